@@ -101,6 +101,7 @@ soak:
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test all two_shards::
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test all flow::
 	KILL_ROUNDS=60 KILL_MESSAGES=200000 tests/kill/run.sh
+	FORGET_ROUNDS=50 cargo test --profile ci -p sluice --test program forget:: -- --nocapture
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test program damage:: -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
 	$(MAKE) interop

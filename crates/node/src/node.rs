@@ -260,8 +260,11 @@ impl Node {
         let notices = NoticeWay::new(shards.clone());
         let (to_stop, to_count) = (shards.clone(), admission.clone());
         let (on_alarm, alarm_settings) = (notices.clone(), settings.clone());
+        let to_log = storage.log.clone();
         let on_change = move |change| match change {
             AlarmChange::Publishers { stop } => {
+                // While publishers wait for space, the log keeps no files only to overwrite them.
+                to_log.keep_spares(!stop);
                 for shard in &to_stop {
                     drop(shard.send(Incoming::Blocked(stop)));
                 }

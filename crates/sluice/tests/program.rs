@@ -20,6 +20,7 @@ mod descriptors;
 mod doctor;
 mod doors;
 mod events;
+mod forget;
 mod golden;
 mod http_bodies;
 mod http_messages;

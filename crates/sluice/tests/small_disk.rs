@@ -1,4 +1,5 @@
-//! A full disk: a real file system of 64 MiB in memory, mounted for this test only.
+//! A full disk: a real file system of 64 MiB in memory, mounted for this test only. Emptying queues of any type is enough to
+//! go on, with and without a crash before.
 //!
 //! The test runs itself again in a new mount namespace, so that nothing has to be unmounted. If the system
 //! allows no namespace, the test says so and passes, except in CI.
@@ -15,12 +16,16 @@ use tokio::sync::mpsc;
 
 use crate::broker::{Broker, Directory, Starting};
 use crate::kill::content::{Id, identify, message};
+use crate::kill::reading::read_all;
 
 const SEED: u64 = 7;
 const DISK_BYTES: u64 = 64 * 1024 * 1024;
 const OTHER_BYTES: usize = 8 * 1024 * 1024;
 /// The number of messages. It is more than the disk can hold, because each takes about 400 bytes.
 const MESSAGES: u64 = 500_000;
+/// The size of the segments of a stream, and what its retention keeps.
+const SEGMENT: &str = "x-stream-max-segment-size-bytes=1000000";
+const KEPT_BYTES: u64 = 10_000_000;
 /// A publisher without credit or outcome for this long counts as stopped if the broker says so. A queue that
 /// delivers nothing for this long counts as empty.
 const STALL: Duration = Duration::from_secs(1);
@@ -66,38 +71,73 @@ fn a_full_disk_loses_nothing_and_is_not_the_end() {
 fn on_the_small_disk() {
     let disk = std::env::var(DISK).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let off = "disk_free_limit.absolute=0";
+    let (off, alarm) = ("disk_free_limit.absolute=0", "disk_free_limit.absolute=24MiB");
     let pages = "classic_queue.backlog_memory=1MiB";
-    for (sets, killed, drained) in [
-        (&[off][..], true, true),
-        (&[off], false, false),
-        (&[off, pages], true, false),
-        (&[off, pages], false, true),
-        (&["disk_free_limit.absolute=24MiB", pages], true, true),
-        (&["disk_free_limit.absolute=24MiB", pages], false, true),
+    for (kind, sets, killed, relief) in [
+        (Kind::Classic, &[off][..], true, Relief::Take),
+        (Kind::Classic, &[off], false, Relief::OtherFile),
+        (Kind::Classic, &[off, pages], true, Relief::OtherFile),
+        (Kind::Classic, &[off, pages], false, Relief::Take),
+        (Kind::Classic, &[alarm, pages], true, Relief::Take),
+        (Kind::Classic, &[alarm, pages], false, Relief::Purge),
+        (Kind::Quorum, &[off], true, Relief::Take),
+        (Kind::Quorum, &[off, pages], false, Relief::Purge),
+        (Kind::Quorum, &[alarm, pages], true, Relief::Purge),
+        (Kind::Quorum, &[alarm], false, Relief::Take),
+        (Kind::Stream, &[off], true, Relief::Retention),
+        (Kind::Stream, &[off], false, Relief::Delete),
+        (Kind::Stream, &[alarm], true, Relief::Delete),
+        (Kind::Stream, &[alarm], false, Relief::Retention),
     ] {
         let directory = Directory::within(disk.as_ref(), "data");
-        runtime.block_on(round(&directory, sets, sets[0] == off, killed, drained));
+        writeln!(std::io::stderr(), "{kind:?}, {sets:?}, killed: {killed}, {relief:?}").unwrap();
+        runtime.block_on(round(&directory, kind, sets, killed, relief));
     }
 }
 
-/// Fills the disk, to the last byte if `filled`, and kills the broker if `killed`. It makes space by emptying
-/// the queue if `drained`, otherwise by deleting another file. Then it publishes again, kills the broker, and
-/// finds every confirmed message.
-async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool, drained: bool) {
+/// The type of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Classic,
+    Quorum,
+    Stream,
+}
+
+/// What makes space on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relief {
+    /// A file of another program is deleted.
+    OtherFile,
+    /// Consumers take the messages.
+    Take,
+    Purge,
+    /// The stream is deleted.
+    Delete,
+    /// The stream gets a limit.
+    Retention,
+}
+
+/// Fills the disk, to the last byte if there is no alarm, and kills the broker if `killed`. It makes space. Then it
+/// publishes again, kills the broker, and finds every confirmed message that is not gone.
+async fn round(directory: &Directory, kind: Kind, sets: &[&str], killed: bool, relief: Relief) {
+    let filled = sets[0] == "disk_free_limit.absolute=0";
     let start = || Starting::spawn(directory, sets).finish();
     // This is another program's file on the disk.
     let other = directory.path().join("other");
     std::fs::write(&other, vec![1; OTHER_BYTES]).unwrap();
     let mut broker = start();
-    broker.verb(&["declare", "queue", "q"]).done();
-    let mut story = Story::default();
+    declare(&broker, kind);
+    let mut story = Story { kind, sent: 0, confirmed: BTreeSet::new(), came: BTreeSet::new() };
     story.publish_until_stopped(&broker, directory).await;
     let logged = directory.logged();
     // The log and, if messages can be paged out, the pages compete for the last byte. The one that fails
     // first is logged.
     let full = ["the disk is full: the log uses its reserve", "the backlog cannot be paged out"];
-    let may_say = if sets.len() == 1 { &full[..1] } else { &full };
+    let may_say = match kind {
+        Kind::Stream => &["the stream cannot be written"],
+        _ if sets.len() == 1 => &full[..1],
+        _ => &full[..],
+    };
     assert_eq!(may_say.iter().any(|said| logged.contains(said)), filled, "{logged}");
     assert_eq!(logged.contains("disk alarm: publishers are stopped"), !filled, "{logged}");
     if killed {
@@ -108,18 +148,35 @@ async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool,
         broker = start();
         std::fs::remove_file(&rest).unwrap();
     }
-    if drained {
-        // The remaining space, or the log's reserve, suffices to empty queues.
-        story.take(&broker, story.confirmed.len()).await;
-    } else {
-        std::fs::remove_file(&other).unwrap();
+    // The remaining space, or the log's reserve, suffices to empty queues.
+    match relief {
+        Relief::OtherFile => std::fs::remove_file(&other).unwrap(),
+        Relief::Take => story.take(&broker, story.confirmed.len()).await,
+        Relief::Purge => {
+            broker.verb(&["purge", "queue", "q"]).done();
+            story.confirmed.clear();
+        }
+        Relief::Delete => {
+            // A consumer has read every segment. The broker must not keep them open.
+            story.take(&broker, usize::MAX).await;
+            broker.verb(&["delete", "queue", "q"]).done();
+            story.confirmed.clear();
+            declare(&broker, kind);
+        }
+        Relief::Retention => {
+            let kept = format!("{{\"max-length-bytes\":{KEPT_BYTES}}}");
+            broker.verb(&["set", "policy", "small", "q", &kept, "--apply-to", "streams"]).done();
+        }
     }
     story.publish_again(&broker, directory).await;
     broker.kill();
 
     let broker = start();
     story.take(&broker, usize::MAX).await;
-    let lost: Vec<_> = story.confirmed.difference(&story.came).take(5).collect();
+    // Retention takes the oldest messages.
+    let oldest = if relief == Relief::Retention { *story.came.first().unwrap() } else { 0 };
+    let lost: Vec<_> =
+        story.confirmed.range(oldest..).filter(|id| !story.came.contains(id)).take(5).collect();
     assert!(lost.is_empty(), "confirmed and lost: {lost:?} ... of {}", story.confirmed.len());
     story.publish_again(&broker, directory).await;
     assert!(broker.terminate().success());
@@ -145,14 +202,26 @@ async fn moving<T>(future: impl Future<Output = T>, directory: &Directory) -> Op
             return Some(done);
         }
         let logged = directory.logged();
-        if ["publishing is stopped", "publishers are stopped"].iter().any(|said| logged.contains(said)) {
+        if ["publishing is stopped", "publishers are stopped", "the stream cannot be written"]
+            .iter()
+            .any(|said| logged.contains(said))
+        {
             return None;
         }
     }
 }
 
-#[derive(Default)]
+fn declare(broker: &Broker, kind: Kind) {
+    let (kind, more): (_, &[&str]) = match kind {
+        Kind::Classic => ("classic", &[]),
+        Kind::Quorum => ("quorum", &[]),
+        Kind::Stream => ("stream", &["--argument", SEGMENT]),
+    };
+    broker.verb(&[&["declare", "queue", "q", "--type", kind], more].concat()).done();
+}
+
 struct Story {
+    kind: Kind,
     sent: u64,
     confirmed: BTreeSet<u64>,
     came: BTreeSet<u64>,
@@ -209,8 +278,13 @@ impl Story {
         assert!(again.is_ok(), "there is no space again: {}", directory.logged());
     }
 
-    /// Accepts `count` messages, or all if `count` is `usize::MAX`.
+    /// Accepts `count` messages, or all if `count` is `usize::MAX`. Reads a stream from its first message.
     async fn take(&mut self, broker: &Broker, count: usize) {
+        if self.kind == Kind::Stream {
+            let came = read_all(&broker.amqp_url(), "/queues/q", SEED).await.unwrap();
+            self.came.extend(came.into_iter().map(|(_, id)| id.number));
+            return;
+        }
         let connection =
             Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
         let session = connection.session().await.unwrap();

@@ -101,6 +101,8 @@ pub struct Log<D: Disk> {
     leftovers: Vec<u64>,
     /// The file numbers of the spares, oldest first.
     spares: VecDeque<u64>,
+    /// See [`Log::keep_spares`].
+    keeps_spares: bool,
     next_file: u64,
     next_batch: u64,
     /// The number of the last acknowledged batch.
@@ -200,6 +202,7 @@ impl<D: Disk> Log<D> {
             closed: found.closed,
             leftovers: Vec::new(),
             spares: VecDeque::new(),
+            keeps_spares: true,
             next_file: found.next_file,
             next_batch: found.next_batch,
             last: found.last,

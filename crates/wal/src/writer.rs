@@ -130,6 +130,11 @@ impl<D: Disk> WriterHandle<D> {
         self.worker.add(|work| work.forget = work.forget.max(file));
     }
 
+    /// Says whether the log keeps spares; see [`Log::keep_spares`]. Never waits for the disk.
+    pub fn keep_spares(&self, keeps: bool) {
+        self.worker.add(|work| work.keeps_spares = Some(keeps));
+    }
+
     /// Waits until everything handed over is written and answered, and the log is closed.
     ///
     /// # Errors
@@ -146,6 +151,8 @@ struct Work {
     /// The number of the file up to which the log forgets, after the handovers are written. Forgetting late
     /// is always safe. 0 if there is nothing to forget.
     forget: u64,
+    /// Whether the log keeps spares from now on. `None` if that does not change.
+    keeps_spares: Option<bool>,
 }
 
 fn run<D: Disk>(
@@ -170,6 +177,9 @@ fn run<D: Disk>(
         let round = core.round(|core| {
             handovers.append(&mut work.handovers);
             forget = forget.max(std::mem::take(&mut work.forget));
+            if let Some(keeps) = work.keeps_spares.take() {
+                core.log.keep_spares(keeps);
+            }
             is_stalled = core.log.is_full();
             if is_stalled {
                 core.waits_for_room = Some(Arc::clone(inbox));

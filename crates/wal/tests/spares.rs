@@ -66,6 +66,22 @@ fn disk_of(files: &BTreeMap<String, Vec<u8>>) -> SimDisk {
     disk
 }
 
+/// Spares are given up when the disk is short, and the reserve, which they have replaced, is there again.
+#[test]
+fn without_spares_forgotten_files_are_removed() {
+    let disk = SimDisk::new(1);
+    let mut log = filled(&disk, 7);
+    assert!(forget(&mut log, 3));
+    assert_eq!(spares(&disk).len(), SPARES);
+    log.keep_spares(false);
+    assert_eq!(spares(&disk).len(), 0);
+    assert!(forget(&mut log, 5));
+    assert_eq!((spares(&disk).len(), log.size().on_reserve), (0, false));
+    log.keep_spares(true);
+    assert!(forget(&mut log, 7));
+    assert_eq!(spares(&disk).len(), SPARES);
+}
+
 #[test]
 fn forgotten_files_are_overwritten() {
     let disk = SimDisk::new(1);

@@ -31,6 +31,13 @@ impl Directory {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{what}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
+        if let Some(disk) = crate::forget::disk() {
+            // Only the data is on this disk. The log of the broker is not to be forgotten.
+            let data = disk.join(format!("{what}-{number}"));
+            std::fs::create_dir(&data).unwrap();
+            std::fs::File::open(&disk).and_then(|disk| disk.sync_all()).unwrap();
+            std::os::unix::fs::symlink(&data, path.join("data")).unwrap();
+        }
         Self { path, kept: AtomicBool::new(false) }
     }
 
@@ -133,6 +140,7 @@ impl Starting {
     }
 
     fn spawn_command(command: &mut Command, stderr: File) -> Self {
+        crate::forget::cut();
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self { child, stdout }

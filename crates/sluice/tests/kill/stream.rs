@@ -75,7 +75,7 @@ impl StreamRound {
             seed,
             rolls: rolls.then(|| random.between(20, 60)),
             confirmed: random.between(messages / 4, messages.max(4)).max(1),
-            fsync: random.between(0, 2) == 0,
+            fsync: random.between(0, 2) == 0 || crate::forget::disk().is_some(),
             delay: Duration::from_micros(random.between(0, 3_000)),
             offset: random.between(0, 1_000),
             shards: [random.between(1, 5), random.between(1, 5)],

@@ -4,7 +4,7 @@
 //!             forgotten                      the current file is full
 //!   N.log ─────────────────▶ N.spare ───────────────────────────────────▶ M.log, over the old contents
 //!                               │
-//!                               └── the disk is full, or the log is closed or opened: removed
+//!                               └── the disk is full or short, or the log is closed or opened: removed
 //! ```
 //!
 //! A spare already has pages in memory and blocks on the disk. A new file must be given both, one by one. For
@@ -51,10 +51,22 @@ impl<D: Disk> Log<D> {
         taken
     }
 
+    /// With `false`, gives up all spares and keeps none from now on, because others need the disk space. With `true`, keeps
+    /// forgotten files as spares again.
+    pub fn keep_spares(&mut self, keeps: bool) {
+        self.keeps_spares = keeps;
+        if !keeps {
+            self.drop_spares();
+            // The spares may have replaced the reserve.
+            self.take_reserve();
+        }
+    }
+
     /// Removes a forgotten file, or renames it to a spare if it can be overwritten.
     pub(super) fn remove_or_spare(&mut self, number: u64) -> io::Result<()> {
         let (name, spare) = (file::name(number), file::spare_name(number));
-        if self.spares.len() < self.options.spare_files_max
+        if self.keeps_spares
+            && self.spares.len() < self.options.spare_files_max
             && !self.is_on_reserve()
             && self.closed.is_sound(number)
         {

@@ -88,7 +88,21 @@ impl<D: Disk> StreamReader<D> {
     /// # Errors
     /// [`StreamError::Damaged`], [`StreamError::Newer`], [`StreamError::Io`]. If there are chunks before the
     /// damage, the job returns those. The next job at that place gets the error, every time.
+    ///
+    /// Closes the segments of the stream that the job does not have, because they keep their disk space while they are open.
     pub fn read(&mut self, job: &ChunkJob) -> Result<Chunks, StreamError> {
+        self.open.retain(|((stream, segment), _)| {
+            *stream != job.stream || job.segments.binary_search(segment).is_ok()
+        });
+        let result = self.read_again_if_damaged(job);
+        if job.heads {
+            // The job does not return to these segments.
+            self.open.retain(|((stream, _), _)| *stream != job.stream);
+        }
+        result
+    }
+
+    fn read_again_if_damaged(&mut self, job: &ChunkJob) -> Result<Chunks, StreamError> {
         let result = self.try_read(job);
         if !matches!(result, Err(StreamError::Damaged { .. })) {
             return result;

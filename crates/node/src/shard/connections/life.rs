@@ -161,6 +161,9 @@ impl Shard {
     pub fn set_blocked(&mut self, blocked: bool) {
         self.connections.blocked = blocked;
         self.walks.blocked.begin();
+        if blocked {
+            self.report_size_again();
+        }
     }
 
     /// Returns true if a turn has work for a connection. Heartbeats of thousands of connections, and parts of

@@ -36,7 +36,7 @@ use broker::explain::LogFacts;
 use broker::ids::{QueueId, ShardId};
 use queue::{Drive, Effect, Fact, Level, Mark, Put, Solo};
 use replica::Member;
-use wal::{Extent, Step};
+use wal::{Extent, Size, Step};
 
 pub(super) use self::group::{GroupSlot, NODE};
 pub(super) use self::journal::GroupRound;
@@ -128,6 +128,8 @@ pub(super) struct Storage {
     /// The file to evacuate as soon as no handover is in flight.
     evacuate_next: Option<u64>,
     forget: Option<u64>,
+    /// The size of the log, when this shard heard of it last.
+    log_size: Option<Size>,
 }
 
 impl Storage {
@@ -158,6 +160,7 @@ impl Storage {
             evacuation_files: 1,
             evacuate_next: None,
             forget: None,
+            log_size: None,
         }
     }
 

@@ -86,6 +86,8 @@ impl Shard {
     fn excess(&self, bytes: u64) -> u64 {
         let live: u64 = self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
         let allowed = match self.storage.log_on_reserve {
+            // Publishers wait for space. Emptying queues must give it back, down to the last file.
+            false if self.connections.is_blocked() => 0,
             false => self.storage.garbage_allowed,
             // Any garbage is too much, if the live records certainly fit into the reserve.
             true if live <= self.storage.reserve_bytes / RESERVE_PART => 0,
@@ -94,10 +96,18 @@ impl Shard {
         bytes.saturating_sub(live.saturating_mul(2).saturating_add(allowed))
     }
 
+    /// Called when an alarm begins. The log may hold less garbage now.
+    pub(in crate::shard) fn report_size_again(&mut self) {
+        if let Some(size) = self.storage.log_size {
+            self.report_size(size);
+        }
+    }
+
     /// Called with the size of the log. The shard that receives it informs the deciding shard, which may
     /// write nothing itself and so receive no answers from the log.
     pub(in crate::shard) fn report_size(&mut self, size: Size) {
         self.publish_live_bytes();
+        self.storage.log_size = Some(size);
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.storage.log_file);
             self.mail.send(DECIDER, Mail::LogFull { bytes, oldest, newest, on_reserve: size.on_reserve });
@@ -145,8 +155,12 @@ impl Shard {
         // syncs the files that remain (docs/decisions/0021). More only if the garbage is more than that. The
         // newest file is excluded, because it is being written.
         let file_bytes = (bytes / (newest.saturating_sub(oldest) + 1)).max(1);
-        let files =
-            self.storage.evacuation_files.min(excess.div_ceil(file_bytes).max(SPARE_FILES_MAX as u64));
+        let most = match self.connections.is_blocked() {
+            // After an alarm has begun, nothing may be written any more, and so no size is reported after this evacuation.
+            true => EVACUATION_FILES_MAX,
+            false => self.storage.evacuation_files,
+        };
+        let files = most.min(excess.div_ceil(file_bytes).max(SPARE_FILES_MAX as u64));
         let file = (oldest + files - 1).min(newest.saturating_sub(1)).max(oldest);
         self.storage.evacuation = Some(Evacuation { file, left: self.mail.shards().len(), bytes: 0 });
         for to in self.mail.shards() {
@@ -393,6 +407,11 @@ mod tests {
         fn declare(&mut self, name: &str) {
             let declare = DeclareQueue::new("/", name, Arguments::new());
             self.shard.handle_question(0, Question::Change(Command::DeclareQueue(declare), "guest".into()));
+            self.work();
+        }
+
+        /// Takes turns and writes until nothing is left to do.
+        fn work(&mut self) {
             while self.shard.turn() {}
             while let Some(handover) = self.shard.poll_handover() {
                 let bytes = handover.records.bytes() as u64;
@@ -425,6 +444,17 @@ mod tests {
         // If they counted as garbage, they would be written again with each declaration, 150 times in all.
         assert!(log.written < 10 * count * one, "{} bytes for {count} definitions", log.written);
         assert!(log.bytes() < 5 * count * one, "{} bytes are kept", log.bytes());
+    }
+
+    /// An alarm may begin when nothing is written any more.
+    #[test]
+    fn while_an_alarm_lasts_no_garbage_is_allowed() {
+        let mut log = Files::with_garbage_allowed(u64::MAX / 2);
+        (0..20).for_each(|i| log.declare(&format!("queue-{i}")));
+        assert_eq!(log.forgotten, 0);
+        log.shard.set_blocked(true);
+        log.work();
+        assert!(log.forgotten > 10, "{} files are forgotten", log.forgotten);
     }
 
     /// The definitions are written in parts while a declaration and a deletion wait for their sync. Both are

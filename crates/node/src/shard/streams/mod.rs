@@ -303,6 +303,7 @@ impl Shard {
             self.streams.holding -= usize::from(home.holds);
             self.streams.checks.forget(queue);
             self.streams.jobs.push(StreamJob::Remove { stream: queue.0 });
+            self.close_removed(queue, Arc::default());
             self.counters.queues_deleted += 1;
         }
         // The stream has already sent its last update to its readers, unless it had no home.
@@ -378,6 +379,7 @@ impl Shard {
         let queue = QueueId(answer.stream());
         let catalog = self.metadata.catalog();
         let Some(home) = self.streams.homes.get_mut(&queue) else { return };
+        let first = home.stream.open().map(|known| known.first);
         let mut output = std::mem::take(&mut self.streams.home_output);
         match answer {
             StreamAnswer::Opened { result, cut, readable, .. } => {
@@ -425,9 +427,32 @@ impl Shard {
                 home.stream.handle_limited(result.ok().map(retained), &mut output);
             }
         }
+        let known = home.stream.open().filter(|known| first.is_some_and(|first| known.first > first));
+        let removed = known.map(|known| known.segments.clone());
         self.take_home_output(queue, &mut output);
         self.streams.home_output = output;
+        if let Some(segments) = removed {
+            self.close_removed(queue, segments);
+        }
         self.send_receipts();
+    }
+
+    /// Lets the readers' thread close the segments of a stream that were removed, all but these. It reads nothing, and nobody
+    /// waits for the answer.
+    fn close_removed(&mut self, queue: QueueId, segments: Arc<[u64]>) {
+        self.streams.next_ticket += 1;
+        self.streams.chunk_jobs.push(ChunkJob {
+            shard: u32::from(self.here.id),
+            ticket: self.streams.next_ticket,
+            stream: queue.0,
+            from: ReadFrom::First,
+            segments,
+            until: 0,
+            bytes_max: 0,
+            wanted: None,
+            claim: None,
+            heads: true,
+        });
     }
 
     // ---- readers --------------------------------------------------------------------------------------------
