@@ -284,12 +284,13 @@ impl Sender<'_> {
 /// # Errors
 /// One of these conditions is not met.
 pub fn may_publish(sender: Sender<'_>, exchange: &Arc<str>, cx: &Cx<'_>) -> Result<(), Refused> {
+    // Who may not publish is not told whether the exchange exists.
+    sender.permit(Verb::Publish, Resource::Exchange(exchange), cx).map_err(Refused::AccessRefused)?;
     match cx.catalog.exchange(sender.vhost, exchange) {
-        None => return Err(Refused::NoExchange(exchange.clone())),
-        Some(found) if found.internal => return Err(Refused::Internal(exchange.clone())),
-        Some(_) => {}
+        None => Err(Refused::NoExchange(exchange.clone())),
+        Some(found) if found.internal => Err(Refused::Internal(exchange.clone())),
+        Some(_) => Ok(()),
     }
-    sender.permit(Verb::Publish, Resource::Exchange(exchange), cx).map_err(Refused::AccessRefused)
 }
 
 /// Posts a copy for each exchange on the route that keeps messages for later bindings.

@@ -170,17 +170,19 @@ impl Gate {
                 return self.make_named_queue((session, link), attach, name, cx);
             }
             Node::Queue { name, .. } => {
+                self.permit_role(Role::Sender, &name, cx)?;
                 let record = self.known_queue(&name, cx)?;
                 (String::new(), Some(name), Some(record))
             }
             Node::Exchange { exchange, key } => (exchange, key, None),
         };
+        // Who may not publish is not told whether the exchange exists.
+        self.permit(Verb::Publish, &[Resource::Exchange(&exchange)], cx)?;
         let found = cx.catalog.exchange(&vhost, &exchange).ok_or_else(|| no_exchange(&exchange, &vhost))?;
         if found.internal {
             let reason = format!("forbidden to publish to internal exchange '{exchange}' in vhost '{vhost}'");
             return Err(error(condition::UNAUTHORIZED_ACCESS, reason).into());
         }
-        self.permit(Verb::Publish, &[Resource::Exchange(&exchange)], cx)?;
         let target_of_link = match key {
             Some(key) => IntakeTarget::route(exchange, key),
             None => IntakeTarget::Exchange(exchange.into()),
@@ -307,9 +309,6 @@ impl Gate {
         let (queue, declare) = match node {
             Node::Queue { name, declare } => (name, declare),
             Node::Exchange { exchange, key } => {
-                if cx.catalog.exchange(&self.peer.vhost, &exchange).is_none() {
-                    return Err(no_exchange(&exchange, &self.peer.vhost).into());
-                }
                 let bind = Bound { exchange: exchange.into(), key: key.unwrap_or_default().into() };
                 return self.make_own_queue((session, link), attach, "amq.gen", Some(bind), cx);
             }
@@ -459,7 +458,7 @@ fn check_queue_source(source: &Source, queue: &QueueRecord, link: &str) -> Resul
     Err(error(condition::NOT_IMPLEMENTED, reason).into())
 }
 
-fn no_exchange(exchange: &str, vhost: &str) -> AmqpError {
+pub(super) fn no_exchange(exchange: &str, vhost: &str) -> AmqpError {
     error(condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))
 }
 

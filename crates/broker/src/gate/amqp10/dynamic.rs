@@ -8,6 +8,7 @@ use amqp10::types::Described;
 use amqp10::{Attach, Flow, Map, Role, Symbol, Target, TargetArchetype, Value, condition, descriptor};
 
 use super::address::queue_address;
+use super::attach::no_exchange;
 use super::node_address::Format;
 use super::refusal::{Refused, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error};
@@ -83,6 +84,9 @@ impl Gate {
         self.permit_role(attach.role, &queue, cx)?;
         if let Some(Bound { exchange, key }) = &bind {
             self.permit_binding(Verb::Bind, own, exchange, key, cx)?;
+            if cx.catalog.exchange(&self.peer.vhost, exchange).is_none() {
+                return Err(no_exchange(exchange, &self.peer.vhost).into());
+            }
         }
         let command = Command::DeclareQueue(DeclareQueue {
             exclusive: true,
