@@ -345,7 +345,7 @@ impl World {
             let (done, pending) = (conn.gate.phase() == Phase::Done, conn.gate.has_pending());
             if !bytes.is_empty() {
                 moved = true;
-                conn.gate.handle_written(self.now_ms);
+                conn.gate.handle_written(bytes.len(), self.now_ms);
                 if pending {
                     self.shards[id].touch(key);
                 }

@@ -16,6 +16,26 @@ pub fn output_room(unread: u64, limit: u64) -> usize {
     if unread > limit / CROWDED_PART { CROWDED_ROOM } else { buffers::HIGH_WATER }
 }
 
+/// The memory in use for what a client has not read, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// Answers, and as many bytes of deliveries as a connection may have unwritten in a crowd. A connection may be closed for
+    /// them.
+    pub charged: usize,
+    /// The other deliveries. The queue was asked for them when the client had room, and their payloads may be shared with
+    /// other connections. So no client is closed for them.
+    pub uncharged: usize,
+}
+
+impl Unread {
+    /// `all` is everything that is unread, and `answers` the part of it that is no delivery.
+    pub fn new(all: usize, answers: usize) -> Self {
+        let deliveries = all.saturating_sub(answers);
+        let charged = answers + deliveries.min(CROWDED_ROOM);
+        Self { charged, uncharged: deliveries.saturating_sub(CROWDED_ROOM) }
+    }
+}
+
 /// A budget for memory that connections hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientBudget {

@@ -14,6 +14,10 @@ const SHARE_FROM: usize = 4096;
 /// If this many bytes are unwritten, deliveries should wait where they are. There they can still be given to others.
 pub const HIGH_WATER: usize = 256 * 1024;
 
+/// The most bytes of answers between two deliveries that belong together: a few small answers, such as that to the request of
+/// another consumer, do not make answers of the deliveries behind them.
+const BETWEEN_MAX: usize = 4096;
+
 /// The most bytes that are reserved at once after the buffer was freed.
 const EXPECTED_MAX: usize = 64 * 1024;
 
@@ -43,6 +47,8 @@ pub struct Output {
     begun: Option<usize>,
     /// The size of the largest payload of which a part is shared. It stays in memory as a whole.
     largest: usize,
+    /// The number of bytes up to the end of its last part.
+    largest_until: usize,
 }
 
 impl Output {
@@ -71,10 +77,10 @@ impl Output {
     }
 
     /// Called when a delivery was appended to the `before` bytes that were not yet written. It counts if deliveries had not
-    /// to wait, or if nothing but deliveries was appended since the last one that counts.
+    /// to wait, or if no more than [`BETWEEN_MAX`] bytes of answers were appended since the last one that counts.
     #[inline]
     pub fn note_delivery(&mut self, before: usize) {
-        if before < HIGH_WATER || before == self.delivered {
+        if before < HIGH_WATER || before - self.delivered <= BETWEEN_MAX {
             self.delivered = self.len();
         }
     }
@@ -98,9 +104,11 @@ impl Output {
             self.segment_bytes += head.len();
             self.segments.push_back(head);
         }
-        self.largest = self.largest.max(payload.len());
         self.segment_bytes += to - from;
         self.segments.push_back(payload.slice(from..to));
+        if payload.len() >= self.largest {
+            (self.largest, self.largest_until) = (payload.len(), self.segment_bytes);
+        }
     }
 
     /// Fills in the next slices for a vectored write. Returns the number of slices.
@@ -124,6 +132,10 @@ impl Output {
     pub fn advance(&mut self, mut n: usize) {
         self.written += n;
         self.delivered = self.delivered.saturating_sub(n);
+        self.largest_until = self.largest_until.saturating_sub(n);
+        if self.largest_until == 0 {
+            self.largest = 0;
+        }
         self.begun = if n >= self.len() { Some(0) } else { self.end_of_frame(n).map(|end| end - n) };
         while n > 0 {
             match self.segments.front_mut() {
@@ -136,9 +148,6 @@ impl Output {
                     n -= front.len();
                     self.segment_bytes -= front.len();
                     self.segments.pop_front();
-                    if self.segments.is_empty() {
-                        self.largest = 0;
-                    }
                 }
                 None => {
                     self.tail.advance(n.min(self.tail.len()));
@@ -215,11 +224,14 @@ mod tests {
         assert_eq!(put(&mut output, HIGH_WATER, true), 0, "a large delivery, and what is ahead of it");
         assert_eq!(put(&mut output, 5, true), 0, "another one directly behind it");
         assert_eq!(put(&mut output, 20, false), 20);
-        assert_eq!(put(&mut output, 5, true), 25, "a delivery that should have waited");
+        assert_eq!(put(&mut output, 5, true), 0, "a small answer between two deliveries");
+        let much = BETWEEN_MAX + 1;
+        assert_eq!(put(&mut output, much, false), much);
+        assert_eq!(put(&mut output, 5, true), much + 5, "a delivery that should have waited");
         output.advance(HIGH_WATER);
-        assert_eq!(output.len_behind_delivery(), 25);
+        assert_eq!(output.len_behind_delivery(), much + 5);
         assert_eq!(put(&mut output, 5, true), 0);
-        output.advance(40);
+        output.advance(much + 45);
         assert_eq!((output.len(), output.len_behind_delivery()), (5, 0));
     }
 
@@ -264,6 +276,19 @@ mod tests {
         output.advance(3);
         assert!(!output.drop_unbegun(SHARE_FROM - 3));
         assert_eq!((output.len(), output.held()), (0, 0));
+    }
+
+    #[test]
+    fn a_large_payload_counts_until_its_last_part_is_written() {
+        let mut output = Output::default();
+        let large = Bytes::from(vec![1; 10 * SHARE_FROM]);
+        output.put_payload(&large, 0, SHARE_FROM);
+        output.put_payload(&Bytes::from(vec![2; 2 * SHARE_FROM]), 0, 2 * SHARE_FROM);
+        assert_eq!(output.held(), 10 * SHARE_FROM);
+        output.advance(SHARE_FROM - 1);
+        assert_eq!(output.held(), 10 * SHARE_FROM);
+        output.advance(1);
+        assert_eq!(output.held(), output.len(), "the output was never empty");
     }
 
     #[test]

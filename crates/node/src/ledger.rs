@@ -41,6 +41,8 @@ pub(crate) struct Ledger {
 #[repr(align(64))]
 struct Page {
     used: AtomicU64,
+    /// What connections use besides, for which none is closed.
+    uncharged: AtomicU64,
     accounts: Mutex<Accounts>,
 }
 
@@ -92,6 +94,23 @@ impl Ledger {
         self.pages.iter().map(|page| page.used.load(Ordering::Relaxed)).sum()
     }
 
+    /// Returns the bytes that a shard uses, those included for which no connection is closed.
+    pub fn held(&self, shard: ShardId) -> u64 {
+        self.pages.get(usize::from(shard)).map_or(0, Page::held)
+    }
+
+    /// Returns the bytes that all shards use, those included for which no connection is closed.
+    pub fn held_by_all(&self) -> u64 {
+        self.pages.iter().map(Page::held).sum()
+    }
+
+    /// Notes that a connection used `before` bytes for which it is not closed, and uses `after` now.
+    pub fn change_uncharged(&self, shard: ShardId, before: u64, after: u64) {
+        let Some(page) = self.pages.get(usize::from(shard)) else { return };
+        let used = page.uncharged.load(Ordering::Relaxed);
+        page.uncharged.store(used.saturating_sub(before) + after, Ordering::Relaxed);
+    }
+
     /// Notes that a connection used `before` bytes and uses `after` now.
     pub fn change(&self, shard: ShardId, owner: &Owner, key: usize, before: u64, after: u64) {
         let Some(page) = self.pages.get(usize::from(shard)) else { return };
@@ -112,6 +131,10 @@ impl Ledger {
 }
 
 impl Page {
+    fn held(&self) -> u64 {
+        self.used.load(Ordering::Relaxed) + self.uncharged.load(Ordering::Relaxed)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }

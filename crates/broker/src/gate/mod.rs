@@ -19,6 +19,7 @@ use queue::{ConsumerId, DeliveryRef, Effect, Ticket, Verdict};
 use crate::access::{Identity, LoginRefused};
 
 use crate::catalog::{Answer, CatalogError};
+use crate::client_budget::Unread;
 use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::desk::{ConnectionRow, PassedCounts};
@@ -208,9 +209,9 @@ impl Gate {
         }
     }
 
-    /// Returns the bytes of memory in use for what the client has not read.
-    pub fn unread_bytes(&self) -> usize {
-        product_or!(self, gate => gate.unread_bytes(), 0)
+    /// Returns the memory in use for what the client has not read.
+    pub fn unread(&self) -> Unread {
+        product_or!(self, gate => gate.unread(), Unread::default())
     }
 
     /// Returns false if the client must read before anything is done for it that makes an answer.
@@ -266,9 +267,9 @@ impl Gate {
         }
     }
 
-    /// Called when some of the output was written.
-    pub fn handle_written(&mut self, now_ms: u64) {
-        product_or!(self, gate => gate.handle_written(now_ms), ())
+    /// Called when this many bytes of the output were written.
+    pub fn handle_written(&mut self, written: usize, now_ms: u64) {
+        product_or!(self, gate => gate.handle_written(written, now_ms), ())
     }
 
     /// Returns true if something waits for the client to read.

@@ -158,6 +158,7 @@ impl Bridge {
             (self.arrived, self.arrived_bytes) = (0, 0);
         }
         match self.mean_bytes {
+            0 if bytes < buffers::HIGH_WATER => 1,
             0 => self.batch_max.min(FIRST_BATCH),
             mean => u32::try_from(bytes as u64 / mean).unwrap_or(u32::MAX).clamp(1, self.batch_max),
         }

@@ -376,6 +376,8 @@ impl<A> Outlet<A> {
     /// Asks a stream to continue, because there is room again.
     pub fn resume(&mut self, cx: &mut Cx<'_>) {
         if std::mem::take(&mut self.waits_for_room)
+            // The credit of a queue is used up, and [`Outlet::poll_grant`] asks for more.
+            && self.reads_stream()
             && !self.is_gone()
             && let Some(grant) = self.bridge.resume()
         {

@@ -138,7 +138,7 @@ impl World {
             output.advance(taken - before);
         }
         if taken > 0 {
-            conn.gate.handle_written(now_ms);
+            conn.gate.handle_written(taken, now_ms);
             if conn.gate.has_pending() {
                 self.shards[at.shard].touch(at.key);
             }

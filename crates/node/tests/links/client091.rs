@@ -203,10 +203,15 @@ impl Client091 {
     /// Reads this number of bytes, as a slow client does.
     pub fn read(&mut self, house: &mut House, bytes: usize) {
         let output = house.shards[0].conn(self.key).expect("it is open").gate.output();
-        let mut slices = [IoSlice::new(&[])];
-        output.slices(&mut slices);
-        self.begun.extend_from_slice(&slices[0][..bytes]);
-        output.advance(bytes);
+        let mut left = bytes;
+        while left > 0 {
+            let mut slices = [IoSlice::new(&[])];
+            output.slices(&mut slices);
+            let part = left.min(slices[0].len());
+            self.begun.extend_from_slice(&slices[0][..part]);
+            output.advance(part);
+            left -= part;
+        }
         house.shards[0].note_written(self.key, bytes);
     }
 

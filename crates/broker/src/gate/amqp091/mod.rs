@@ -44,6 +44,7 @@ use self::queues::QueueStep;
 use self::refusal::Refused;
 use super::{BadFrame, Phase, take};
 use crate::catalog::{Answer, CatalogError};
+use crate::client_budget::Unread;
 use crate::cx::Cx;
 use crate::follow::Follow;
 use crate::input::Input;
@@ -171,8 +172,12 @@ impl Gate {
         self.conn.output()
     }
 
-    pub fn handle_written(&mut self, now_ms: u64) {
+    pub fn handle_written(&mut self, written: usize, now_ms: u64) {
         self.conn.handle_written(now_ms);
+        if self.conn.answers_len() + written >= ANSWERS_MAX {
+            // What the client has sent meanwhile was not read, and it has shown that it is alive.
+            self.conn.forgive_silence(now_ms);
+        }
     }
 
     pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
@@ -206,8 +211,8 @@ impl Gate {
         }
     }
 
-    pub fn unread_bytes(&self) -> usize {
-        self.conn.unread_bytes()
+    pub fn unread(&self) -> Unread {
+        Unread::new(self.conn.unread_bytes(), self.conn.answers_len())
     }
 
     pub fn has_room_for_answers(&self) -> bool {

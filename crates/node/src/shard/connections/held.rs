@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use broker::client_budget::{ClientBudget, output_room};
+use broker::client_budget::{ClientBudget, Unread, output_room};
 use broker::gate::Ending;
 use broker::ids::ShardId;
 use broker::mail::Mail;
@@ -50,13 +50,13 @@ impl Connections {
     /// Returns the bytes that connections of this shard hold for a budget, and this shard's part of the limit.
     pub fn held(&self, budget: ClientBudget, here: ShardId) -> (u64, u64) {
         let ledger = &self.held[budget as usize].ledger;
-        (ledger.used(here), ledger.limit_part(here))
+        (ledger.held(here), ledger.limit_part(here))
     }
 
     /// Looks how much all connections of the node have not read. Called once a turn.
     pub fn look_at_unread(&mut self) {
         let ledger = &self.held[ClientBudget::Unread as usize].ledger;
-        self.output_room = output_room(ledger.used_by_all(), ledger.limit());
+        self.output_room = output_room(ledger.held_by_all(), ledger.limit());
     }
 }
 
@@ -86,8 +86,15 @@ impl Shard {
     /// Recounts what a connection has not read. Called when it may have changed.
     #[inline]
     pub(super) fn count_unread(&mut self, key: usize) {
-        let Some(conn) = self.connections.conns.get(key) else { return };
-        self.count(ClientBudget::Unread, key, conn.gate.unread_bytes() as u64);
+        let Connections { conns, held, .. } = &mut self.connections;
+        let Some(conn) = conns.get_mut(key) else { return };
+        let Unread { charged, uncharged } = conn.gate.unread();
+        let uncharged = uncharged as u64;
+        if uncharged != conn.uncharged && !conn.is_shed {
+            let before = std::mem::replace(&mut conn.uncharged, uncharged);
+            held[ClientBudget::Unread as usize].ledger.change_uncharged(self.here.id, before, uncharged);
+        }
+        self.count(ClientBudget::Unread, key, charged as u64);
     }
 
     #[inline]
@@ -173,4 +180,5 @@ pub(super) fn uncount(held: &[Held], here: ShardId, key: usize, conn: &mut Conn)
             held.ledger.change(here, &conn.owner, key, std::mem::take(bytes), 0);
         }
     }
+    held[ClientBudget::Unread as usize].ledger.change_uncharged(here, std::mem::take(&mut conn.uncharged), 0);
 }

@@ -91,12 +91,13 @@ impl Shard {
         if conn.is_kept && !conn.keeps_input() && conn.gate.moves_to().is_none() {
             conn.is_kept = false;
             let mut kept = std::mem::take(&mut conn.partial);
-            self.take_more(key, &mut kept);
+            self.take_more(key, &mut kept, true);
         }
-        self.take_more(key, input);
+        self.take_more(key, input, false);
     }
 
-    fn take_more(&mut self, key: usize, input: &mut BytesMut) {
+    /// Handles input. `is_own` says that it was kept, so that its buffer can be kept again; others are copied.
+    fn take_more(&mut self, key: usize, input: &mut BytesMut, is_own: bool) {
         // Whether large frames stay in `input`. This is decided at the first large frame.
         let mut stays = None;
         let mut is_judged = input.len() < SMALL_READ_MAX;
@@ -106,16 +107,14 @@ impl Shard {
                 let has_room =
                     || self.connections.occupancy.as_ref().is_some_and(|occupancy| occupancy.has_room(to));
                 if !conn.partial.is_empty() || has_room() {
-                    conn.partial.extend_from_slice(input);
-                    conn.is_kept = true;
+                    conn.keep(input, is_own);
                     return;
                 }
                 self.gates().with(key, |gate, cx| gate.continue_held(cx));
                 continue;
             }
             if conn.keeps_input() {
-                conn.partial.extend_from_slice(input);
-                conn.is_kept = true;
+                conn.keep(input, is_own);
                 return;
             }
             if input.is_empty() || !conn.gate.phase().listens() {

@@ -117,7 +117,7 @@ impl Shard {
         conn.send_bytes += written as u64;
         conn.unwritten_bytes = conn.gate.output().len();
         if written > 0 {
-            conn.gate.handle_written(now_ms);
+            conn.gate.handle_written(written, now_ms);
         }
         self.count_unread(key);
         if written > 0 {

@@ -64,6 +64,8 @@ pub struct Conn {
     sends_small: bool,
     /// What the connection holds for each budget, in bytes, at the last count.
     held: [u64; ClientBudget::ALL.len()],
+    /// What it holds of unread output besides; see [`broker::client_budget::Unread`].
+    uncharged: u64,
     /// Who held it at the last count.
     owner: Owner,
     /// True if the connection was closed because a budget was exceeded. What is left of it is not counted.
@@ -89,6 +91,16 @@ impl Conn {
             self.dirty = true;
             dirty.push(key);
         }
+    }
+
+    /// Keeps input for later. If it was kept before, it stays in its buffer: a client that sends many requests at once, of which
+    /// each needs an answer, would have the rest copied for each.
+    fn keep(&mut self, input: &mut BytesMut, is_own: bool) {
+        match is_own && self.partial.is_empty() {
+            true => self.partial = std::mem::take(input),
+            false => self.partial.extend_from_slice(input),
+        }
+        self.is_kept = true;
     }
 
     /// Returns true if input is kept: the gate waits for an answer, or the client must read before it is given more answers.
@@ -288,6 +300,7 @@ impl Connections {
             partial_taken: 0,
             sends_small: true,
             held: Default::default(),
+            uncharged: 0,
             owner: Owner { user: None, vhost },
             is_shed: false,
             is_cut: false,
