@@ -18,7 +18,7 @@ use broker::settings::Settings;
 use broker::unguessable::{KEY_BYTES, Names};
 use tokio::sync::mpsc;
 use wal::files::Sharing;
-use wal::tighten::{self, Loose};
+use wal::tighten::{self, Loose, Tightened};
 use wal::{
     Cut, FileKind, Handover, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions,
     PackReader, Packs, PreviewDisk, RealDisk, Records, Recovery, StreamError, StreamFlaw, StreamReader,
@@ -168,7 +168,7 @@ impl Node {
             Log::open(disk, log_options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
         restored.finish();
         report(&recovery, &restored);
-        close_damaged(&mut log, &mut restored, &recovery, &data_dir, accept_lost_definitions)?;
+        close_damaged(&mut log, &mut restored, &recovery, (&data_dir, sharing), accept_lost_definitions)?;
         begin_users(&mut log, &mut restored, &access, &data_dir)?;
         // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
@@ -382,7 +382,7 @@ pub(crate) fn close_damaged(
     log: &mut Log<RealDisk>,
     restored: &mut Restored,
     recovery: &Recovery,
-    data_dir: &Path,
+    (data_dir, sharing): (&Path, Sharing),
     accept_lost_definitions: bool,
 ) -> Result<(), StartError> {
     let records = quarantine::quarantine(restored, recovery, accept_lost_definitions)
@@ -391,7 +391,7 @@ pub(crate) fn close_damaged(
         let what = format!("cannot {what} in {}", data_dir.display());
         move |error| StartError::Io { what, error }
     };
-    quarantine::keep_files(data_dir, restored, recovery)
+    quarantine::keep_files(data_dir, sharing, restored, recovery)
         .map_err(failed("keep copies of the damaged log files"))?;
     write_synced(log, records, data_dir)
 }
@@ -471,9 +471,20 @@ fn of_directory(path: &Path) -> impl FnOnce(io::Error) -> StartError {
 /// The directories below a data directory.
 const FOLDERS: [&str; 3] = [PACKS_DIR, STREAMS_DIR, DAMAGED_DIR];
 
-/// Gives the modes of new files to those that older versions or a copy have left. What cannot be changed is logged.
+/// Gives the modes of new files to those that older versions or a copy have left. Logs how many were changed, and what cannot be.
 fn tighten(data_dir: &Path, sharing: Sharing) -> Result<(), StartError> {
-    if let Some(loose) = tighten::tighten(data_dir, sharing, &FOLDERS).map_err(of_directory(data_dir))? {
+    let Tightened { changed, loose } =
+        tighten::tighten(data_dir, sharing, &FOLDERS).map_err(of_directory(data_dir))?;
+    if changed > 0 {
+        let (of, setting) = match sharing {
+            Sharing::Owner => ("their owner's alone", "true lets their group in"),
+            Sharing::Group => ("their owner's and their group's", "false shuts their group out"),
+        };
+        tracing::info!(
+            "{changed} files and directories of the data directory have new modes: they are {of}; data_dir.group_access = {setting}"
+        );
+    }
+    if let Some(loose) = loose {
         let Loose { example, mode, count } = loose;
         tracing::warn!(
             "the data directory is not its owner's alone: others may use {} (mode {mode:04o}), {count} files and directories in \

@@ -54,7 +54,8 @@ pub fn add_user(
     tags: Arc<[String]>,
 ) -> Result<(), AddUserError> {
     let of_log = |error| StartError::Log { data_dir: data_dir.to_owned(), error };
-    let mut disk = open_dir(data_dir, Sharing::of(data_dir))?;
+    let sharing = Sharing::of(data_dir);
+    let mut disk = open_dir(data_dir, sharing)?;
     wal::lock(&mut disk).map_err(of_log)?;
     refuse_newer(data_dir)?;
     let mut restored = Restored::default();
@@ -63,7 +64,7 @@ pub fn add_user(
     let (mut log, recovery) =
         Log::open(disk, options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
     restored.finish();
-    close_damaged(&mut log, &mut restored, &recovery, data_dir, false)?;
+    close_damaged(&mut log, &mut restored, &recovery, (data_dir, sharing), false)?;
     if restored.catalog.users().get(&name).is_some() {
         return Err(AddUserError::Exists);
     }

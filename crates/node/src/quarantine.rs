@@ -20,7 +20,7 @@ use std::path::Path;
 use broker::ids::QueueId;
 use queue::Fact;
 use wal::files::{Sharing, create_directory};
-use wal::{CUT_SUFFIX, Cut, Damage, Owners, Records, Recovery};
+use wal::{Cut, Damage, Owners, Records, Recovery, is_cut};
 
 use crate::facts::{self, CATALOG, Restored};
 
@@ -130,7 +130,12 @@ const CUTS_MAX: usize = 16;
 ///
 /// # Errors
 /// The directory of the damaged files cannot be created, filled, or read.
-pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> io::Result<()> {
+pub fn keep_files(
+    data_dir: &Path,
+    sharing: Sharing,
+    restored: &Restored,
+    recovery: &Recovery,
+) -> io::Result<()> {
     let kept = data_dir.join(DAMAGED_DIR);
     let damaged = recovery.damage.iter().filter(|damage| !damage.missing);
     let damaged: BTreeSet<&str> = match restored.has_damaged() {
@@ -138,12 +143,12 @@ pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> 
         false => BTreeSet::new(),
     };
     // The list includes parts that were cut off by a start that failed.
-    let cuts = names(data_dir)?.into_iter().filter(|name| name.ends_with(CUT_SUFFIX));
+    let cuts = names(data_dir)?.into_iter().filter(|name| is_cut(name));
     let cuts: Vec<String> = cuts.collect();
     if !kept.exists() && damaged.is_empty() && cuts.is_empty() {
         return Ok(());
     }
-    create_directory(&kept, Sharing::of(data_dir))?;
+    create_directory(&kept, sharing.directory())?;
     for file in damaged {
         match std::fs::hard_link(data_dir.join(file), kept.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -153,8 +158,7 @@ pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> 
     for cut in cuts {
         std::fs::rename(data_dir.join(&cut), kept.join(&cut))?;
     }
-    let (mut cuts, others): (Vec<_>, Vec<_>) =
-        names(&kept)?.into_iter().partition(|name| name.ends_with(CUT_SUFFIX));
+    let (mut cuts, others): (Vec<_>, Vec<_>) = names(&kept)?.into_iter().partition(|name| is_cut(name));
     // The names begin with the number of the log file, so sorting them sorts them by age.
     cuts.sort_unstable();
     cuts.truncate(cuts.len().saturating_sub(CUTS_MAX));

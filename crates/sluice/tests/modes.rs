@@ -86,6 +86,22 @@ fn a_group_may_be_let_in_and_nobody_else() {
     }
 }
 
+/// Whoever watches a broker may reach the file of its log, if it is outside the data directory.
+#[test]
+fn a_group_reaches_a_log_file_outside_the_data_directory() {
+    let directory = Directory::new("modes-log");
+    let (above, logs) = (directory.path().join("var"), directory.path().join("var/log/sluice"));
+    let dir = format!("log.dir={}", logs.display());
+    assert!(start(&directory, "0022", &[&dir]).terminate().success());
+    let modes = modes(&above);
+    for (path, mode) in [("", 0o755), ("log", 0o755), ("log/sluice", 0o750), ("log/sluice/sluice.log", 0o640)]
+    {
+        assert_eq!(format!("{:04o}", modes[path].1), format!("{mode:04o}"), "{path}");
+    }
+    assert!(!directory.path().join("data/logs").exists());
+    assert!(!directory.logged().contains("have new modes"), "{}", directory.logged());
+}
+
 fn set_modes(data: &Path, directories: u32, files: u32) {
     for (path, (is_directory, _)) in modes(data) {
         let mode = if is_directory { directories } else { files };
@@ -103,6 +119,9 @@ fn what_an_older_version_has_left_is_tightened() {
     set_modes(&data, 0o755, 0o644);
     assert!(start(&directory, "0022", &[]).terminate().success());
     check(&data, 0o700, 0o600, 0o640, "after a start");
+    let logged = directory.logged();
+    assert_eq!(logged.matches("have new modes: they are their owner's alone").count(), 1, "{logged}");
+    assert!(logged.contains("data_dir.group_access = true lets their group in"), "{logged}");
     // The group is let in later, and shut out again.
     assert!(start(&directory, "0022", &[SHARED]).terminate().success());
     check(&data, 0o2770, 0o660, 0o660, "with group access");

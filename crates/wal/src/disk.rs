@@ -207,7 +207,7 @@ impl RealDisk {
     /// Like [`Self::new`], for a directory that others may use, too.
     pub fn shared(path: impl AsRef<Path>, sharing: Sharing) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
-        files::create_directory(&path, sharing)?;
+        files::create_directory(&path, sharing.directory())?;
         let dir = Arc::new(File::open(&path)?);
         Ok(Self { path, dir, lock: None, sharing })
     }

@@ -119,7 +119,7 @@ pub(crate) fn spare_number(name: &str) -> Option<u64> {
     digits(name.strip_suffix(SPARE_SUFFIX)?)
 }
 
-fn digits(digits: &str) -> Option<u64> {
+pub(crate) fn digits(digits: &str) -> Option<u64> {
     (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
 }
 

@@ -93,7 +93,7 @@ pub use pack::{
 };
 pub use preview::{PreviewDisk, PreviewFile};
 pub use record::{LARGE, Record, Records};
-pub use recover::{CUT_SUFFIX, Cut, Damage, OpenError, Owners, Recovery, lock};
+pub use recover::{Cut, Damage, OpenError, Owners, Recovery, is_cut, lock};
 pub use stream::{
     AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob,
     Chunks, ChunksRead, Claim, HEADS_MAX, Held, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead,

@@ -101,13 +101,19 @@ pub struct Cut {
     /// acknowledged.
     pub records: BTreeMap<u64, u64>,
     /// The files that hold the cut bytes, if the tail was torn; empty if the disk refused. See
-    /// [`CUT_SUFFIX`].
+    /// [`is_cut`].
     pub kept: Vec<String>,
 }
 
 /// The suffix of files that hold what was cut from a log file: `{the file's number}-{the offset}.cut`. The
 /// user of the directory moves or removes them.
-pub const CUT_SUFFIX: &str = ".cut";
+const CUT_SUFFIX: &str = ".cut";
+
+/// Returns true if a file of this name has what was cut off a log file.
+pub fn is_cut(name: &str) -> bool {
+    let parts = name.strip_suffix(CUT_SUFFIX).and_then(|name| name.split_once('-'));
+    parts.is_some_and(|(number, from)| file::digits(number).is_some() && from.parse::<u64>().is_ok())
+}
 
 /// A part of a file that holds or held acknowledged records and is corrupt or missing.
 #[derive(Clone, Debug, PartialEq, Eq)]

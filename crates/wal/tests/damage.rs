@@ -2,7 +2,7 @@
 //! `lock`, with the last written batch and the boot of the machine, and the batches, which refer to each
 //! other.
 
-use wal::{CUT_SUFFIX, Completion, Damage, Handover, Log, Options, Owners, Record, Records, Recovery};
+use wal::{Completion, Damage, Handover, Log, Options, Owners, Record, Records, Recovery};
 use wal_testing::{Op, SimDisk};
 
 const FILE_HEADER: usize = 48;
@@ -128,7 +128,7 @@ fn after_a_reboot_a_bad_batch_is_a_torn_end_unless_it_was_synced() {
         // The bytes that were cut off are saved unchanged.
         assert_eq!(cut.kept.len(), 2);
         for (kept, (number, from)) in cut.kept.iter().zip([(2, FILE_HEADER), (1, offset)]) {
-            assert_eq!(*kept, format!("{number:020}-{from}{CUT_SUFFIX}"));
+            assert_eq!(*kept, format!("{number:020}-{from}.cut"));
             assert_eq!(disk.files()[kept], cut_from[&name(number)][from..]);
         }
         drop(log);
@@ -148,7 +148,7 @@ fn a_tail_that_cannot_be_saved_is_cut_anyway() {
     disk.fail(&[Op::Create], 1000, libc::ENOSPC);
     let (_, recovery, found) = open(&disk);
     assert_eq!((recovery.cut.unwrap().kept, seqs(&found)), (vec![], vec![1, 2]));
-    assert!(disk.files().keys().all(|name| !name.ends_with(CUT_SUFFIX)));
+    assert!(disk.files().keys().all(|name| !wal::is_cut(name)));
 }
 
 #[test]

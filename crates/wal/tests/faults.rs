@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::soak::{named, pick, seeds};
 use wal::{
-    CUT_SUFFIX, Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size, Step, SyncEnd,
-    SyncJob,
+    Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size, Step, SyncEnd, SyncJob,
 };
 use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
 
@@ -295,7 +294,7 @@ fn live(
     model.recovered(&found, crash);
     if !faults && !disk.is_dead() {
         let mut files = disk.files();
-        files.retain(|name, _| name != "reserve" && !name.ends_with(CUT_SUFFIX));
+        files.retain(|name, _| name != "reserve" && !wal::is_cut(name));
         let bytes = files.values().map(|bytes| bytes.len() as u64).sum();
         assert_eq!((recovery.size.bytes, recovery.size.files), (bytes, files.len() as u32));
     }

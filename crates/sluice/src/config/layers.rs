@@ -301,6 +301,37 @@ mod tests {
         assert_eq!(config.default_tags, ["administrator", "monitoring"]);
     }
 
+    /// Variables that the scripts of `packaging` have for themselves, and that of the build, without the prefix.
+    const OF_SCRIPTS: [&str; 4] = ["COMMIT", "HERE", "RELEASE_TOOLS", "TEST_INSIDE"];
+
+    /// A broker whose manifest sets a variable that it does not know does not start.
+    #[test]
+    fn what_the_packages_set_is_known() {
+        let mut left = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging")];
+        let mut names = std::collections::BTreeMap::new();
+        while let Some(path) = left.pop() {
+            if path.is_dir() {
+                left.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+                continue;
+            }
+            let octets = std::fs::read(&path).unwrap();
+            for behind in String::from_utf8_lossy(&octets).split(PREFIX).skip(1) {
+                let end = behind.find(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+                names.insert(behind[..end.unwrap_or(behind.len())].to_owned(), path.clone());
+            }
+        }
+        assert!(
+            names.contains_key("DEFAULT_PASS") && names.contains_key("DATA_DIR__GROUP_ACCESS"),
+            "{names:?}"
+        );
+        for (name, path) in names {
+            let is_known = ARGUMENTS.contains(&&*name)
+                || OF_SCRIPTS.contains(&&*name)
+                || keys::find(&key_of(&name)).is_some();
+            assert!(is_known, "{}: {PREFIX}{name} sets no key", path.display());
+        }
+    }
+
     #[test]
     fn an_unknown_variable_is_refused_with_its_name() {
         assert_eq!(

@@ -59,7 +59,7 @@ impl LogFile {
     /// It cannot be opened for writing.
     pub fn open(path: PathBuf, rotation: Rotation, sharing: Sharing) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
-            files::create_directory(directory, sharing)?;
+            files::create_directory(directory, sharing.log_directory())?;
         }
         tighten_log_file(&path, sharing);
         let state = Mutex::new(State::open(&path, rotation.schedule, sharing)?);

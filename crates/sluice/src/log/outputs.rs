@@ -14,7 +14,7 @@ use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::{Registry, fmt};
-use wal::files::{LOGS_DIR, Sharing};
+use wal::files::{self, LOGS_DIR, Sharing};
 
 use super::exchange::{LogExchange, may_be_published};
 use super::file::LogFile;
@@ -32,11 +32,12 @@ pub fn open_file(
 ) -> Result<Option<Arc<LogFile>>, String> {
     let file = &options.file;
     let Some(name) = &file.name else { return Ok(None) };
-    let path = match &file.directory {
-        Some(directory) => directory.join(name),
-        None => data_dir.join(LOGS_DIR).join(name),
-    };
-    let opened = LogFile::open(path.clone(), file.rotation, sharing);
+    let logs = data_dir.join(LOGS_DIR);
+    let path = file.directory.as_ref().unwrap_or(&logs).join(name);
+    // The log comes first. What it needs of the data directory belongs to the owner from the beginning.
+    let own = if path.starts_with(&logs) { vec![data_dir, logs.as_path()] } else { Vec::new() };
+    let made = own.into_iter().try_for_each(|path| files::create_directory(path, sharing.directory()));
+    let opened = made.and_then(|()| LogFile::open(path.clone(), file.rotation, sharing));
     opened.map(|file| Some(Arc::new(file))).map_err(|error| format!("log.file: {}: {error}", path.display()))
 }
 
