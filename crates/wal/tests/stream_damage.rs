@@ -2,8 +2,11 @@
 //! two messages.
 
 use crate::chunks::{LIMITS, Owner, chunk, job, read_all, read_heads};
-use wal::{ReadFrom, Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
-use wal_testing::{Crash, SimDisk};
+use wal::{
+    ChunkJob, Chunks, HEADS_MAX, ReadFrom, Retained, StreamError, StreamFlaw, StreamLimits, StreamReader,
+    Streams,
+};
+use wal_testing::{Crash, Op, SimDisk};
 
 /// Limits with which one chunk of 100 bytes fills a segment.
 const SMALL: StreamLimits = StreamLimits { segment_bytes: 100, ..LIMITS };
@@ -306,4 +309,34 @@ fn heads_tell_where_a_stream_is_damaged() {
         }
         disk.put(&segment(first), bytes);
     }
+}
+
+/// A job for heads reads little of large chunks, and ends after [`HEADS_MAX`] reads.
+#[test]
+fn heads_are_read_without_the_data() {
+    let disk = SimDisk::new(1);
+    let mut owner = Owner::new(&disk);
+    owner.open(7, LIMITS, 0).unwrap();
+    for n in 0..100 {
+        owner.append(7, vec![chunk(n, 1, n, 64 << 10)], false).unwrap();
+    }
+    let kept = owner.retained(7);
+    let mut reader = StreamReader::new(disk.clone());
+    let job = ChunkJob { heads: true, ..job(7, ReadFrom::First, &kept) };
+    let read = || (disk.count(Op::Read), disk.bytes_read());
+    let before = read();
+    let Chunks { next, end, .. } = reader.read(&job).unwrap();
+    assert_eq!((next.offset, end), (u64::from(HEADS_MAX), false));
+    let segments = kept.segments.iter().filter(|&&first| first < next.offset).count() as u64;
+    assert!(read().0 - before.0 <= u64::from(HEADS_MAX) + segments, "each segment has a header, too");
+    assert_eq!(read_heads(&mut reader, 7, &kept), Ok(()));
+    assert!(read().1 - before.1 < 100 * (64 << 10) / 10, "{} bytes", read().1 - before.1);
+
+    // A read gets many small chunks, which count once.
+    owner.append(7, (100..600).map(|n| chunk(n, 1, n, 100)).collect(), false).unwrap();
+    let kept = owner.retained(7);
+    let job = ChunkJob { heads: true, ..crate::chunks::job(7, ReadFrom::Offset(100), &kept) };
+    let before = read().0;
+    assert!(reader.read(&job).unwrap().end);
+    assert!(read().0 - before < u64::from(HEADS_MAX), "{} reads", read().0 - before);
 }
