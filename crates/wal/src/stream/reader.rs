@@ -177,8 +177,12 @@ impl<D: Disk> StreamReader<D> {
     ) -> Result<Position, StreamError> {
         let mut next = start(segment);
         if let Ok((disk, file)) = self.handle(job.stream, segment) {
+            // The index may have entries for chunks that are lost.
+            let length = disk.len(file).map_err(io_error(job.stream, segment))?;
             let entry = index::find_chunk((disk, file), job.stream, segment, |entry| {
-                entry.first < job.until && is_before(entry.first, entry.timestamp_ms)
+                entry.position < length
+                    && entry.first < job.until
+                    && is_before(entry.first, entry.timestamp_ms)
             });
             if let Some(Entry { first, position, .. }) = entry.map_err(io_error(job.stream, segment))? {
                 next = Position { segment, at: position, offset: first };
