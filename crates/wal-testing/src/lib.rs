@@ -188,6 +188,11 @@ impl SimDisk {
         self.state().longest_read
     }
 
+    /// Returns the number of bytes that reads have asked for.
+    pub fn bytes_read(&self) -> u64 {
+        self.state().bytes_read
+    }
+
     /// Returns the names and written images of all files.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state();
@@ -383,6 +388,7 @@ impl Disk for SimDisk {
     fn read_at(&mut self, file: &mut FalseFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut state = self.state();
         state.longest_read = state.longest_read.max(into.len());
+        state.bytes_read += into.len() as u64;
         state.begin(Op::Read)?.finish()?;
         let from = state.inodes[file.0].written.get(offset as usize..).unwrap_or_default();
         let length = from.len().min(into.len());
@@ -457,6 +463,7 @@ struct State {
     note: Inode,
     counts: [u64; 14],
     longest_read: usize,
+    bytes_read: u64,
     changes: u64,
     /// The operations that fail, with a bit for each [`Op`].
     failing: u32,

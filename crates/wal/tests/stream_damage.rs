@@ -2,8 +2,11 @@
 //! two messages.
 
 use crate::chunks::{LIMITS, Owner, chunk, job, read_all, read_heads};
-use wal::{ReadFrom, Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
-use wal_testing::{Crash, SimDisk};
+use wal::{
+    ChunkJob, Chunks, HEADS_MAX, ReadFrom, Retained, StreamError, StreamFlaw, StreamLimits, StreamReader,
+    Streams,
+};
+use wal_testing::{Crash, Op, SimDisk};
 
 /// Limits with which one chunk of 100 bytes fills a segment.
 const SMALL: StreamLimits = StreamLimits { segment_bytes: 100, ..LIMITS };
@@ -305,5 +308,72 @@ fn heads_tell_where_a_stream_is_damaged() {
             }
         }
         disk.put(&segment(first), bytes);
+    }
+}
+
+/// A job for heads reads little of large chunks, and ends after [`HEADS_MAX`] reads.
+#[test]
+fn heads_are_read_without_the_data() {
+    let disk = SimDisk::new(1);
+    let mut owner = Owner::new(&disk);
+    owner.open(7, LIMITS, 0).unwrap();
+    for n in 0..100 {
+        owner.append(7, vec![chunk(n, 1, n, 64 << 10)], false).unwrap();
+    }
+    let kept = owner.retained(7);
+    let mut reader = StreamReader::new(disk.clone());
+    let job = ChunkJob { heads: true, ..job(7, ReadFrom::First, &kept) };
+    let read = || (disk.count(Op::Read), disk.bytes_read());
+    let before = read();
+    let Chunks { next, end, .. } = reader.read(&job).unwrap();
+    assert_eq!((next.offset, end), (u64::from(HEADS_MAX), false));
+    let segments = kept.segments.iter().filter(|&&first| first < next.offset).count() as u64;
+    assert!(read().0 - before.0 <= u64::from(HEADS_MAX) + segments, "each segment has a header, too");
+    assert_eq!(read_heads(&mut reader, 7, &kept), Ok(()));
+    assert!(read().1 - before.1 < 100 * (64 << 10) / 10, "{} bytes", read().1 - before.1);
+
+    // A read gets many small chunks, which count once.
+    owner.append(7, (100..600).map(|n| chunk(n, 1, n, 100)).collect(), false).unwrap();
+    let kept = owner.retained(7);
+    let job = ChunkJob { heads: true, ..crate::chunks::job(7, ReadFrom::Offset(100), &kept) };
+    let before = read().0;
+    assert!(reader.read(&job).unwrap().end);
+    assert!(read().0 - before < u64::from(HEADS_MAX), "{} reads", read().0 - before);
+}
+
+/// A segment that is not the last one ends inside a chunk, or between two. After a reboot that is a gap, because power loss
+/// explains it. Without a reboot, and after a sync, it is damage.
+#[test]
+fn only_power_loss_may_tear_the_end_of_a_segment() {
+    for at in 8..8 + 4 * 148 {
+        let disk = SimDisk::new(1);
+        let kept = sealed(&disk);
+        let bytes = disk.files()[&segment(8)][..at].to_vec();
+        disk.put(&segment(8), &bytes);
+        let end = 8 + 2 * ((at as u64 - 8) / 148);
+        let known = Owner::new(&disk.crash(Crash::Process)).open_damaged(7, LIMITS);
+        assert_eq!(known.map(|known| known.next), Some(end), "byte {at}");
+
+        let other = rebooted(&disk);
+        let flaws = Streams::new(other.clone()).unwrap().check();
+        assert!(flaws.iter().all(|flaw| !flaw.closes) && flaws.len() == 1, "byte {at}: {flaws:?}");
+        let mut owner = Owner::new(&other);
+        let (again, _) = owner.open(7, LIMITS, 0).unwrap();
+        assert_eq!((again.next, &again.segments), (kept.next, &kept.segments));
+        let mut reader = StreamReader::new(other.clone());
+        assert_eq!(read_heads(&mut reader, 7, &again), Ok(()));
+        let firsts = |chunks: Vec<wal::Chunk>| chunks.iter().map(|chunk| chunk.first).collect::<Vec<_>>();
+        let expected: Vec<u64> = (0..end).chain(16..40).step_by(2).collect();
+        assert_eq!(firsts(read_all(&mut reader, 7, &again)), expected, "byte {at}");
+        let after = reader.read(&job(7, ReadFrom::Offset(end), &again)).unwrap().chunks;
+        assert_eq!(after[0].first, 16, "byte {at}");
+    }
+
+    let disk = SimDisk::new(1);
+    drop(owner(&disk, SMALL, true));
+    let bytes = disk.files()[&segment(0)].clone();
+    disk.put(&segment(0), &bytes[..bytes.len() - 1]);
+    for disk in [rebooted(&disk), disk] {
+        assert!(matches!(open(&disk), Err(StreamError::Missing { from: 0, to: 2, .. })));
     }
 }

@@ -195,14 +195,7 @@ impl Stream {
                 self.config = (*config).clone();
             }
             Request::Delete { ticket, if_unused, if_empty } => {
-                let refused = |why| Effect::Refused { requester: Requester::Ticket(ticket), why };
-                if if_unused && self.consumers() > 0 {
-                    out.effects.push(refused(Refusal::InUse));
-                } else if if_empty && self.next_offset() > self.retained.first {
-                    out.effects.push(refused(Refusal::NotEmpty));
-                } else {
-                    self.delete(ticket, out);
-                }
+                self.delete_if(ticket, (if_unused, if_empty), out);
             }
             Request::Report { ticket } => {
                 out.effects.push(Effect::Report { ticket, report: Box::new(self.report()) });
@@ -230,6 +223,10 @@ impl Stream {
                     Box::new(StreamUpdate { retained: self.retained.clone(), chunks: Vec::new(), end });
                 out.effects.push(Effect::StreamUpdate { follower, update });
             }
+            Request::Delete { ticket, if_unused, if_empty } if self.retained.closed_from.is_some() => {
+                self.delete_if(ticket, (if_unused, if_empty), out);
+            }
+            // Nothing of the stream can be read, so it has no consumers and no messages.
             Request::Delete { ticket, .. } if damaged => self.delete(ticket, out),
             Request::Report { ticket } => {
                 out.effects.push(Effect::Report { ticket, report: Box::new(self.report()) });
@@ -288,6 +285,18 @@ impl Stream {
 
     fn consumers(&self) -> u32 {
         self.followers.iter().map(|(_, consumers)| consumers).sum()
+    }
+
+    /// Deletes the stream, unless it must be unused or empty and is not.
+    fn delete_if(&mut self, ticket: Ticket, (if_unused, if_empty): (bool, bool), out: &mut StreamOutput) {
+        let refused = |why| Effect::Refused { requester: Requester::Ticket(ticket), why };
+        if if_unused && self.consumers() > 0 {
+            out.effects.push(refused(Refusal::InUse));
+        } else if if_empty && self.next_offset() > self.retained.first {
+            out.effects.push(refused(Refusal::NotEmpty));
+        } else {
+            self.delete(ticket, out);
+        }
     }
 
     fn delete(&mut self, ticket: Ticket, out: &mut StreamOutput) {

@@ -91,6 +91,11 @@ impl<D: Disk> Files<D> {
         recover::missing(&mut self.disk, stream, firsts, self.notes.get(stream))
     }
 
+    /// See [`recover::cut_torn`].
+    pub fn cut_torn(&mut self, stream: u64, firsts: &[u64]) -> Result<(), StreamError> {
+        recover::cut_torn(&mut self.disk, stream, firsts)
+    }
+
     /// Cuts a segment that is never written again. If the disk refuses, the bytes stay and are ignored.
     pub fn abandon(&mut self, stream: u64, segment: u64, end: u64) {
         if let Ok((disk, file)) = self.open(stream, segment) {

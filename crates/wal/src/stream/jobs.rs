@@ -205,7 +205,7 @@ pub struct ChunkJob {
     /// The memory budget that the chunks take their bytes from, if there is one.
     pub claim: Option<Claim>,
     /// True if no chunk is wanted. The job only checks that the heads of the chunks follow each other, and that the files have
-    /// the bytes of each chunk.
+    /// the bytes of each chunk. Then `bytes_max` means nothing.
     pub heads: bool,
 }
 

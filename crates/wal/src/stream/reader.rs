@@ -27,9 +27,8 @@ const SKIP_BYTES: usize = 512;
 pub const SCAN_CHUNKS_MAX: u32 = 4096;
 pub const SCAN_BYTES_MAX: u64 = 4 << 20;
 
-/// The maximum number of chunks that a job for heads inspects. Fewer than other jobs may inspect, because readers wait
-/// meanwhile, and on a cold disk each head takes a seek.
-pub const HEADS_MAX: u32 = 256;
+/// The maximum number of reads of a job for heads. A read takes a seek on a cold disk, and readers wait meanwhile.
+pub const HEADS_MAX: u32 = 32;
 
 /// Reads the streams of a directory, even while they are appended to. Memory: the chunks being read, and a
 /// few open files.
@@ -45,7 +44,7 @@ struct Reading {
     chunks: Vec<Chunk>,
     /// The bytes of the chunks that were read so far.
     taken: usize,
-    /// The number of unwanted chunks that were inspected so far.
+    /// The number of unwanted chunks that were inspected so far. A job for heads counts only those that took a read.
     skipped: u32,
     /// The bytes read from the disk for unwanted chunks.
     read: u64,
@@ -82,7 +81,7 @@ impl<D: Disk> StreamReader<D> {
     /// first existing one. If a power failure took the end of a segment, it continues at the next; the
     /// offsets show the gap.
     ///
-    /// Inspects at most [`SCAN_CHUNKS_MAX`] unwanted chunks, or [`HEADS_MAX`] heads, and [`SCAN_BYTES_MAX`] bytes of them. Finding a
+    /// Inspects at most [`SCAN_CHUNKS_MAX`] unwanted chunks, or [`HEADS_MAX`] reads of heads, and [`SCAN_BYTES_MAX`] bytes of them. Finding a
     /// time or an offset in a segment without an index may read the whole segment.
     ///
     /// # Errors
@@ -178,8 +177,12 @@ impl<D: Disk> StreamReader<D> {
     ) -> Result<Position, StreamError> {
         let mut next = start(segment);
         if let Ok((disk, file)) = self.handle(job.stream, segment) {
+            // The index may have entries for chunks that are lost.
+            let length = disk.len(file).map_err(io_error(job.stream, segment))?;
             let entry = index::find_chunk((disk, file), job.stream, segment, |entry| {
-                entry.first < job.until && is_before(entry.first, entry.timestamp_ms)
+                entry.position < length
+                    && entry.first < job.until
+                    && is_before(entry.first, entry.timestamp_ms)
             });
             if let Some(Entry { first, position, .. }) = entry.map_err(io_error(job.stream, segment))? {
                 next = Position { segment, at: position, offset: first };
@@ -251,7 +254,8 @@ impl<D: Disk> StreamReader<D> {
     ) -> Result<bool, Trouble> {
         let end = end(job, next.segment);
         let (disk, file) = self.handle(job.stream, next.segment)?;
-        let most = job.bytes_max as usize;
+        // A job for heads skips every chunk, and a large read would read their data.
+        let most = if job.heads { 0 } else { job.bytes_max as usize };
         let read_bytes = most.clamp(READ_BYTES_MIN, READ_BYTES_MAX);
         let held = job.claim.as_ref().map(|claim| claim.held.clone());
         let (mut window, mut want) = (Window::counted(held), read_bytes);
@@ -275,7 +279,7 @@ impl<D: Disk> StreamReader<D> {
                 None => true,
             };
             if !is_wanted {
-                reading.skipped += 1;
+                reading.skipped += u32::from(!job.heads || window.read > before);
                 reading.read += window.read - before;
                 want = if header.bytes() < read_bytes as u64 / 2 { read_bytes } else { SKIP_BYTES };
                 advance(next, &header);

@@ -110,11 +110,15 @@ pub(super) fn missing<D: Disk>(
         }
     }
     for pair in firsts.windows(2) {
-        let from = chunks_end(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
+        let (from, torn) = chunks_end(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
         if from < pair[1] {
             let (file, to) = (Kind::Segment.name(stream, pair[0]), pair[1]);
             let error = StreamError::Missing { file, from, to };
-            match note.is_some_and(|(note, same_boot)| same_boot && note.from < to) {
+            // Removed names may reappear after power loss. But no power loss tears a chunk that was synced.
+            let is_damage = note.is_some_and(|(note, same_boot)| {
+                note.from < to && (same_boot || (torn.is_some() && note.synced >= to))
+            });
+            match is_damage {
                 true => return Err(error),
                 false => gap = Some(error),
             }
@@ -128,24 +132,42 @@ pub(super) fn guaranteed_to(note: Option<(Note, bool)>) -> u64 {
     note.map_or(0, |(note, same_boot)| if same_boot { note.written.max(note.synced) } else { note.synced })
 }
 
-/// Returns the offset up to which a segment has its chunks, at most `end`, where the next one begins. If a
-/// chunk is corrupt, returns `end`: a reader of the segment will report the damage.
-fn chunks_end<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<u64> {
+/// Returns the offset up to which a segment has its chunks, at most `end`, where the next one begins. If the file ends inside
+/// a chunk, also returns where that chunk begins in the file. If a chunk is corrupt, returns `end`: a reader of the segment
+/// will report the damage.
+fn chunks_end<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<(u64, Option<u64>)> {
     let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
+    let length = disk.len(&mut file)?;
     let mut window = Window::default();
-    let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, |entry| entry.first < end)?;
+    // The index may have entries for chunks that are lost.
+    let is_before = |entry: &Entry| entry.first < end && entry.position < length;
+    let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, is_before)?;
     let (mut at, mut next) =
         entry.map_or((FILE_HEADER as u64, segment), |entry| (entry.position, entry.first));
     while next < end {
         match window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)? {
-            Look::Chunk(header) if header.first == next => {
+            Look::Chunk(header) if header.first == next && at + header.bytes() <= length => {
                 (at, next) = (at + header.bytes(), header.next());
             }
-            Look::End => return Ok(next),
-            _ => return Ok(end),
+            Look::Chunk(header) if header.first == next => return Ok((next, Some(at))),
+            Look::End => return Ok((next, None)),
+            Look::Bad if (at..at + CHUNK_HEADER as u64).contains(&length) => return Ok((next, Some(at))),
+            _ => return Ok((end, None)),
         }
     }
-    Ok(end)
+    Ok((end, None))
+}
+
+/// Cuts the chunks inside which segments end, after [`missing`] has found that power loss explains them. A reader then finds
+/// that the segments end there.
+pub(super) fn cut_torn<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Result<(), StreamError> {
+    for pair in firsts.windows(2) {
+        let torn = chunks_end(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
+        if let (_, Some(at)) = torn {
+            truncate(disk, stream, pair[0], at).map_err(io_error(stream, pair[0]))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the offset up to which a segment has whole chunks, at most `end`, and the last of them. Reads only their heads,

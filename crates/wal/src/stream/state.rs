@@ -120,6 +120,7 @@ impl Stream {
         // `missing` returns an error if only damage explains what is missing.
         if let Some(StreamError::Missing { to, .. }) = files.missing(stream, firsts)? {
             opened.gap_to = to;
+            files.cut_torn(stream, firsts)?;
         }
         if let Some(&first) = firsts.first() {
             let found = recover::recover(&mut files.disk, stream, firsts, recover::guaranteed_to(note))?;
