@@ -8,7 +8,7 @@ use super::dynamic::{Bound, dynamic_node_properties};
 use super::intake::Published;
 use super::node_address::{self, Format, Node};
 use super::outbound::{Consuming, Modes};
-use super::refusal::{Refused, not_implemented, on_link};
+use super::refusal::{Refused, no_exchange, not_implemented, on_link};
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::access::{AccessRefused, Resource, Verb};
@@ -21,8 +21,7 @@ use crate::reply_to::ReplyTo;
 use crate::settings::NAMES_MAX;
 use amqp10::link::NAME_MAX;
 use amqp10::{
-    AmqpError, Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value,
-    condition,
+    Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value, condition,
 };
 
 /// The outcomes that a receiver may list.
@@ -456,10 +455,6 @@ fn check_queue_source(source: &Source, queue: &QueueRecord, link: &str) -> Resul
         "queue '{name}' in vhost '{vhost}' does not support a selector, only streams do, on link '{link}'"
     );
     Err(error(condition::NOT_IMPLEMENTED, reason).into())
-}
-
-pub(super) fn no_exchange(exchange: &str, vhost: &str) -> AmqpError {
-    error(condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))
 }
 
 /// Returns the capabilities that streams offer to their clients (docs/compatibility.md, Stream filters). The last one

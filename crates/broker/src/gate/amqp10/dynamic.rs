@@ -8,9 +8,8 @@ use amqp10::types::Described;
 use amqp10::{Attach, Flow, Map, Role, Symbol, Target, TargetArchetype, Value, condition, descriptor};
 
 use super::address::queue_address;
-use super::attach::no_exchange;
 use super::node_address::Format;
-use super::refusal::{Refused, not_implemented, on_link};
+use super::refusal::{Refused, no_exchange, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{Resource, Verb};
 use crate::catalog::{

@@ -37,6 +37,11 @@ impl From<NoRandomness> for Refused {
     }
 }
 
+/// The exchange that an address names does not exist.
+pub(super) fn no_exchange(exchange: &str, vhost: &str) -> AmqpError {
+    error(condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))
+}
+
 pub(super) fn not_implemented(what: &str, attach: &Attach) -> Refused {
     on_link(condition::NOT_IMPLEMENTED, what, attach)
 }
