@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Gid, Uid, chown};
 
-use super::broker::{Broker, Directory, Starting};
+use super::broker::{Broker, Directory, Starting, verb};
 
 /// With the last one, a program could not even read its own files.
 const UMASKS: [&str; 5] = ["0000", "0022", "0027", "0077", "0777"];
@@ -202,4 +202,30 @@ fn what_is_not_the_brokers_is_left_alone() {
     let logged = directory.logged();
     assert_eq!(logged.matches(WARNING).count(), 1, "{logged}");
     assert!(logged.contains("(mode 0755), 1 files and directories in all"), "{logged}");
+}
+
+/// The top directory of a volume in Kubernetes belongs to root and has a mode of its own, which says nothing.
+#[test]
+fn a_group_is_let_in_whatever_the_mode_of_the_volume_is() {
+    let directory = Directory::new("modes-volume");
+    let data = directory.path().join("data");
+    assert!(start(&directory, "0022", &[SHARED]).terminate().success());
+    std::fs::set_permissions(&data, Permissions::from_mode(0o2775)).unwrap();
+    // Only root can give files away.
+    let is_of_another = chown(&data, Some(Uid::from_raw(65_534)), None).is_ok();
+    // A part that was cut off the log makes a command and a start create a directory.
+    let cut = |from: u32| std::fs::write(data.join(format!("{:020}-{from}.cut", 1)), "cut").unwrap();
+    let damaged = || modes(&data)["damaged"].1;
+    cut(48);
+    let password = directory.path().join("password");
+    std::fs::write(&password, "a password").unwrap();
+    let (data_dir, password) = (data.to_str().unwrap(), password.to_str().unwrap());
+    verb::sluice(&["add", "user", "anna", "--data-dir", data_dir, "--password-file", password]).done();
+    assert_eq!(format!("{:04o}", damaged()), "2770", "after a command");
+    if is_of_another {
+        std::fs::remove_dir_all(data.join("damaged")).unwrap();
+        cut(49);
+        assert!(start(&directory, "0022", &[SHARED]).terminate().success());
+        assert_eq!(format!("{:04o}", damaged()), "2770", "after a start");
+    }
 }
