@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use broker::ids::QueueId;
 use broker::settings::Settings;
 use queue::{Effect, Replay, Request, Start};
-use wal::{ChunkJob, ChunksRead, StreamError};
+use wal::{ChunkJob, Chunks, ChunksRead, Position, StreamError};
 
 use super::house::House;
 use crate::asks_queues::AsksQueues;
@@ -120,4 +120,50 @@ fn a_browse_that_is_given_up_leaves_nothing() {
     assert!(answers.lock().unwrap().is_empty());
     house.shards[0].give_up(number);
     house.settle();
+}
+
+/// A stream on which the disk fails waits behind the others, which are checked meanwhile. Users have the disk between two
+/// jobs.
+#[test]
+fn a_disk_that_fails_for_one_stream_holds_up_no_check() {
+    let mut house = House::new(1, Settings::default());
+    let publisher = house.connect(0);
+    let [first, second] = ["s", "t"].map(|name| {
+        let arguments = [("x-queue-type".to_owned(), "stream".into())];
+        let stream = house.declare(name, arguments.into_iter().collect());
+        // The message opens the stream.
+        let out = house.sender(publisher, &format!("/queues/{name}"));
+        house.send(publisher, out, b"1");
+        stream
+    });
+    house.reads_stopped = true;
+    [first, second].iter().for_each(|queue| house.shards[0].check_stream(*queue));
+    assert_eq!(begun(&mut house, 0), [first]);
+    let failed = || Err(StreamError::Io { file: "s".into(), error: std::io::Error::other("false") });
+    for next in [second, first, second] {
+        answer(&mut house, failed());
+        assert_eq!(begun(&mut house, 4_999), []);
+        assert_eq!(begun(&mut house, 1), [next]);
+    }
+    let chunks = |end| {
+        let next = Position { segment: 0, at: 8, offset: 0 };
+        Ok(Chunks { chunks: Vec::new(), next, end, needs: None })
+    };
+    for (end, next) in [(false, Some(second)), (true, Some(first)), (true, None)] {
+        answer(&mut house, chunks(end));
+        assert_eq!(begun(&mut house, 0), [], "there is a pause");
+        assert_eq!(begun(&mut house, 1_000), Vec::from_iter(next));
+    }
+}
+
+/// Lets this time pass, and returns the streams of which heads are to be read.
+fn begun(house: &mut House, ms: u64) -> Vec<QueueId> {
+    house.now_ms += ms;
+    house.settle();
+    house.reads.iter().map(|job| QueueId(job.stream)).collect()
+}
+
+fn answer(house: &mut House, result: Result<Chunks, StreamError>) {
+    let ChunkJob { shard, ticket, .. } = house.reads.pop().expect("a job");
+    house.shards[shard as usize].handle_chunks(ChunksRead { shard, ticket, result });
 }

@@ -144,11 +144,12 @@ impl Readers {
         self.prune();
     }
 
-    /// Handles the answer to a [`ChunkLoad`]. If the data on the disk is corrupt, `loaded` is the offset from which on it is.
+    /// Handles the answer to a [`ChunkLoad`]. If the disk has chunks that cannot be read, `loaded` is an error. It has the
+    /// offset from which on they are corrupt, if they are.
     pub fn handle_loaded(
         &mut self,
         who: Requester,
-        loaded: Result<LoadedChunks, u64>,
+        loaded: Result<LoadedChunks, Option<u64>>,
         now_ms: u64,
         out: &mut ReadersOutput,
         deliver: &mut dyn Deliver,
@@ -158,7 +159,7 @@ impl Readers {
         let LoadedChunks { chunks, next } = match loaded {
             Ok(loaded) => loaded,
             Err(damaged) => {
-                out.damaged.push(damaged);
+                out.damaged.extend(damaged);
                 self.close_damaged(who, out);
                 return;
             }

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   waiting ──► opened ──► heads, one job after the other ──► done
-//!                  │                 └──damage──► the stream is closed from there on
-//!                  └──damage──► closed, by the open
+//!      ▲           │          │  └──damage──► the stream is closed from there on
+//!      │           │          └──the disk fails──┐
+//!      │           ├──damage──► closed, by the open
+//!      └───────────┴──the disk fails─────────────┘
 //! ```
 //!
-//! One stream of a shard is checked at a time, with one job in flight, so that readers are served in between. What this
-//! process writes later needs no check. Damage in the data of a chunk is found by its readers.
+//! One stream of a shard is checked at a time, with one job in flight, so that readers are served in between. A stream
+//! on which the disk fails waits again, behind all others. What this process writes later needs no check. Damage in the
+//! data of a chunk is found by its readers.
 
 use std::collections::VecDeque;
 
@@ -16,15 +19,19 @@ use broker::ids::QueueId;
 use queue::{Request, Retained};
 use wal::{ChunkJob, Chunks, ReadFrom, StreamError};
 
-use super::{LOAD_BYTES, Shard};
+use super::Shard;
 
 /// The time after a failure of the disk until the check goes on, in milliseconds.
 const RETRY_MS: u64 = 5_000;
 
+/// The time between two steps of the check, in milliseconds. A step is an open or a job, and takes the disk for some
+/// milliseconds, so users have it for about half of the time.
+const PAUSE_MS: u64 = 10;
+
 /// The streams to be checked; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    waiting: VecDeque<QueueId>,
+    waiting: VecDeque<Check>,
     current: Option<Check>,
     /// The disk gets no job before this time.
     not_before_ms: u64,
@@ -39,6 +46,8 @@ struct Check {
     ticket: Option<u64>,
     /// True if the check waits until the stream is opened.
     opens: bool,
+    /// True if the log says that the disk failed.
+    is_logged: bool,
 }
 
 impl Checks {
@@ -47,11 +56,25 @@ impl Checks {
         self.current.as_ref().is_some_and(|check| check.ticket == Some(ticket))
     }
 
-    /// Called with the answer to the open of a stream.
-    pub fn handle_opened(&mut self, queue: QueueId) {
-        if let Some(check) = self.current.as_mut().filter(|check| check.queue == queue) {
+    /// Called with the answer to the open of a stream. `is_opening` is true if the disk failed: then the stream is
+    /// still to be opened.
+    pub fn handle_opened(&mut self, queue: QueueId, is_opening: bool, now_ms: u64) {
+        if let Some(mut check) = self.current.take_if(|check| check.queue == queue && check.opens) {
             check.opens = false;
+            match is_opening {
+                true => self.put_back(check, now_ms),
+                false => {
+                    self.current = Some(check);
+                    self.not_before_ms = now_ms + PAUSE_MS;
+                }
+            }
         }
+    }
+
+    /// Lets a stream wait behind all others, because the disk failed.
+    fn put_back(&mut self, check: Check, now_ms: u64) {
+        self.waiting.push_back(check);
+        self.not_before_ms = now_ms + RETRY_MS;
     }
 
     /// Called when a stream was deleted.
@@ -73,7 +96,8 @@ impl Shard {
     /// Checks a stream whose home is this shard, after those that wait already. Does nothing for other queues.
     pub fn check_stream(&mut self, queue: QueueId) {
         if self.streams.homes.contains_key(&queue) {
-            self.streams.checks.waiting.push_back(queue);
+            let check = Check { queue, from: ReadFrom::First, ticket: None, opens: false, is_logged: false };
+            self.streams.checks.waiting.push_back(check);
         }
     }
 
@@ -83,25 +107,21 @@ impl Shard {
         if self.here.now_ms < checks.not_before_ms {
             return;
         }
-        while let Some(queue) =
-            checks.current.as_ref().map(|check| check.queue).or_else(|| checks.waiting.pop_front())
-        {
-            let first = Check { queue, from: ReadFrom::First, ticket: None, opens: false };
-            let check = checks.current.get_or_insert(first);
-            if check.ticket.is_some() {
+        while let Some(mut check) = checks.current.take().or_else(|| checks.waiting.pop_front()) {
+            let home = self.streams.homes.get(&check.queue);
+            let is_opening = home.is_some_and(|home| home.stream.is_opening());
+            if check.ticket.is_some() || (check.opens && is_opening) {
+                checks.current = Some(check);
                 return;
             }
-            let home = self.streams.homes.get(&queue);
-            if home.is_some_and(|home| home.stream.is_opening()) {
-                if !std::mem::replace(&mut check.opens, true) {
-                    self.mail.post.request(queue, Request::Use);
-                }
+            check.opens = is_opening;
+            if is_opening {
+                self.mail.post.request(check.queue, Request::Use);
+                checks.current = Some(check);
                 return;
             }
-            check.opens = false;
             let Some(Retained { segments, next, .. }) = home.and_then(|home| home.stream.open()) else {
                 // The stream was deleted, or it is damaged.
-                checks.current = None;
                 continue;
             };
             self.streams.next_ticket += 1;
@@ -109,15 +129,16 @@ impl Shard {
             self.streams.chunk_jobs.push(ChunkJob {
                 shard: u32::from(self.here.id),
                 ticket: self.streams.next_ticket,
-                stream: queue.0,
+                stream: check.queue.0,
                 from: check.from,
                 segments: segments.clone(),
                 until: *next,
-                bytes_max: LOAD_BYTES,
+                bytes_max: 0,
                 wanted: None,
                 claim: None,
                 heads: true,
             });
+            checks.current = Some(check);
             return;
         }
     }
@@ -125,24 +146,59 @@ impl Shard {
     /// Handles the answer to a job of [`Shard::continue_checks`].
     pub(super) fn handle_heads(&mut self, result: Result<Chunks, StreamError>) {
         let checks = &mut self.streams.checks;
-        let Some(check) = &mut checks.current else { return };
+        let Some(mut check) = checks.current.take() else { return };
         let queue = check.queue;
         check.ticket = None;
+        checks.not_before_ms = self.here.now_ms + PAUSE_MS;
+        let (vhost, name) = self.metadata.catalog().names_of(queue);
         match result {
-            Ok(Chunks { next, end: false, .. }) => check.from = ReadFrom::At(next),
-            Ok(_) => checks.current = None,
+            Ok(Chunks { next, end: false, .. }) => {
+                check.from = ReadFrom::At(next);
+                checks.current = Some(check);
+            }
+            Ok(_) => {}
             Err(error @ StreamError::Io { .. }) => {
-                checks.not_before_ms = self.here.now_ms + RETRY_MS;
-                let (vhost, name) = self.metadata.catalog().names_of(queue);
-                tracing::warn!(target: QUEUE, stream = %name, %vhost, "the stream cannot be checked: {error}; trying again");
+                if !std::mem::replace(&mut check.is_logged, true) {
+                    tracing::warn!(target: QUEUE, stream = %name, %vhost, "the stream cannot be checked: {error}; trying again");
+                }
+                checks.put_back(check, self.here.now_ms);
             }
-            Err(error) => {
-                checks.current = None;
-                let (vhost, name) = self.metadata.catalog().names_of(queue);
-                tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream is damaged: {error}");
-                let from = super::damaged_from(&error);
-                self.mail.post.request(queue, Request::Close { from });
-            }
+            Err(error) => match super::damaged_from(&error) {
+                Some(from) => {
+                    tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream is damaged: {error}");
+                    self.mail.post.request(queue, Request::Close { from });
+                }
+                None => {
+                    tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream cannot be checked: {error}");
+                }
+            },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(queue: u64) -> Check {
+        Check { queue: QueueId(queue), from: ReadFrom::First, ticket: None, opens: true, is_logged: false }
+    }
+
+    #[test]
+    fn a_stream_that_cannot_be_opened_waits_behind_the_others() {
+        let waiting = VecDeque::from([check(2)]);
+        let mut checks = Checks { waiting, current: Some(check(1)), not_before_ms: 0 };
+        assert_eq!(checks.next_deadline(), None);
+        checks.handle_opened(QueueId(2), true, 1_000);
+        assert_eq!(checks.next_deadline(), None, "it was opened for somebody else");
+        checks.handle_opened(QueueId(1), true, 1_000);
+        assert_eq!(checks.next_deadline(), Some(1_000 + RETRY_MS));
+        let waiting: Vec<u64> = checks.waiting.iter().map(|check| check.queue.0).collect();
+        assert_eq!((waiting, checks.current.is_none()), (vec![2, 1], true));
+
+        checks.current = Some(check(3));
+        checks.handle_opened(QueueId(3), false, 9_000);
+        assert_eq!(checks.next_deadline(), Some(9_000 + PAUSE_MS));
+        assert!(checks.current.is_some_and(|check| !check.opens));
     }
 }

@@ -406,7 +406,8 @@ impl Shard {
                     }
                 };
                 home.stream.handle_opened(result, self.here.now_ms, &mut output);
-                self.streams.checks.handle_opened(queue);
+                let is_opening = home.stream.is_opening();
+                self.streams.checks.handle_opened(queue, is_opening, self.here.now_ms);
             }
             StreamAnswer::Appended { result, .. } => {
                 let known = match result {
@@ -684,10 +685,15 @@ fn loaded(chunks: wal::Chunks) -> LoadedChunks {
     }
 }
 
-/// Returns the offset from which on a stream cannot be read because of this error.
-fn damaged_from(error: &StreamError) -> u64 {
+/// Returns the offset from which on a stream is damaged, as this error says. `None` if the error does not mean damage.
+fn damaged_from(error: &StreamError) -> Option<u64> {
     match *error {
-        StreamError::Damaged { from: Some(from), .. } | StreamError::Missing { from, .. } => from,
-        _ => 0,
+        StreamError::Damaged { from: Some(from), .. } | StreamError::Missing { from, .. } => Some(from),
+        StreamError::Damaged { from: None, .. } => Some(0),
+        StreamError::Newer { .. }
+        | StreamError::Io { .. }
+        | StreamError::Locked
+        | StreamError::NotOpen { .. }
+        | StreamError::Invalid { .. } => None,
     }
 }

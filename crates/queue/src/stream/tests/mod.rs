@@ -639,7 +639,7 @@ fn damage_closes_the_stream_from_there_on() {
     let mut out = ReadersOutput::default();
     world.readers.handle_loaded(
         Requester::Consumer(ConsumerId(3)),
-        Err(4),
+        Err(Some(4)),
         world.now_ms,
         &mut out,
         &mut |_: DeliveryRef<'_>| true,
@@ -671,12 +671,31 @@ fn damage_closes_the_stream_from_there_on() {
     assert_eq!((&world.got[&1].offsets[..], &world.got[&7].offsets[..]), (&[0, 1, 2, 3][..], &[2, 3][..]));
     assert!(world.got[&1].gone && world.got[&7].gone, "they have reached the damage");
 
-    // Earlier damage closes more, and damage in the first message everything.
+    // It has messages, and now a consumer.
     world.attach(8, from(Start::First));
+    world.settle();
+    for (ticket, if_unused) in [(70, true), (71, false)] {
+        world.refused.clear();
+        world.send_to_stream(Request::Delete { ticket: Ticket(ticket), if_unused, if_empty: !if_unused });
+        assert_eq!(world.refused, [Requester::Ticket(Ticket(ticket))]);
+    }
+    assert!(world.stream.report().damaged && !world.got[&8].gone);
+
+    // A chunk that only a newer program can read ends its reader, and closes nothing.
+    let mut out = ReadersOutput::default();
+    let reader = Requester::Consumer(ConsumerId(8));
+    let mut take = |_: DeliveryRef<'_>| true;
+    world.readers.handle_loaded(reader, Err(None), world.now_ms, &mut out, &mut take);
+    assert_eq!(out.damaged, []);
+    world.carry_out(out.effects);
+    assert!(world.got[&8].gone);
+
+    // Earlier damage closes more, and damage in the first message everything.
+    world.attach(9, from(Start::First));
     world.settle();
     world.send_to_stream(Request::Close { from: 0 });
     world.settle();
-    assert!(world.got[&8].gone && world.stream.report().damaged);
+    assert!(world.got[&9].gone && world.stream.report().damaged);
     assert_eq!(world.work, None, "nothing is written");
 }
 
