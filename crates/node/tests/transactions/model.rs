@@ -154,8 +154,8 @@ impl Model {
     /// Returns the code with which a message is refused.
     fn refusal(&self, to: To) -> Option<u16> {
         match to {
-            To::Exchange if !self.has_exchange => Some(404),
             _ if !self.may_write => Some(403),
+            To::Exchange if !self.has_exchange => Some(404),
             _ => None,
         }
     }
