@@ -43,9 +43,9 @@ pub struct Output {
     delivered: usize,
     /// Splits the output into frames. `None` if nobody asks for that.
     frame_len: Option<FrameLen>,
-    /// The number of bytes up to the end of the frame of which a part was written. `None` if that is not known.
+    /// The bytes that are left of a frame that was written in part. `None` if that is not known.
     begun: Option<usize>,
-    /// The size of the largest payload of which a part is shared. It stays in memory as a whole.
+    /// The size of the largest shared payload. All of it stays in memory until its last part is written.
     largest: usize,
     /// The number of bytes up to the end of its last part.
     largest_until: usize,
@@ -178,8 +178,8 @@ impl Output {
         self.segments.iter().map(|segment| &segment[..]).chain([&self.tail[..]])
     }
 
-    /// Drops all frames of which nothing was written. Returns true if other frames may follow. Otherwise, the rest of the
-    /// frame that has begun is longer than `max` bytes and was dropped, too.
+    /// Drops all frames that were not begun. Returns true if other frames may follow. Returns false if more than `max` bytes were
+    /// left of a frame that was begun: then this rest is dropped, too.
     pub fn drop_unbegun(&mut self, max: usize) -> bool {
         let begun = self.begun.filter(|begun| *begun <= max);
         let mut left = begun.unwrap_or(0);

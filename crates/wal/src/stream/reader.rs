@@ -81,14 +81,14 @@ impl<D: Disk> StreamReader<D> {
     /// first existing one. If a power failure took the end of a segment, it continues at the next; the
     /// offsets show the gap.
     ///
-    /// Inspects at most [`SCAN_CHUNKS_MAX`] unwanted chunks, or [`HEADS_MAX`] reads of heads, and [`SCAN_BYTES_MAX`] bytes of them. Finding a
-    /// time or an offset in a segment without an index may read the whole segment.
+    /// Inspects at most [`SCAN_CHUNKS_MAX`] unwanted chunks, or makes [`HEADS_MAX`] reads of heads, and inspects at most
+    /// [`SCAN_BYTES_MAX`] bytes of them. Finding a time or an offset in a segment without an index may read the whole segment.
+    ///
+    /// Closes the segments of the stream that the job does not have, because they keep their disk space while they are open.
     ///
     /// # Errors
     /// [`StreamError::Damaged`], [`StreamError::Newer`], [`StreamError::Io`]. If there are chunks before the
     /// damage, the job returns those. The next job at that place gets the error, every time.
-    ///
-    /// Closes the segments of the stream that the job does not have, because they keep their disk space while they are open.
     pub fn read(&mut self, job: &ChunkJob) -> Result<Chunks, StreamError> {
         self.open.retain(|((stream, segment), _)| {
             *stream != job.stream || job.segments.binary_search(segment).is_ok()

@@ -88,9 +88,8 @@ pub(super) fn missing<D: Disk>(
             Some(&last) if last == newest => {
                 let (found, _) = inspect(disk, stream, newest).map_err(io_error(stream, newest))?;
                 if found < bytes && (same_boot || synced == written) {
-                    let (end, _) =
-                        whole_chunks(disk, stream, newest, u64::MAX).map_err(io_error(stream, newest))?;
-                    return Err(StreamError::Damaged { file, offset: found, from: Some(end) });
+                    let walked = walk(disk, stream, newest, u64::MAX).map_err(io_error(stream, newest))?;
+                    return Err(StreamError::Damaged { file, offset: found, from: Some(walked.next) });
                 }
             }
             _ => return Err(StreamError::Missing { file, from: newest, to: guaranteed_to }),
@@ -110,13 +109,15 @@ pub(super) fn missing<D: Disk>(
         }
     }
     for pair in firsts.windows(2) {
-        let (from, torn) = chunks_end(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
-        if from < pair[1] {
+        let Walked { next: from, stop, .. } =
+            walk(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
+        // A reader of the segment reports corrupt chunks.
+        if matches!(stop, Stop::EndOfFile | Stop::Torn(_)) {
             let (file, to) = (Kind::Segment.name(stream, pair[0]), pair[1]);
             let error = StreamError::Missing { file, from, to };
             // Removed names may reappear after power loss. But no power loss tears a chunk that was synced.
             let is_damage = note.is_some_and(|(note, same_boot)| {
-                note.from < to && (same_boot || (torn.is_some() && note.synced >= to))
+                note.from < to && (same_boot || (matches!(stop, Stop::Torn(_)) && note.synced >= to))
             });
             match is_damage {
                 true => return Err(error),
@@ -132,10 +133,28 @@ pub(super) fn guaranteed_to(note: Option<(Note, bool)>) -> u64 {
     note.map_or(0, |(note, same_boot)| if same_boot { note.written.max(note.synced) } else { note.synced })
 }
 
-/// Returns the offset up to which a segment has its chunks, at most `end`, where the next one begins. If the file ends inside
-/// a chunk, also returns where that chunk begins in the file. If a chunk is corrupt, returns `end`: a reader of the segment
-/// will report the damage.
-fn chunks_end<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<(u64, Option<u64>)> {
+/// The whole chunks of a segment, as far as they follow each other.
+struct Walked {
+    /// The offset behind the last of them.
+    next: u64,
+    last: Option<Last>,
+    stop: Stop,
+}
+
+/// Why a walk over the chunks of a segment ended.
+enum Stop {
+    /// The wanted offset is reached.
+    There,
+    /// The file ends between two chunks.
+    EndOfFile,
+    /// The file ends inside the chunk that begins at this position.
+    Torn(u64),
+    /// The next bytes are no chunk, or not the next one.
+    Corrupt,
+}
+
+/// Walks over the whole chunks of a segment, up to the offset `end`. Reads only their heads, from the last entry of the index on.
+fn walk<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<Walked> {
     let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
     let length = disk.len(&mut file)?;
     let mut window = Window::default();
@@ -144,58 +163,36 @@ fn chunks_end<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io:
     let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, is_before)?;
     let (mut at, mut next) =
         entry.map_or((FILE_HEADER as u64, segment), |entry| (entry.position, entry.first));
-    while next < end {
-        match window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)? {
-            Look::Chunk(header) if header.first == next && at + header.bytes() <= length => {
-                (at, next) = (at + header.bytes(), header.next());
-            }
-            Look::Chunk(header) if header.first == next => return Ok((next, Some(at))),
-            Look::End => return Ok((next, None)),
-            Look::Bad if (at..at + CHUNK_HEADER as u64).contains(&length) => return Ok((next, Some(at))),
-            _ => return Ok((end, None)),
+    let mut last = None;
+    let stop = loop {
+        if next >= end {
+            break Stop::There;
         }
-    }
-    Ok((end, None))
+        match window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)? {
+            Look::Chunk(header) if header.first != next => break Stop::Corrupt,
+            Look::Chunk(header) if at + header.bytes() > length => break Stop::Torn(at),
+            Look::Chunk(header) => {
+                (at, next) = (at + header.bytes(), header.next());
+                last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
+            }
+            Look::End => break Stop::EndOfFile,
+            Look::Bad if (at..at + CHUNK_HEADER as u64).contains(&length) => break Stop::Torn(at),
+            Look::Bad => break Stop::Corrupt,
+        }
+    };
+    Ok(Walked { next, last, stop })
 }
 
 /// Cuts the chunks inside which segments end, after [`missing`] has found that power loss explains them. A reader then finds
 /// that the segments end there.
 pub(super) fn cut_torn<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Result<(), StreamError> {
     for pair in firsts.windows(2) {
-        let torn = chunks_end(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
-        if let (_, Some(at)) = torn {
+        let walked = walk(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
+        if let Stop::Torn(at) = walked.stop {
             truncate(disk, stream, pair[0], at).map_err(io_error(stream, pair[0]))?;
         }
     }
     Ok(())
-}
-
-/// Returns the offset up to which a segment has whole chunks, at most `end`, and the last of them. Reads only their heads,
-/// from the last entry of the index on.
-fn whole_chunks<D: Disk>(
-    disk: &mut D,
-    stream: u64,
-    segment: u64,
-    end: u64,
-) -> io::Result<(u64, Option<Last>)> {
-    let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
-    let length = disk.len(&mut file)?;
-    let mut window = Window::default();
-    let is_before = |entry: &Entry| entry.first < end && entry.position < length;
-    let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, is_before)?;
-    let (mut at, mut next) =
-        entry.map_or((FILE_HEADER as u64, segment), |entry| (entry.position, entry.first));
-    let mut last = None;
-    while next < end
-        && let Look::Chunk(header) =
-            window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)?
-        && header.first == next
-        && at + header.bytes() <= length
-    {
-        (at, next) = (at + header.bytes(), header.next());
-        last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
-    }
-    Ok((next, last))
 }
 
 /// Returns what a damaged stream holds before the offset `end`, where its damage begins. `None` if that is nothing.
@@ -211,7 +208,7 @@ pub(super) fn readable<D: Disk>(
     for &segment in &*segments {
         bytes += inspect(disk, stream, segment)?.0;
     }
-    let (_, last) = whole_chunks(disk, stream, newest, end)?;
+    let last = walk(disk, stream, newest, end)?.last;
     Ok(Some(Retained {
         first,
         next: end,

@@ -93,8 +93,8 @@ impl Conn {
         }
     }
 
-    /// Keeps input for later. If it was kept before, it stays in its buffer: a client that sends many requests at once, of which
-    /// each needs an answer, would have the rest copied for each.
+    /// Keeps input for later. Input that was kept before (`is_own`) stays in its buffer. Otherwise the rest would be copied for
+    /// each request of a client that sends many at once.
     fn keep(&mut self, input: &mut BytesMut, is_own: bool) {
         match is_own && self.partial.is_empty() {
             true => self.partial = std::mem::take(input),
