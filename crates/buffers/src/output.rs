@@ -157,8 +157,8 @@ impl Output {
         }
     }
 
-    /// Returns the first place from `n` on at which a frame ends or begins. It looks at frames only as far as `n`, so it costs
-    /// nothing as long as the socket takes everything.
+    /// Returns the first place from `n` on at which a frame ends or begins. It looks at frames only as far as `n`. There
+    /// is nothing to look for if everything was written at once.
     fn end_of_frame(&self, n: usize) -> Option<usize> {
         let (frame_len, mut end) = (self.frame_len?, self.begun?);
         let mut slices = self.pieces();

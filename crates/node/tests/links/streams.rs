@@ -156,7 +156,7 @@ fn a_disk_that_fails_for_one_stream_holds_up_no_check() {
     }
 }
 
-/// Lets this time pass, and returns the streams of which heads are to be read.
+/// Lets this time pass. Returns the streams whose heads are read then.
 fn begun(house: &mut House, ms: u64) -> Vec<QueueId> {
     house.now_ms += ms;
     house.settle();

@@ -151,7 +151,7 @@ async fn each_route_that_names_a_queue_answers_by_its_state() {
             }
         }
     }
-    // One that is imported counts as one that is made.
+    // An imported binding is a binding, too.
     let binding = serde_json::json!({ "bindings": [{
         "source": "x", "vhost": "/", "destination": "exclusive", "destination_type": "queue", "routing_key": "new",
         "arguments": {},

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use broker::categories::QUEUE;
 use broker::ids::QueueId;
 use queue::{Request, Retained};
-use wal::{ChunkJob, Chunks, ReadFrom, StreamError};
+use wal::{Chunks, ReadFrom, StreamError};
 
 use super::Shard;
 
@@ -77,6 +77,11 @@ impl Checks {
         self.not_before_ms = now_ms + RETRY_MS;
     }
 
+    /// Takes the check that goes on, or begins.
+    fn next(&mut self) -> Option<Check> {
+        self.current.take().or_else(|| self.waiting.pop_front())
+    }
+
     /// Called when a stream was deleted.
     pub fn forget(&mut self, queue: QueueId) {
         self.current.take_if(|check| check.queue == queue);
@@ -103,42 +108,27 @@ impl Shard {
 
     /// Begins the next job, if none is in flight.
     pub(in crate::shard) fn continue_checks(&mut self) {
-        let checks = &mut self.streams.checks;
-        if self.here.now_ms < checks.not_before_ms {
+        if self.here.now_ms < self.streams.checks.not_before_ms {
             return;
         }
-        while let Some(mut check) = checks.current.take().or_else(|| checks.waiting.pop_front()) {
+        while let Some(mut check) = self.streams.checks.next() {
             let home = self.streams.homes.get(&check.queue);
             let is_opening = home.is_some_and(|home| home.stream.is_opening());
             if check.ticket.is_some() || (check.opens && is_opening) {
-                checks.current = Some(check);
+                self.streams.checks.current = Some(check);
                 return;
             }
             check.opens = is_opening;
             if is_opening {
                 self.mail.post.request(check.queue, Request::Use);
-                checks.current = Some(check);
-                return;
-            }
-            let Some(Retained { segments, next, .. }) = home.and_then(|home| home.stream.open()) else {
+            } else if let Some(Retained { segments, next, .. }) = home.and_then(|home| home.stream.open()) {
+                let (segments, until) = (segments.clone(), *next);
+                check.ticket = Some(self.look_at_heads(check.queue, check.from, segments, until));
+            } else {
                 // The stream was deleted, or it is damaged.
                 continue;
-            };
-            self.streams.next_ticket += 1;
-            check.ticket = Some(self.streams.next_ticket);
-            self.streams.chunk_jobs.push(ChunkJob {
-                shard: u32::from(self.here.id),
-                ticket: self.streams.next_ticket,
-                stream: check.queue.0,
-                from: check.from,
-                segments: segments.clone(),
-                until: *next,
-                bytes_max: 0,
-                wanted: None,
-                claim: None,
-                heads: true,
-            });
-            checks.current = Some(check);
+            }
+            self.streams.checks.current = Some(check);
             return;
         }
     }

@@ -441,19 +441,26 @@ impl Shard {
     /// Lets the readers' thread close the segments of a stream that were removed, all but these. It reads nothing, and nobody
     /// waits for the answer.
     fn close_removed(&mut self, queue: QueueId, segments: Arc<[u64]>) {
+        self.look_at_heads(queue, ReadFrom::First, segments, 0);
+    }
+
+    /// Asks the readers' thread for the heads of the chunks before the offset `until`. Returns the ticket of the job.
+    fn look_at_heads(&mut self, queue: QueueId, from: ReadFrom, segments: Arc<[u64]>, until: u64) -> u64 {
         self.streams.next_ticket += 1;
+        let ticket = self.streams.next_ticket;
         self.streams.chunk_jobs.push(ChunkJob {
             shard: u32::from(self.here.id),
-            ticket: self.streams.next_ticket,
+            ticket,
             stream: queue.0,
-            from: ReadFrom::First,
+            from,
             segments,
-            until: 0,
+            until,
             bytes_max: 0,
             wanted: None,
             claim: None,
             heads: true,
         });
+        ticket
     }
 
     // ---- readers --------------------------------------------------------------------------------------------
