@@ -271,6 +271,17 @@ fn receive(host: &Rc<Host>, message: Incoming) {
     }
 }
 
+/// Sends the mail of a shard to the others.
+fn send_mail(host: &Host, shard: &mut Shard) {
+    for (to, sender) in host.shards.iter().enumerate() {
+        let mail = shard.poll_mail(to as ShardId);
+        if !mail.is_empty() {
+            // Sending fails if the other shard has ended. Then it needs no mail.
+            drop(sender.send(Incoming::Mail(mail)));
+        }
+    }
+}
+
 /// Runs one turn and carries out its results. Returns true if work is left; the next turn is then already
 /// requested.
 fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
@@ -309,15 +320,11 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     shard.poll_reads().for_each(|job| storage.reader.send(job));
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     shard.poll_released().for_each(|extent| storage.packs.release(extent));
-    for (to, sender) in host.shards.iter().enumerate() {
-        let mail = shard.poll_mail(to as ShardId);
-        if !mail.is_empty() {
-            // Sending fails if the other shard has ended. Then it needs no mail.
-            drop(sender.send(Incoming::Mail(mail)));
-        }
-    }
+    send_mail(host, shard);
     write_dirty(host, shard, dirty, &mut pending);
     is_left |= write_large(host, shard, &mut pending);
+    // What was counted while writing may have exceeded a budget. Then a connection of another shard may have to close.
+    send_mail(host, shard);
     // Writing to the sockets has freed capacity for more reads.
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     for key in pending {
