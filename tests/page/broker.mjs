@@ -19,13 +19,20 @@ export const HOSTILE = [
   "größe 🐇 名前",
 ];
 
-export function freePorts(count) {
-  const servers = Array.from({ length: count }, () => createServer());
-  const open = servers.map((server) => new Promise((done) => server.listen(0, "127.0.0.1", () => done(server.address().port))));
-  return Promise.all(open).then(async (ports) => {
-    await Promise.all(servers.map((server) => new Promise((done) => server.close(done))));
-    return ports;
-  });
+/** The ports that the system gives to nobody who asks for any port: another test's connection could take one of those while a broker is down. */
+const PORTS = { first: 10_000, after: 32_768 };
+
+/** Returns ports that nobody listens on. */
+export async function freePorts(count) {
+  const ports = new Set();
+  while (ports.size < count) {
+    const port = PORTS.first + Math.floor(Math.random() * (PORTS.after - PORTS.first));
+    const server = createServer();
+    const free = await new Promise((done) => server.once("error", () => done(false)).listen(port, "127.0.0.1", () => done(true)));
+    if (free) await new Promise((done) => server.close(done));
+    if (free) ports.add(port);
+  }
+  return [...ports];
 }
 
 export class Broker {

@@ -41,6 +41,8 @@ try {
   await origins(browser);
   await causes(browser);
   await provider();
+} catch (error) {
+  await check("what stands between the checks", () => Promise.reject(error));
 } finally {
   await browser.close();
   await broker.stop();
