@@ -62,7 +62,7 @@ impl Shard {
 
     /// Returns true if this turn has left work to the next.
     fn has_work_left(&self) -> bool {
-        self.can_apply_left() || self.streams.has_interrupted() || self.is_walking()
+        self.can_apply_left() || self.streams.has_unfinished() || self.is_walking()
     }
 
     /// Flushes each dirty gate. That may mark further gates as dirty.

@@ -47,6 +47,8 @@ pub(super) struct Reader {
     /// The place from which the chunks after those in memory are read.
     pub behind: LoadFrom,
     pub loading: bool,
+    /// True if the reader was interrupted so that others are served.
+    pub interrupted: bool,
     /// `None` unless the consumer has asked for its credit state. True if it has asked for a drain.
     pub asked: Option<bool>,
     /// The messages that a Browse request has read so far. `None` for a consumer.
@@ -97,6 +99,7 @@ impl Reader {
             fetched,
             behind,
             loading: false,
+            interrupted: false,
             asked: None,
             browsed: None,
         }

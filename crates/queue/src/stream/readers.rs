@@ -44,8 +44,10 @@ pub struct Readers {
     consumers: u32,
     /// The requests that wait for the first update of the stream.
     waiting: Vec<Request>,
-    /// The readers that were interrupted so that others are served.
+    /// The readers that were interrupted so that others are served. Some may be gone.
     interrupted: Vec<Requester>,
+    /// True if a reader has left since chunks were last dropped.
+    has_left: bool,
     delivered: u64,
 }
 
@@ -172,18 +174,21 @@ impl Readers {
         self.serve(who, now_ms, out, deliver);
     }
 
-    /// Continues with the readers that were interrupted. Must be called while [`Readers::has_interrupted`] is true.
-    pub fn continue_interrupted(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
+    /// Continues with the readers that were interrupted, and drops the chunks that only readers needed who have left. Must be
+    /// called while [`Readers::wants_turn`] is true.
+    pub fn take_turn(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
         for who in std::mem::take(&mut self.interrupted) {
+            if let Some(reader) = self.readers.get_mut(&who) {
+                reader.interrupted = false;
+            }
             self.serve(who, now_ms, out, deliver);
         }
         self.prune();
     }
 
-    /// Returns true if some reader was interrupted so that others are served. It has more to do; see
-    /// [`Readers::continue_interrupted`].
-    pub fn has_interrupted(&self) -> bool {
-        !self.interrupted.is_empty()
+    /// Returns true if some reader was interrupted so that others are served, or if one has left. See [`Readers::take_turn`].
+    pub fn wants_turn(&self) -> bool {
+        !self.interrupted.is_empty() || self.has_left
     }
 
     /// Returns the number of consumers, including those that wait to be attached.
@@ -259,17 +264,16 @@ impl Readers {
         if self.readers.remove(&Requester::Consumer(consumer)).is_some() {
             self.consumers -= 1;
         }
-        self.prune();
+        // Many may leave at once, and each reader is looked at to find what can be dropped.
+        self.has_left = true;
         out.effects.push(Effect::Gone { consumer, reason });
     }
 
     fn cancel_browse(&mut self, ticket: Ticket) {
-        let who = Requester::Ticket(ticket);
-        self.readers.remove(&who);
-        self.interrupted.retain(|other| *other != who);
+        self.readers.remove(&Requester::Ticket(ticket));
         self.waiting
             .retain(|waiting| !matches!(waiting, Request::Browse { ticket: of, .. } if *of == ticket));
-        self.prune();
+        self.has_left = true;
     }
 
     fn end(&mut self, reason: GoneReason, out: &mut ReadersOutput) {
@@ -295,6 +299,7 @@ impl Readers {
             });
         }
         self.consumers = 0;
+        self.interrupted.clear();
         self.tail.clear();
     }
 
@@ -310,7 +315,10 @@ impl Readers {
         }
         match served {
             Served::Waits => {}
-            Served::Interrupted if !interrupted.contains(&who) => interrupted.push(who),
+            Served::Interrupted if !reader.interrupted => {
+                reader.interrupted = true;
+                interrupted.push(who);
+            }
             Served::Interrupted => {}
             Served::Damaged => {
                 out.damaged.push(reader.fetched.map_or(reader.next, |fetched| reader.next.min(fetched)));
@@ -348,7 +356,6 @@ impl Readers {
         }
         let ready = reader.available(retained).into();
         let browsed = self.readers.remove(&who).and_then(|reader| reader.browsed).unwrap_or_default();
-        self.interrupted.retain(|other| *other != who);
         out.effects.push(Effect::Fetched { ticket, deliveries: browsed.deliveries, ready });
     }
 
@@ -356,7 +363,6 @@ impl Readers {
         if self.readers.remove(&who).is_none() {
             return;
         }
-        self.interrupted.retain(|other| *other != who);
         out.effects.push(match who {
             Requester::Consumer(consumer) => {
                 self.consumers -= 1;
@@ -369,6 +375,7 @@ impl Readers {
     /// Drops chunks of the tail that no reader needs. A reader needs no chunk that it has passed, and none if it must
     /// first read earlier chunks from the disk.
     fn prune(&mut self) {
+        self.has_left = false;
         self.tail.keep_from(self.readers.values().filter_map(Reader::tail_offset));
         let first = self.tail.first().unwrap_or(u64::MAX);
         self.readers.values_mut().for_each(|reader| reader.free_chunks_before(first));

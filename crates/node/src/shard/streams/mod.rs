@@ -80,6 +80,8 @@ struct Following {
     reported_consumers: Option<u32>,
     /// The number of this stream's bytes that [`Streams::tails`] includes.
     tail_bytes: u64,
+    /// True if the stream is in [`Streams::unfinished`].
+    unfinished: bool,
 }
 
 impl Following {
@@ -120,8 +122,8 @@ pub(super) struct Streams {
     tails: u64,
     /// The largest share of one stream since retained chunks were last shrunk.
     tail_bytes_most: usize,
-    /// The streams with a reader that was interrupted so that others are served.
-    interrupted: Vec<QueueId>,
+    /// The streams whose readers want another turn. Some may have none any more.
+    unfinished: Vec<QueueId>,
     jobs: Vec<StreamJob>,
     next_ticket: u64,
     /// The loads in flight, by ticket.
@@ -167,8 +169,9 @@ impl Streams {
         self.messages
     }
 
-    pub fn has_interrupted(&self) -> bool {
-        !self.interrupted.is_empty()
+    /// Returns true if readers want another turn.
+    pub fn has_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
     }
 
     /// Returns the bytes of chunks that [`Shard::poll_stream_jobs`] would write now.
@@ -494,12 +497,13 @@ impl Shard {
         });
     }
 
-    /// Continues readers that were interrupted.
+    /// Continues with the readers that want another turn.
     pub(super) fn resume_reading(&mut self) {
         let now_ms = self.here.now_ms;
-        for queue in std::mem::take(&mut self.streams.interrupted) {
+        for queue in std::mem::take(&mut self.streams.unfinished) {
             self.with_readers(queue, |following, output, gates| {
-                following.readers.continue_interrupted(now_ms, output, gates)
+                following.unfinished = false;
+                following.readers.take_turn(now_ms, output, gates)
             });
         }
     }
@@ -534,8 +538,8 @@ impl Shard {
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
             following.recount(&mut self.streams.tails);
-            if following.readers.has_interrupted() && !self.streams.interrupted.contains(&queue) {
-                self.streams.interrupted.push(queue);
+            if following.readers.wants_turn() && !std::mem::replace(&mut following.unfinished, true) {
+                self.streams.unfinished.push(queue);
             }
             let consumers = (!following.readers.is_empty()).then(|| following.readers.consumers());
             if consumers != following.reported_consumers {

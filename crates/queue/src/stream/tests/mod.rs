@@ -274,7 +274,7 @@ impl World {
 
     fn continue_interrupted(&mut self) {
         let mut out = ReadersOutput::default();
-        self.readers.continue_interrupted(self.now_ms, &mut out, &mut |lent: DeliveryRef<'_>| {
+        self.readers.take_turn(self.now_ms, &mut out, &mut |lent: DeliveryRef<'_>| {
             take(&mut self.got, &self.disk, lent)
         });
         self.after_readers(out);
@@ -286,7 +286,7 @@ impl World {
             self.now_ms += 1000;
             self.poll();
             let moves = self.work.is_some() || !self.update.is_empty() || !self.loads.is_empty();
-            if !moves && !self.readers.has_interrupted() {
+            if !moves && !self.readers.wants_turn() {
                 return;
             }
             self.do_work(usize::MAX);
@@ -721,6 +721,42 @@ fn memory_is_bounded_whatever_is_granted() {
     world.settle();
     assert_eq!(world.got[&1].offsets.len(), 5000);
     assert_eq!(world.got[&2].offsets, [0]);
+}
+
+/// To find what can be dropped, each reader is looked at. A client can make thousands leave at the same time.
+#[test]
+fn what_readers_have_kept_is_dropped_once_for_all_that_leave() {
+    let mut world = World::new();
+    for consumer in 0..10 {
+        world.attach(consumer, from(Start::Next));
+    }
+    world.settle();
+    for n in 0..3 {
+        world.send_to_stream(Request::Publish(Publish {
+            publisher: PublisherId(1),
+            seq: n,
+            message: message("kept", 0),
+            pipelines: false,
+        }));
+    }
+    world.settle();
+    let kept = world.readers.tail_bytes();
+    assert!(kept > 0, "consumers without credit keep what is new");
+    // This one is past all of it, and stays.
+    world.attach(10, from(Start::Next));
+    world.settle();
+    for consumer in 0..10 {
+        world.send_to_readers(Request::Cancel { consumer: ConsumerId(consumer) });
+        assert_eq!(
+            world.readers.tail_bytes(),
+            kept,
+            "consumer {consumer} is not the last that leaves in this turn"
+        );
+    }
+    assert!(world.readers.wants_turn());
+    world.continue_interrupted();
+    assert_eq!(world.readers.tail_bytes(), 0);
+    assert!(!world.readers.wants_turn());
 }
 
 /// Checks that a reader without credit frees a chunk that only it would keep in memory.
