@@ -79,21 +79,22 @@ impl Sharing {
     }
 }
 
-/// Opens a file with these options. If there is none, creates it with this mode.
+/// Opens a file with these options. If there is none, creates it with this mode. A symbolic link to a file that does not exist
+/// creates that file.
 ///
 /// # Errors
 /// The file cannot be opened or created.
 pub fn open_or_create(options: &OpenOptions, path: &Path, mode: u32) -> io::Result<File> {
-    loop {
-        match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            opened => return opened,
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    match create_new(options, path, mode) {
+        // Somebody else has created it in between, or it is a link to a file that does not exist. The umask may take bits away.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.clone().create(true).mode(mode).open(path)
         }
-        match create_new(options, path, mode) {
-            // Somebody else has created it in between.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => return created,
-        }
+        created => created,
     }
 }
 
@@ -174,5 +175,18 @@ mod tests {
         assert!(correct(0o100_755, 0o600, OWNER_OF_FILE, |_| Err(StorageFull.into())).is_err());
         let nothing_to_do = correct(0o100_600, 0o600, OWNER_OF_FILE, |_| Err(StorageFull.into()));
         assert!(nothing_to_do.is_ok(), "a mode that is right is not set");
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_does_not_exist_creates_it() {
+        let folder = std::env::temp_dir().join(format!("sluice-files-link-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (link, file) = (folder.join("link"), folder.join("file"));
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        let opened = open_or_create(OpenOptions::new().append(true), &link, 0o600);
+        let mode = std::fs::metadata(&file).map(|created| created.mode() & MODE);
+        std::fs::remove_dir_all(&folder).expect("the folder is removed");
+        assert!(opened.is_ok(), "{opened:?}");
+        assert_eq!(mode.expect("the file is there"), 0o600);
     }
 }
