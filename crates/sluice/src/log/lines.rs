@@ -1,12 +1,72 @@
 //! Each line on its way to an output of the log. Whatever text of a client it has, it stays one line.
 
+use std::fmt::{self, Debug};
 use std::io::{self, Stderr, Write};
 
+use tracing::field::{Field, Visit};
 use tracing::{Level, Metadata};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 
 use crate::config::Format;
 use crate::escape;
+
+/// Writes the message of a plain line and its fields: `message name=value name="another value"`. A value is quoted if it could be
+/// taken for further fields otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields;
+
+impl<'w> FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut line = FieldWriter { writer, separator: "", result: Ok(()) };
+        fields.record(&mut line);
+        line.result
+    }
+}
+
+/// The fields of one line on their way to it.
+#[derive(Debug)]
+struct FieldWriter<'w> {
+    writer: Writer<'w>,
+    separator: &'static str,
+    result: fmt::Result,
+}
+
+impl Visit for FieldWriter<'_> {
+    fn record_str(&mut self, field: &Field, text: &str) {
+        match field.name() {
+            "message" => self.record_debug(field, &format_args!("{text}")),
+            _ => self.record_debug(field, &text),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let (separator, name, text) = (self.separator, field.name(), format!("{value:?}"));
+        let written = match name {
+            "message" => write!(self.writer, "{separator}{text}"),
+            _ if is_one_value(&text) => write!(self.writer, "{separator}{name}={text}"),
+            _ => write!(self.writer, "{separator}{name}={text:?}"),
+        };
+        self.separator = " ";
+        self.result = self.result.and(written);
+    }
+}
+
+/// Returns true if this text is quoted as a whole, or cannot end before its last character.
+fn is_one_value(text: &str) -> bool {
+    let Some(quoted) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return !text.contains(|c: char| c.is_whitespace() || c == '"' || c == '=');
+    };
+    // A quote within quotes is escaped.
+    let mut escaped = false;
+    let ends_early = quoted.chars().any(|c| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    !ends_early && !escaped
+}
 
 /// Escapes lines for another output.
 #[derive(Clone, Debug)]
@@ -136,7 +196,11 @@ mod tests {
         let kept = Kept::default();
         let to = kept.clone();
         let writer = Escaped { format, to: move || to.clone() };
-        let layer = fmt::layer().with_writer(writer).with_ansi(false).with_ansi_sanitization(false);
+        let layer = fmt::layer()
+            .with_writer(writer)
+            .fmt_fields(Fields)
+            .with_ansi(false)
+            .with_ansi_sanitization(false);
         let registry = tracing_subscriber::registry();
         let _scope = match format {
             Format::Plain => registry.with(layer).set_default(),
@@ -148,18 +212,46 @@ mod tests {
         String::from_utf8(kept.0.lock().unwrap().clone()).unwrap()
     }
 
+    /// Returns what is written of a line behind its target.
+    fn fields(write: impl FnOnce()) -> String {
+        let kept = Kept::default();
+        let to = kept.clone();
+        let layer = fmt::layer().with_writer(move || to.clone()).fmt_fields(Fields).with_ansi(false);
+        let scope = tracing_subscriber::registry().with(layer).set_default();
+        write();
+        drop(scope);
+        let line = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        line.split_once("tests: ").unwrap().1.to_owned()
+    }
+
     #[test]
     fn a_line_stays_one_line() {
         let plain = "a\\nb\\r\\u{1b}[2J\\u{7}\\u{7f}\\u{85}\\u{202e}\\u{2028}z";
         let line = written(Format::Plain);
         assert_eq!((line.lines().count(), line.matches("\\u{202e}").count()), (1, 5), "{line}");
-        assert!(line.contains(&format!("message {plain} shown={plain} ")), "{line}");
+        assert!(line.contains(&format!("message {plain} shown=\"{plain}\" ")), "{line}");
         assert!(!line.trim_end().contains(char::is_control) && !line.contains('\u{202e}'), "{line}");
         let line = written(Format::Json);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!((line.lines().count(), &value["message"]), (1, &format!("message {HOSTILE}").into()));
         assert_eq!((&value["shown"], &value["quoted"]), (&HOSTILE.into(), &HOSTILE.into()));
         assert!(line.is_ascii() && !line.trim_end().contains(char::is_control), "{line}");
+    }
+
+    #[test]
+    fn a_value_is_not_taken_for_further_fields() {
+        for one in
+            ["", "plain", "12", "[1,2]", "größe", r#""quoted""#, r#""a user=\"root\" b""#, r#""back\\""#]
+        {
+            assert!(is_one_value(one), "{one}");
+        }
+        for several in
+            ["a user=root", "a=b", r#"a"b"#, r#""a" user="root""#, r#""back\\" user="root""#, "\"", r#""\""#]
+        {
+            assert!(!is_one_value(several), "{several}");
+        }
+        let line = fields(|| tracing::warn!(user = %"a user=root", vhost = "/", "hello {}", "a=b"));
+        assert_eq!(line, "hello a=b user=\"a user=root\" vhost=\"/\"\n");
     }
 
     #[test]

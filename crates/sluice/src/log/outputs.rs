@@ -9,7 +9,7 @@ use rustix::fs::fstat;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::format::{DefaultFields, Format as FormatLine, Json, JsonFields};
+use tracing_subscriber::fmt::format::{Format as FormatLine, Json, JsonFields};
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload::{self, Handle};
@@ -18,7 +18,7 @@ use wal::files::{self, LOGS_DIR, Sharing};
 
 use super::exchange::{LogExchange, may_be_published};
 use super::file::LogFile;
-use super::lines::{Escaped, Terminal};
+use super::lines::{Escaped, Fields, Terminal};
 use crate::config::{Format, LogOptions, Output};
 
 /// Opens the file of the log, if there is one. Its directory is by default below `data_dir`.
@@ -105,7 +105,7 @@ pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>, exchange: &LogEx
 }
 
 /// A layer that writes lines as text.
-type Plain<S, W> = fmt::Layer<S, DefaultFields, FormatLine, Escaped<W>>;
+type Plain<S, W> = fmt::Layer<S, Fields, FormatLine, Escaped<W>>;
 
 /// A layer that writes lines as JSON.
 type InJson<S, W> = fmt::Layer<S, JsonFields, FormatLine<Json>, Escaped<W>>;
@@ -130,8 +130,11 @@ where
     W: for<'w> MakeWriter<'w> + 'static,
 {
     // The formatter escapes some characters of some fields. The writer escapes all of them, so each is escaped once.
-    let layer =
-        fmt::layer().with_writer(Escaped { format, to }).with_ansi(false).with_ansi_sanitization(false);
+    let layer = fmt::layer()
+        .fmt_fields(Fields)
+        .with_writer(Escaped { format, to })
+        .with_ansi(false)
+        .with_ansi_sanitization(false);
     // An error would be logged to the stream that has just failed, which would panic. So the broker continues without its log.
     layer.log_internal_errors(false)
 }
