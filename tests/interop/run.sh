@@ -37,6 +37,8 @@ set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/interop
 cache=$root/.cache
+# A suite runs for seconds, so what the second compiler of the virtual machine makes would come too late.
+jvm=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
 # Clients of AMQP 0.9.1.
 amqp091=(pika amqplib amqp091-go lapin amqp-java celery crossing)
 # Clients of AMQP 1.0.
@@ -243,7 +245,7 @@ run_jms() {
         -out "$SLUICE_TLS/client.p12" &&
         { [ -e "$SLUICE_TLS/trust.p12" ] || keytool -importcert -noprompt -alias authority -file "$SLUICE_TLS/ca.pem" \
             -keystore "$SLUICE_TLS/trust.p12" -storetype PKCS12 -storepass secret 2>/dev/null; } &&
-        java -cp "$cache/jms/lib/*:$cache/jms/classes" Suite
+        java "${jvm[@]}" -cp "$cache/jms/lib/*:$cache/jms/classes" Suite
 }
 # The unchanged Java of README.md, as a method that uses the broker's address.
 readme_java() {
@@ -256,15 +258,15 @@ readme_java() {
 
 needs_rabbitmq-java() { has java javac mvn; }
 install_rabbitmq-java() { maven_fetch rabbitmq-java && java_compile rabbitmq-java; }
-run_rabbitmq-java() { java -cp "$cache/rabbitmq-java/lib/*:$cache/rabbitmq-java/classes" Suite; }
+run_rabbitmq-java() { java "${jvm[@]}" -cp "$cache/rabbitmq-java/lib/*:$cache/rabbitmq-java/classes" Suite; }
 
 needs_amqp-java() { has java javac mvn; }
 install_amqp-java() { maven_fetch amqp-java && java_compile amqp-java; }
-run_amqp-java() { java -cp "$cache/amqp-java/lib/*:$cache/amqp-java/classes" Suite; }
+run_amqp-java() { java "${jvm[@]}" -cp "$cache/amqp-java/lib/*:$cache/amqp-java/classes" Suite; }
 
 needs_spring-amqp() { has java javac mvn; }
 install_spring-amqp() { maven_fetch spring-amqp && java_compile spring-amqp; }
-run_spring-amqp() { java -cp "$cache/spring-amqp/lib/*:$cache/spring-amqp/classes" Suite; }
+run_spring-amqp() { java "${jvm[@]}" -cp "$cache/spring-amqp/lib/*:$cache/spring-amqp/classes" Suite; }
 
 needs_perftest() { has java mvn; }
 install_perftest() { maven_fetch perftest; }
@@ -323,10 +325,12 @@ install() {
     [ -n "${installed[$1]:-}" ] || { "install_$1" && installed[$1]=yes; }
 }
 
+# One environment has pip, which takes seconds, and installs into the others.
 pip_install() {
-    [ -x "$cache/$1/bin/python" ] || python3 -m venv "$cache/$1" || return
-    once "$1/requirements.txt" "$cache/$1/bin/pip" install --quiet --disable-pip-version-check \
-        --cache-dir "$cache/pip" -r "$here/$1/requirements.txt"
+    [ -x "$cache/python/bin/pip" ] || python3 -m venv "$cache/python" || return
+    [ -x "$cache/$1/bin/python" ] || python3 -m venv --without-pip "$cache/$1" || return
+    once "$1/requirements.txt" "$cache/python/bin/pip" --python "$cache/$1/bin/python" install --quiet \
+        --disable-pip-version-check --no-compile --cache-dir "$cache/pip" -r "$here/$1/requirements.txt"
 }
 python_run() { PYTHONPATH=$here "$cache/$1/bin/python" "$here/$1/suite.py"; }
 
@@ -350,14 +354,14 @@ rust_build() {
 }
 
 maven_fetch() {
-    once "$1/pom.xml" mvn --batch-mode --quiet -Dstyle.color=never -Dmaven.repo.local="$cache/m2" -f "$here/$1/pom.xml" \
+    MAVEN_OPTS=${jvm[*]} once "$1/pom.xml" mvn --batch-mode --quiet -Dstyle.color=never -Dmaven.repo.local="$cache/m2" -f "$here/$1/pom.xml" \
         dependency:copy-dependencies -DoutputDirectory="$cache/$1/lib"
 }
 
 # Compiles the sources of a suite, and further ones.
 java_compile() {
     local name=$1; shift
-    javac -Xlint:all,-try,-classfile -cp "$cache/$name/lib/*" -d "$cache/$name/classes" "$here/$name"/*.java "$@"
+    javac "${jvm[@]/#/-J}" -Xlint:all,-try,-classfile -cp "$cache/$name/lib/*" -d "$cache/$name/classes" "$here/$name"/*.java "$@"
 }
 
 # Runs a command, unless it has already been run with the same content of a lock file.
