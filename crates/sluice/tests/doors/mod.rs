@@ -1,6 +1,7 @@
 //! Checks permissions at every entry point. Each AMQP verb and each HTTP route is tried against a whole node,
 //! as users with every tag and every permission, and as clients with tokens that grant the same. The results must be what the
 //! table of permissions says.
+mod existence;
 mod fixture;
 mod limits;
 mod names;
