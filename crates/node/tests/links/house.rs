@@ -15,7 +15,7 @@ use amqp10::{
     SaslInit, SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype,
     TerminusExpiryPolicy, TransferHead, Value, Violation, put_transfer_frame,
 };
-use broker::access::{Access, Grants, Hashing, Identity, Login, Permissions, User};
+use broker::access::{Access, Credentials, Grants, Hashing, Identity, Login, Permissions, User};
 use broker::catalog::{Answer, Arguments, Binding, Caller, Command, DeclareQueue, Destination};
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
@@ -131,6 +131,13 @@ impl House {
             logins_stopped: false,
             logins: Vec::new(),
         }
+    }
+
+    /// Counts this number of failed logins from this machine.
+    pub fn fail_logins(&self, number: usize) {
+        let credentials = Credentials::Plain { user: "guest".into(), password: Secret::new("wrong") };
+        let login = Login { credentials, from: [127, 0, 0, 1].into(), at_ms: self.now_ms };
+        (0..number).for_each(|_| self.access.note_failure(&login));
     }
 
     /// Makes connections follow their queues from now on.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Hashing, Identity, Permissions, Resource, Rights, TopicPermissions, Topics, User, Verb, permit,
+    Hashing, Identity, Permissions, Resource, Rights, TopicPermissions, Topics, User, UserRef, Verb, permit,
 };
 use broker::desk::{ConnectionCursor, Desk as _};
 use broker::pattern::Pattern;
@@ -112,7 +112,7 @@ impl Subject {
     fn may(&self, verb: Verb) -> bool {
         let on = match verb {
             Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => {
-                [Resource::Connection(ROOT), Resource::Connection(ROOT)]
+                [Resource::Connection(UserRef::internal(ROOT)); 2]
             }
             Verb::PublishTopic | Verb::BindTopic => [Resource::Topic { exchange: "x", key: "k" }; 2],
             _ => [Resource::Queue("q"), Resource::Exchange("x")],
