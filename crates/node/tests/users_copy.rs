@@ -264,3 +264,18 @@ fn a_change_of_users_is_answered_when_the_copy_has_it() {
     shard.handle_copied(CopyEnd::Written);
     assert!(shard.poll_copy_job().is_none());
 }
+
+/// The cost of a change: a copy of 10,000 users is written as a whole.
+#[test]
+fn a_copy_of_many_users_is_small() {
+    let mut users = Users::default();
+    for n in 0..10_000 {
+        let name: Arc<str> = format!("user-{n}").into();
+        let hash = Hashing::Sha256.hash([1; 16], &Secret::new("secret"));
+        users.set(&name, hash, &vec!["management".to_owned()].into());
+        users.set_permissions(&name, &"/".into(), Some(Permissions::ALL));
+    }
+    let content = users_copy::encode(&users);
+    assert!((1 << 20..2 << 20).contains(&content.len()), "{}", content.len());
+    assert_eq!(users_copy::decode(&content), Some(users));
+}
