@@ -89,7 +89,7 @@ pub async fn authenticate<D: Desk>(
         Err(error) => {
             let actor = Actor { user: &user, peer: &shown, protocol: Protocol::Http, mechanism: scheme };
             actor.login_refused(match &error {
-                DeskError::LoginRefused(why) => why,
+                DeskError::LoginRefused(why) | DeskError::LoginClosed(why) => why,
                 _ => "it was not checked in time",
             });
             Err(error.into())

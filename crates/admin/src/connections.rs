@@ -1,6 +1,6 @@
 //! `/api/connections`, and the sessions and links of connections.
 
-use broker::access::{self, Resource, Rights, Verb};
+use broker::access::{self, Resource, Rights, UserRef, Verb};
 use broker::desk::amqp10_rows::{LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, Desk, ProtocolRow};
 use serde_json::{Value, json};
@@ -43,10 +43,14 @@ pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 /// 401 if they are those of another user, and the caller is no administrator.
 pub async fn close_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let user = call.param(0);
-    access::permit(&call.who, Rights::NONE, "", Verb::CloseConnection, &[Resource::Connection(user)])
+    let may_close = |owner: UserRef<'_>| {
+        access::permit(&call.who, Rights::NONE, "", Verb::CloseConnection, &[Resource::Connection(owner)])
+    };
+    may_close(UserRef { name: user, ..call.who.owner() })
         .map_err(|refused| Failure::not_authorised(refused.reason))?;
     let mut rows = visible(call, None).await?;
-    rows.retain(|row| *row.user == *user);
+    // A user of another backend may have the same name.
+    rows.retain(|row| *row.user == *user && may_close(row.owner()).is_ok());
     let reason = call.reason.as_deref().unwrap_or(CLOSE_REASON);
     for row in rows {
         call.desk.close_connection(&call.who, &row.name, reason).await?;
@@ -166,6 +170,7 @@ fn to_json(row: &ConnectionRow) -> Value {
         "type": "network",
         "state": "running",
         "user": *row.user,
+        "auth_backend": row.authority.as_str(),
         "auth_mechanism": row.auth_mechanism,
         "vhost": *row.vhost,
         "peer_host": peer_host,

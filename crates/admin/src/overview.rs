@@ -1,5 +1,6 @@
 //! `/api/overview`, `/api/whoami`, `/api/nodes`.
 
+use broker::access::Authority;
 use broker::catalog::ExchangeKind;
 use broker::counters::Deprecated;
 use broker::desk::{BudgetRow, Desk, Overview, ProtocolRow};
@@ -157,7 +158,13 @@ fn no_node(node: &str) -> Failure {
 }
 
 pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
-    let body = json!({ "name": *call.who.user, "tags": *call.who.tags, "is_internal_user": true });
+    let authority = call.who.authority();
+    let body = json!({
+        "name": *call.who.user,
+        "tags": *call.who.tags,
+        "is_internal_user": authority == Authority::Internal,
+        "auth_backend": authority.as_str(),
+    });
     Reply::Json(shape::columns(body, &call.query))
 }
 

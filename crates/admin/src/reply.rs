@@ -42,6 +42,8 @@ pub struct Failure {
     pub challenge: bool,
     /// For 503: the time after which the client may try again, in seconds, if it is known.
     pub retry_after_s: Option<u64>,
+    /// True if the connection is closed after the response.
+    pub closes: bool,
 }
 
 /// The time after which a client may repeat a request that an alarm has refused, in seconds. An alarm ends when consumers have
@@ -50,7 +52,8 @@ const ALARM_RETRY_S: u64 = 5;
 
 impl Failure {
     fn new(status: StatusCode, error: &'static str, reason: impl Into<String>) -> Self {
-        Self { status, error, reason: reason.into(), allow: None, challenge: false, retry_after_s: None }
+        let (allow, challenge, retry_after_s, closes) = (None, false, None, false);
+        Self { status, error, reason: reason.into(), allow, challenge, retry_after_s, closes }
     }
 
     /// 400 with one of RabbitMQ's error names.
@@ -112,6 +115,7 @@ impl From<DeskError> for Failure {
     fn from(error: DeskError) -> Self {
         match error {
             DeskError::LoginRefused(_) => Self::not_authenticated(),
+            DeskError::LoginClosed(_) => Self { closes: true, ..Self::not_authenticated() },
             DeskError::AccessRefused(reason) => Self::not_authorised(reason),
             DeskError::Catalog(error @ CatalogError::InBatch { .. }) => Self::bad_request(error.to_string()),
             DeskError::Catalog(CatalogError::NotFound { reason }) => Self::not_found(reason),
@@ -165,6 +169,9 @@ pub fn respond(result: Result<Reply, Failure>) -> Response<Body> {
             }
             if let Some(seconds) = failure.retry_after_s {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            if failure.closes {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             response
         }

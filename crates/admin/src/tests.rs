@@ -19,6 +19,7 @@ mod policies;
 mod quorum;
 mod rates;
 
+use broker::access::Authority;
 use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
 
@@ -418,6 +419,7 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
     ConnectionRow {
         name: name.into(),
         user: user.into(),
+        authority: Authority::Internal,
         auth_mechanism: "PLAIN",
         vhost: "/".into(),
         secured: None,
@@ -456,7 +458,7 @@ async fn connections() {
             "guest",
             r#"
             GET /api/connections?columns=name -> 200 [{"name":"10.0.0.1:1 -> 10.0.0.2:5672"},{"name":"[::1]:2 -> [::1]:5672"}]
-            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672?disable_stats=true -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","state":"running","user":"guest","auth_mechanism":"PLAIN","vhost":"/","peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"connected_at":1,"protocol":"AMQP 1-0","container_id":"c","client_properties":{"product":"p"},"channels":1,"channel_max":63,"frame_max":131072,"sessions":[{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2,"unconfirmed_age_ms":1200}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false,"unacknowledged_age_ms":1200}]}]}
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672?disable_stats=true -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","state":"running","user":"guest","auth_backend":"internal","auth_mechanism":"PLAIN","vhost":"/","peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"connected_at":1,"protocol":"AMQP 1-0","container_id":"c","client_properties":{"product":"p"},"channels":1,"channel_max":63,"frame_max":131072,"sessions":[{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2,"unconfirmed_age_ms":1200}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false,"unacknowledged_age_ms":1200}]}]}
             GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/sessions?disable_stats=true -> 200 [{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2,"unconfirmed_age_ms":1200}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2,"consumer_timeout":false,"unacknowledged_age_ms":1200}]}]
             GET /api/connections/username/own?columns=user -> 200 [{"user":"own"}]
             GET /api/connections/username/nobody -> 200 []
@@ -504,7 +506,7 @@ async fn overview_and_nodes() {
         .check(
             "guest",
             r#"
-            GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true}
+            GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true,"auth_backend":"internal"}
             GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","object_totals":{"queues":0},"message_stats":{"publish":9}}
             GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672}]}
             GET /api/vhosts?disable_stats=true -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","protected_from_deletion":false,"limits":{},"metadata":{"description":"","tags":[],"default_queue_type":"classic"},"tracing":false,"deleting":false}]
@@ -605,6 +607,7 @@ async fn explanations() {
     server.desk.state().facts = vec![ConnectionFacts {
         name: "a -> b".into(),
         user: "guest".into(),
+        authority: Authority::Internal,
         vhost: "/".into(),
         blocked: false,
         held_back: false,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::access::Maximum;
+use broker::access::{Authority, Maximum};
 use broker::catalog::{AccountChange, DEFAULT_VHOST, VhostPatch, VhostSettings};
 use broker::desk::{Desk, NamedVhost};
 use broker::settings::QueueType;
@@ -89,7 +89,7 @@ pub async fn require<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<Arc<Vho
 /// Adds a virtual host, or changes what the body names. `tracing` turns the firehose on or off, which a restart forgets. Whoever adds it gets all permissions in it, as in RabbitMQ.
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (name, patch): (Arc<str>, _) = (call.param(0).into(), patch(&call.fields)?);
-    let creator = call.who.is_of_catalog.then(|| call.who.user.clone());
+    let creator = (call.who.authority() == Authority::Internal).then(|| call.who.user.clone());
     let reply = set(call, AccountChange::SetVhost { name: name.clone(), patch, creator }).await?;
     if let Some(Value::Bool(is_traced)) = call.fields.get("tracing") {
         let change = TraceChange::Vhost { vhost: name, is_traced: *is_traced };

@@ -22,7 +22,7 @@ use hashbrown::{HashMap, HashSet};
 
 pub use self::grants::{Grants, matches_wildcard};
 use self::guesses::Guesses;
-pub use self::guesses::network;
+pub use self::guesses::{Failed, WaitingPlace, network};
 pub use self::login::{Backend, BackendPair, Checking, Credentials, ExternalBackend, Login, LoginRefused};
 pub use self::password::{Hashing, PasswordHash, Salt};
 use self::remembered::Remembered;
@@ -175,6 +175,43 @@ pub struct User {
     pub permissions: HashMap<Arc<str>, Permissions>,
 }
 
+/// The backend that says what a user may do. The backend `cache` counts as the one that it asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Authority {
+    /// The users of the catalog.
+    #[default]
+    Internal,
+    /// A token.
+    OAuth2,
+    /// An HTTP server.
+    Http,
+}
+
+impl Authority {
+    /// The name in listings and in the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Internal => "internal",
+            Self::OAuth2 => "oauth2",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// Who a user is, where that is decided: two backends may know different users by one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UserRef<'a> {
+    pub authority: Authority,
+    pub name: &'a str,
+}
+
+impl<'a> UserRef<'a> {
+    /// Returns a user of the catalog.
+    pub const fn internal(name: &'a str) -> Self {
+        Self { authority: Authority::Internal, name }
+    }
+}
+
 /// An authenticated user.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -199,6 +236,20 @@ impl Identity {
     pub fn remote(user: Arc<str>, tags: Arc<[String]>, authorizer: Arc<dyn Authorizer>) -> Self {
         let remote = Remote::new(authorizer, user.clone());
         Self { user, tags, is_of_catalog: false, token: None, remote: Some(Arc::new(remote)) }
+    }
+
+    /// Returns the backend that says what the user may do.
+    pub fn authority(&self) -> Authority {
+        match (&self.token, &self.remote) {
+            (Some(_), _) => Authority::OAuth2,
+            (None, Some(_)) => Authority::Http,
+            (None, None) => Authority::Internal,
+        }
+    }
+
+    /// Returns who the user is.
+    pub fn owner(&self) -> UserRef<'_> {
+        UserRef { authority: self.authority(), name: &self.user }
     }
 
     /// Returns how much memory this takes, in bytes, without the answers of [`Remote`], which has a bound of its own.
@@ -259,8 +310,8 @@ pub enum Resource<'a> {
     },
     Policy(&'a str),
     OperatorPolicy(&'a str),
-    /// A connection, identified by the name of its user.
-    Connection(&'a str),
+    /// A connection, identified by its user.
+    Connection(UserRef<'a>),
 }
 
 impl<'a> Resource<'a> {
@@ -269,11 +320,10 @@ impl<'a> Resource<'a> {
         match self {
             Self::Exchange("") => DEFAULT_EXCHANGE_ALIAS,
             Self::Topic { key, .. } => key,
-            Self::Exchange(name)
-            | Self::Queue(name)
-            | Self::Policy(name)
-            | Self::OperatorPolicy(name)
-            | Self::Connection(name) => name,
+            Self::Exchange(name) | Self::Queue(name) | Self::Policy(name) | Self::OperatorPolicy(name) => {
+                name
+            }
+            Self::Connection(owner) => owner.name,
         }
     }
 }
@@ -389,30 +439,34 @@ impl Access {
     /// Checks a login with the users of the catalog alone. This may be slow: no shard waits for it.
     ///
     /// # Errors
-    /// Those of [`Access::admit`] and [`Access::find`].
+    /// Those of [`Access::find`].
     pub fn check(&self, login: &Login) -> Result<Identity, LoginRefused> {
-        self.admit(login)?;
         self.find(login).inspect_err(|_| self.note_failure(login))
     }
 
-    /// Checks that logins from the address are looked at.
-    ///
-    /// # Errors
-    /// Too many have failed.
-    pub fn admit(&self, login: &Login) -> Result<(), LoginRefused> {
-        match login.credentials {
-            Credentials::Plain { .. } if self.guesses.is_blocked(login.from, login.at_ms) => {
-                Err(LoginRefused::TooManyFailures)
-            }
-            _ => Ok(()),
-        }
+    /// Returns true if so many logins of the address have failed that this one may be a guess. A login that is known to be right
+    /// is none.
+    pub fn is_suspect(&self, login: &Login) -> bool {
+        let Login { credentials: Credentials::Plain { user, password }, from, at_ms } = login else {
+            return false;
+        };
+        self.guesses.is_suspect(*from, user, *at_ms)
+            && !self
+                .users()
+                .get(user)
+                .is_some_and(|known| self.remembered.knows(user, &known.hash, password, *at_ms))
     }
 
     /// Counts a login that all backends have refused.
     pub fn note_failure(&self, login: &Login) {
-        if let Credentials::Plain { .. } = login.credentials {
-            self.guesses.record_failure(login.from, login.at_ms);
+        if let Credentials::Plain { user, .. } = &login.credentials {
+            self.guesses.record_failure(login.from, user, login.at_ms);
         }
+    }
+
+    /// Returns what happens to a failed login of this address with this user.
+    pub fn fail(&self, from: IpAddr, user: &str, now_ms: u64) -> Failed {
+        self.guesses.fail(from, user, now_ms)
     }
 
     /// Looks a client up among the users of the catalog. Calculates the hash of the password.
@@ -540,15 +594,18 @@ mod tests {
     }
 
     #[test]
-    fn after_too_many_wrong_passwords_the_right_one_waits_too() {
+    fn a_right_password_is_right_however_many_were_wrong() {
         let (access, _) = access(Permissions::ALL);
-        let wrong = |n: u64| login(&access, if n < 3 { "u" } else { "v" }, "q", 0);
-        let looked_at =
-            (0..1000).take_while(|n| wrong(*n) == Err(LoginRefused::UnknownUserOrPassword)).count();
-        assert!((1..100).contains(&looked_at), "{looked_at}");
-        assert_eq!(login(&access, "u", "p", 0), Err(LoginRefused::TooManyFailures));
-        assert!(login(&access, "u", "p", 1000).is_ok(), "one failure is forgiven");
-        assert!((0..1000).all(|_| login(&access, "u", "p", 1000).is_ok()), "correct logins are not counted");
+        let fail = |user| access.fail(HERE, user, 0);
+        assert!(matches!(fail("u"), Failed::Refused));
+        for n in 0..1000 {
+            let user = if n % 2 == 0 { "u" } else { "v" };
+            assert_eq!(login(&access, user, "q", 0), Err(LoginRefused::UnknownUserOrPassword));
+        }
+        assert!(matches!(fail("u"), Failed::Waits { .. }) && matches!(fail("w"), Failed::Waits { .. }));
+        assert!(login(&access, "u", "p", 0).is_ok());
+        (0..1000).for_each(|_| assert!(login(&access, "u", "p", 1_000_000).is_ok()));
+        assert!(matches!(access.fail(HERE, "u", 1_000_000), Failed::Refused), "right logins are not counted");
     }
 
     #[test]

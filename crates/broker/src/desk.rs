@@ -22,6 +22,7 @@ pub use self::front::Desk;
 pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, RedriveTo, Which};
 pub use self::passed_counts::{PassedCounts, VhostNumbers};
 pub use self::quorum::{GroupRow, MemberChange, PeekedPart, PeekedRow, Reclaimed, ShownMessage};
+use crate::access::{Authority, UserRef};
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, VhostSettings};
 use crate::counters::{AuthAttempts, Counters, Deprecated, Protocol};
 use crate::exchange_counts::{ExchangeCounts, ExchangeId};
@@ -34,6 +35,8 @@ pub enum DeskError {
     /// The login is refused: unknown user, wrong password, or an address that the user may not log in from.
     /// The reason is logged and not sent to the caller.
     LoginRefused(String),
+    /// The login is refused, and too many failures of its address wait for their answers already. The socket is closed.
+    LoginClosed(String),
     /// The user does not have the permission.
     AccessRefused(String),
     Catalog(CatalogError),
@@ -199,6 +202,8 @@ pub struct ConnectionRow {
     /// The name that people see: `peer:port -> host:port`.
     pub name: Arc<str>,
     pub user: Arc<str>,
+    /// The backend that says what the user may do.
+    pub authority: Authority,
     /// The SASL mechanism of the login.
     pub auth_mechanism: &'static str,
     /// What TLS says about the connection; `None` if it does not speak TLS.
@@ -209,6 +214,13 @@ pub struct ConnectionRow {
     pub send_bytes: u64,
     pub node: Arc<str>,
     pub protocol: ProtocolRow,
+}
+
+impl ConnectionRow {
+    /// Returns whose connection it is.
+    pub fn owner(&self) -> UserRef<'_> {
+        UserRef { authority: self.authority, name: &self.user }
+    }
 }
 
 /// A consumer of a queue.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use queue::Standing;
 
+use crate::access::{Authority, UserRef};
 use crate::catalog::QueueRecord;
 use crate::ids::QueueId;
 
@@ -300,6 +301,8 @@ pub enum Role {
 pub struct ConnectionFacts {
     pub name: Arc<str>,
     pub user: Arc<str>,
+    /// The backend that says what the user may do.
+    pub authority: Authority,
     pub vhost: Arc<str>,
     /// True if the windows of the connection's publishers are closed.
     pub blocked: bool,
@@ -311,6 +314,11 @@ pub struct ConnectionFacts {
 }
 
 impl ConnectionFacts {
+    /// Returns whose connection it is.
+    pub fn owner(&self) -> UserRef<'_> {
+        UserRef { authority: self.authority, name: &self.user }
+    }
+
     /// Returns true if one of the links is this consumer.
     fn has_consumer(&self, id: u64) -> bool {
         self.links.iter().any(|link| matches!(link.role, Role::Consuming { consumer, .. } if consumer == id))

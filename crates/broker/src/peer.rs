@@ -8,8 +8,8 @@ use amqp10::sasl::{self, Secret};
 use queue::Ticket;
 
 use crate::access::{
-    AccessRefused, ConnectionLimits, Credentials, Full, Identity, Login, LoginRefused, Resource, Seat,
-    SessionLimits, SessionsFull, Verb, permit_binding,
+    AccessRefused, Authority, ConnectionLimits, Credentials, Failed, Full, Identity, Login, LoginRefused,
+    Resource, Seat, SessionLimits, SessionsFull, UserLimits, Verb, WaitingPlace, permit_binding,
 };
 use crate::audit::{Actor, Rate};
 use crate::catalog::{Caller, DEFAULT_VHOST};
@@ -54,6 +54,27 @@ pub struct Peer {
     pub(crate) is_announced: bool,
     /// The place among the open connections, from the opening to the end.
     seat: Option<Seat>,
+    /// The place among the failed logins that wait, if this is one.
+    waiting: Option<WaitingPlace>,
+    /// New credentials that were refused, and for which the connection will end.
+    refused_renewal: Option<Box<RefusedRenewal>>,
+}
+
+/// New credentials that were refused. Who guesses waits for the end of the connection.
+#[derive(Debug)]
+struct RefusedRenewal {
+    why: String,
+    due_ms: u64,
+    _place: WaitingPlace,
+}
+
+/// How a connection ends whose new credentials do not count.
+#[derive(Debug)]
+pub enum Ends {
+    /// At once, for this reason.
+    Now(String),
+    /// Some time later. Until then it is as it was.
+    Later,
 }
 
 /// Why a client may not open its connection.
@@ -99,6 +120,8 @@ impl Peer {
             secured: None,
             is_announced: false,
             seat: None,
+            waiting: None,
+            refused_renewal: None,
         }
     }
 
@@ -121,6 +144,8 @@ impl Peer {
             secured: self.secured.clone(),
             is_announced: false,
             seat: None,
+            waiting: None,
+            refused_renewal: None,
         }
     }
 
@@ -232,8 +257,11 @@ impl Peer {
     }
 
     /// Called when a login was refused. The client is told at [`Peer::handshake_deadline_ms`], after `delay_ms` at the
-    /// latest. The delay makes guessing passwords slow. It ends with the handshake timeout, so that a guesser cannot keep a
-    /// connection longer than a silent client. `access::guesses` bounds guessing over many connections.
+    /// latest, or later if its address guesses passwords. The delay ends with the handshake timeout, so that a guesser cannot
+    /// keep a connection longer than a silent client. `access::guesses` slows guessing over many connections down.
+    ///
+    /// Returns false if the socket must be closed at once, without an answer.
+    #[must_use = "false closes the socket"]
     pub fn refuse_login(
         &mut self,
         mechanism: &str,
@@ -241,11 +269,25 @@ impl Peer {
         reason: &str,
         delay_ms: u64,
         cx: &mut Cx<'_>,
-    ) {
+    ) -> bool {
         self.count_login(user, false, cx);
-        Actor { user, mechanism, ..self.actor() }.login_refused(reason);
-        self.emit_login(user, mechanism, Some(reason), cx);
+        let failed = cx.access.fail(self.address, user, cx.now_ms);
+        let (delay_ms, is_told) = match &failed {
+            Failed::Refused => (delay_ms, true),
+            Failed::Waits { ms, .. } => (delay_ms.max(*ms), true),
+            Failed::Closed => (0, false),
+        };
+        let reason = failed.told(reason);
+        Actor { user, mechanism, ..self.actor() }.login_refused(&reason);
+        self.emit_login(user, mechanism, Some(&reason), cx);
+        self.waiting = failed.into_place();
         self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + delay_ms);
+        is_told
+    }
+
+    /// Called when the client is told that its login was refused.
+    pub fn end_wait(&mut self) {
+        self.waiting = None;
     }
 
     /// Returns when the token of the client expires, in milliseconds since the epoch.
@@ -262,16 +304,43 @@ impl Peer {
     /// checks again what the client uses.
     ///
     /// # Errors
-    /// The new credentials do not count. The connection must end for this reason.
-    pub fn renew(&mut self, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) -> Result<(), String> {
+    /// The new credentials do not count. The connection must end for this reason: at once, or when
+    /// [`Peer::take_refused_renewal`] returns it.
+    pub fn renew(&mut self, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) -> Result<(), Ends> {
         let user = self.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
         self.count_login(&user, result.is_ok(), cx);
         let identity = result.map_err(|refused| {
-            self.actor().login_refused(&refused.to_string());
-            self.emit_login(&user, self.mechanism, Some(&refused.to_string()), cx);
-            "the new credentials are refused".to_owned()
+            let failed = cx.access.fail(self.address, &user, cx.now_ms);
+            let reason = failed.told(&refused.to_string());
+            self.actor().login_refused(&reason);
+            self.emit_login(&user, self.mechanism, Some(&reason), cx);
+            let why = "the new credentials are refused".to_owned();
+            let Failed::Waits { ms, place } = failed else { return Ends::Now(why) };
+            // A client has one refusal that waits.
+            if self.refused_renewal.is_some() {
+                return Ends::Now(why);
+            }
+            self.refused_renewal =
+                Some(Box::new(RefusedRenewal { why, due_ms: cx.now_ms + ms, _place: place }));
+            Ends::Later
         })?;
-        if self.identity.is_some() && user != identity.user {
+        self.take_identity(&user, identity, cx).map_err(Ends::Now)
+    }
+
+    /// Returns why the connection must end now, if its new credentials were refused some time ago.
+    pub fn take_refused_renewal(&mut self, now_ms: u64) -> Option<String> {
+        let refused = self.refused_renewal.take_if(|refused| now_ms >= refused.due_ms);
+        refused.map(|refused| refused.why)
+    }
+
+    /// Returns when the client's token expires, or when its connection ends because new credentials were refused.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let refused = self.refused_renewal.as_ref().map(|refused| refused.due_ms);
+        self.expires_ms().into_iter().chain(refused).min()
+    }
+
+    fn take_identity(&mut self, user: &Arc<str>, identity: Identity, cx: &mut Cx<'_>) -> Result<(), String> {
+        if self.identity.as_ref().is_some_and(|who| who.owner() != identity.owner()) {
             return Err(format!("the new credentials are not those of user '{user}'"));
         }
         // Every link would have to be asked for again before it may go on.
@@ -280,7 +349,7 @@ impl Peer {
         }
         self.identity = Some(identity);
         self.actor().logged_in();
-        self.emit_login(&user, self.mechanism, None, cx);
+        self.emit_login(user, self.mechanism, None, cx);
         Ok(())
     }
 
@@ -305,10 +374,10 @@ impl Peer {
         let limits = ConnectionLimits {
             node: cx.settings.connection_max,
             vhost: cx.catalog.vhost_settings(&self.vhost).and_then(|vhost| vhost.max_connections),
-            user: cx.catalog.users().get(&identity.user).and_then(|user| user.limits.max_connections),
+            user: limits_of(identity, cx).max_connections,
         };
         let (vhost, user) = (&self.vhost, &identity.user);
-        let seat = cx.access.seats().take(vhost, user, limits).map_err(|full| {
+        let seat = cx.access.seats().take(vhost, (identity.authority(), user), limits).map_err(|full| {
             OpenRefused::Full(match full {
                 Full::Node(max) => format!("connection refused: node connection limit ({max}) is reached"),
                 Full::Vhost(max) => format!(
@@ -336,10 +405,8 @@ impl Peer {
     pub fn begin_session(&mut self, cx: &Cx<'_>) -> Result<(), String> {
         let (Some(seat), Some(identity)) = (&mut self.seat, &self.identity) else { return Ok(()) };
         let user = &identity.user;
-        let limits = SessionLimits {
-            node: cx.settings.session_max,
-            user: cx.catalog.users().get(user).and_then(|user| user.limits.max_channels),
-        };
+        let limits =
+            SessionLimits { node: cx.settings.session_max, user: limits_of(identity, cx).max_channels };
         seat.begin_session(limits).map_err(|full| match full {
             SessionsFull::Node(max) => format!(
                 "number of channels opened on node '{}' has reached the maximum allowed limit of {max}",
@@ -427,4 +494,13 @@ impl Peer {
     pub fn refused(&self, ended: &str, place: &str, why: &str) {
         self.actor().refused(ended, &format!("vhost={}{place}", cut(&self.vhost)), why);
     }
+}
+
+/// Returns the limits of a user. Only users of the catalog have some.
+fn limits_of(who: &Identity, cx: &Cx<'_>) -> UserLimits {
+    let user = match who.authority() {
+        Authority::Internal => cx.catalog.users().get(&who.user),
+        Authority::OAuth2 | Authority::Http => None,
+    };
+    user.map(|user| user.limits).unwrap_or_default()
 }

@@ -87,6 +87,8 @@ pub enum TokenError {
     TooLarge,
     /// The algorithm of the token does not exist here.
     Unsupported(String),
+    /// The header demands an extension (`crit`), and none is known here.
+    Critical(String),
     /// The algorithm of the token is not one of those that the key is for.
     Algorithm(String),
     /// No key has this name; why it could not be fetched, if it was tried.
@@ -107,6 +109,10 @@ impl fmt::Display for TokenError {
             Self::Unsupported(algorithm) => {
                 let shown: String = algorithm.chars().take(SHOWN_MAX).collect();
                 write!(f, "its algorithm '{}' is none of {}", shown.escape_default(), algorithm_names())
+            }
+            Self::Critical(extensions) => {
+                let shown: String = extensions.chars().take(SHOWN_MAX).collect();
+                write!(f, "its header demands extensions that are not known here: {}", shown.escape_default())
             }
             Self::Algorithm(algorithm) => write!(
                 f,
@@ -235,10 +241,14 @@ impl OAuth2 {
 
 /// Reads the header of a token.
 fn header_of(token: &[u8]) -> Result<Header, TokenError> {
+    let header = token.split(|byte| *byte == b'.').next().unwrap_or_default();
+    let header = URL_SAFE_NO_PAD.decode(header).ok();
+    let header: Option<Map<String, Value>> = header.and_then(|json| serde_json::from_slice(&json).ok());
+    // Whoever does not know what is critical must refuse the token [RFC 7515, 4.1.11]. Nothing critical is known here.
+    if let Some(critical) = header.as_ref().and_then(|header| header.get("crit")) {
+        return Err(TokenError::Critical(critical.to_string()));
+    }
     decode_header(token).map_err(|_| {
-        let header = token.split(|byte| *byte == b'.').next().unwrap_or_default();
-        let header = URL_SAFE_NO_PAD.decode(header).ok();
-        let header: Option<Map<String, Value>> = header.and_then(|json| serde_json::from_slice(&json).ok());
         let named = header.as_ref().and_then(|header| header.get("alg")?.as_str());
         match named {
             Some(name) if algorithm(name).is_err() => TokenError::Unsupported(name.to_owned()),

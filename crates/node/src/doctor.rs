@@ -7,8 +7,8 @@ use std::path::Path;
 
 use broker::ids::QueueId;
 use wal::{
-    FileKind, Flaw, Identity, IdentityError, LOG_VERSION, Log, Options, PackOptions, PackReader, Packs,
-    PreviewDisk, ReadError, StreamCut, StreamFlaw, Streams, Surveyed, survey,
+    COPY_FILE, FileKind, Flaw, FoundCopy, Identity, IdentityError, LOG_VERSION, Log, Options, PackOptions,
+    PackReader, Packs, PreviewDisk, ReadError, StreamCut, StreamFlaw, Streams, Surveyed, survey,
 };
 
 use crate::facts::{Restored, RestoredQueue};
@@ -113,6 +113,11 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
         }
         looked => looked.map_err(|error| StartError::Identity { data_dir: data_dir.to_owned(), error })?,
     };
+    if FoundCopy::look(&mut disk).map_err(io)? == FoundCopy::Unreadable {
+        damage.add(format_args!(
+            "file {COPY_FILE} is damaged: it has the copy of users and permissions, which the next start writes again"
+        ));
+    }
     let mut restored = Restored::default();
     let options = Options { reserve_bytes: 0, ..Options::default() };
     let (_log, recovery) =

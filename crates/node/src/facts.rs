@@ -31,7 +31,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use broker::access::Access;
+use broker::access::{Access, Users};
 use broker::catalog::{Catalog, Change, decode_change, encode_change};
 use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -41,7 +41,7 @@ use queue::{Ages, Block, Fact, GoneFromRun, Loaded, Marks, Put, Restoring, Seqs,
 use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
-use crate::{entries, marks};
+use crate::{entries, marks, users_copy};
 
 const PUT: u8 = 1;
 const GONE: u8 = 2;
@@ -362,6 +362,15 @@ impl Restored {
             push_change(&mut records, version, &change);
         }
         records
+    }
+
+    /// Replaces the users by those of their copy, because the log may have lost some. The `records` must be written and
+    /// synced before anyone can log in.
+    pub fn replace_users(&mut self, users: &Users, records: &mut Records) {
+        for change in users_copy::replacing(&self.catalog, users) {
+            self.catalog.apply(&change);
+            push_change(records, self.catalog.version(), &change);
+        }
     }
 
     /// Returns true if a queue is closed because of damage.

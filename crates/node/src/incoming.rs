@@ -9,7 +9,7 @@ use broker::notices::Notice;
 use broker::settings::Settings;
 use queue::Ticket;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use wal::{BlockRead, ChunksRead, Completion, Packed, StreamAnswer};
+use wal::{BlockRead, ChunksRead, Completion, CopyEnd, Packed, StreamAnswer};
 
 use crate::handshakes::Handshake;
 use crate::questions::Question;
@@ -22,6 +22,8 @@ pub(crate) type Checked = Result<Identity, LoginRefused>;
 pub(crate) enum Incoming {
     Mail(Vec<Mail>),
     Logged(Completion),
+    /// The copy of the users has ended.
+    Copied(CopyEnd),
     Packed(Packed),
     Block(BlockRead),
     Stream(StreamAnswer),

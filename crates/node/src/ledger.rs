@@ -7,24 +7,29 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use broker::access::{Authority, UserRef};
 use broker::ids::ShardId;
 
 /// Who uses the memory of a connection: its user in its virtual host. Connections that have not logged in have no user.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Owner {
-    pub user: Option<Arc<str>>,
+    pub user: Option<(Authority, Arc<str>)>,
     pub vhost: Arc<str>,
 }
 
 impl Owner {
     /// Returns true if these are surely the same. Equal names may come from different logins.
-    pub fn is(&self, user: Option<&Arc<str>>, vhost: &Arc<str>) -> bool {
+    pub fn is(&self, user: Option<(Authority, &Arc<str>)>, vhost: &Arc<str>) -> bool {
         let is_user = match (&self.user, user) {
-            (Some(mine), Some(user)) => Arc::ptr_eq(mine, user),
+            (Some((of, mine)), Some((authority, user))) => *of == authority && Arc::ptr_eq(mine, user),
             (None, None) => true,
             _ => false,
         };
         is_user && Arc::ptr_eq(&self.vhost, vhost)
+    }
+
+    fn user(&self) -> Option<UserRef<'_>> {
+        self.user.as_ref().map(|(authority, name)| UserRef { authority: *authority, name })
     }
 }
 
@@ -161,11 +166,11 @@ impl Accounts {
 /// connections of different virtual hosts often belong to different people who share a user.
 fn largest(shards: &[&Accounts]) -> Option<Victim> {
     let all = || shards.iter().flat_map(|accounts| &accounts.0);
-    let (user, of_user) = most(all().map(|(owner, account)| (owner.user.as_deref(), account.used)))?;
-    let of = all().filter(|(owner, _)| owner.user.as_deref() == user);
+    let (user, of_user) = most(all().map(|(owner, account)| (owner.user(), account.used)))?;
+    let of = all().filter(|(owner, _)| owner.user() == user);
     let (vhost, _) = most(of.map(|(owner, account)| (&*owner.vhost, account.used)))?;
     let connections = (0..).zip(shards).flat_map(|(shard, accounts)| {
-        let is_it = |owner: &Owner| owner.user.as_deref() == user && *owner.vhost == *vhost;
+        let is_it = |owner: &Owner| owner.user() == user && *owner.vhost == *vhost;
         let of = accounts.0.iter().filter(move |(owner, _)| is_it(owner));
         of.filter_map(move |(_, account)| {
             account.connections.last().map(|(bytes, key)| (*bytes, shard, *key))
@@ -190,7 +195,10 @@ mod tests {
 
     fn owner(user: u8, vhost: u8) -> Owner {
         // User 0 stands for the connections that have not logged in.
-        Owner { user: (user > 0).then(|| format!("u{user}").into()), vhost: format!("v{vhost}").into() }
+        Owner {
+            user: (user > 0).then(|| (Authority::Internal, format!("u{user}").into())),
+            vhost: format!("v{vhost}").into(),
+        }
     }
 
     #[test]

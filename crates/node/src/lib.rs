@@ -27,6 +27,7 @@ mod read_buffers;
 mod renewal;
 mod runtime;
 pub mod shard;
+pub mod users_copy;
 
 pub use alarms::{AlarmLimits, Limit, Measured};
 pub use desk::NodeDesk;

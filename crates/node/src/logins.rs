@@ -3,12 +3,17 @@
 //!
 //! ```text
 //!   shards, desk ──> Line: a queue per network of clients ──one of each network in turn──> two threads ──> shard, desk
+//!                └─> what may be a guess: a queue per network and user ──in turn──────────> one of the two
 //! ```
+//!
+//! A login may be a guess if many logins of its address have failed lately, and if it was not right within the last minute
+//! (`broker::access::Access::is_suspect`). It is checked like any other, because only that tells a right password from a wrong one.
 //!
 //! If the configuration names other backends than the catalog, each login is a task that asks one after the other. The two threads
 //! are then the backend `internal`.
 
 use std::collections::VecDeque;
+use std::hash::Hash;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,11 +21,12 @@ use std::time::Duration;
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Access, Backend, BackendPair, Credentials, Hashing, Identity, Login, LoginRefused, PasswordHash,
-    Question as RemoteQuestion, Remote, Salt, network,
+    Access, Authority, Backend, BackendPair, Credentials, Hashing, Identity, Login, LoginRefused,
+    PasswordHash, Question as RemoteQuestion, Remote, Salt, network,
 };
 use broker::ids::ShardId;
-use hashbrown::HashMap;
+use broker::names::cut;
+use hashbrown::{HashMap, HashSet};
 use queue::Ticket;
 use tokio::runtime;
 use tokio::sync::{Semaphore, oneshot};
@@ -33,9 +39,19 @@ use crate::renewal::renew_hash;
 /// never take more than two cores and 14 MiB. The hash of an imported user may ask for up to 64 MiB.
 const THREADS: usize = 2;
 
+/// The number of threads that check logins which may be guesses, besides others. All guessers together never take more than half of
+/// what hashing may take.
+const SUSPECT_THREADS: usize = 1;
+
+/// The most logins that external backends check at the same time and that may be guesses.
+const SUSPECTS_IN_FLIGHT_MAX: usize = 64;
+
 /// The most logins that external backends check at the same time, each a task with a name and a password. Further ones are refused at
 /// once. It is more than a server can answer, so that only a flood or an outage reaches it.
 const IN_FLIGHT_MAX: usize = 4096;
+
+/// The most names about which the log warns because two backends know them.
+const NAMESAKES_MAX: usize = 100;
 
 /// The backends that check logins, in their order.
 #[derive(Clone, Debug)]
@@ -50,12 +66,16 @@ pub struct Backends {
     patience: Duration,
     /// The places for logins in flight.
     room: Arc<Semaphore>,
+    /// The places for those of them that may be guesses.
+    suspects: Arc<Semaphore>,
 }
 
 impl Backends {
     /// Tasks that ask external backends run on `runtime`. A login that takes longer than `patience` is refused.
     pub fn new(chain: Vec<BackendPair>, runtime: runtime::Handle, patience: Duration) -> Self {
-        Self { chain, over_http: None, runtime, patience, room: Arc::new(Semaphore::new(IN_FLIGHT_MAX)) }
+        let places = |max| Arc::new(Semaphore::new(max));
+        let (room, suspects) = (places(IN_FLIGHT_MAX), places(SUSPECTS_IN_FLIGHT_MAX));
+        Self { chain, over_http: None, runtime, patience, room, suspects }
     }
 
     /// Sets the backends that check logins over HTTP. `None`: those of other clients.
@@ -85,6 +105,8 @@ pub(crate) struct Logins {
     /// `None` if only the catalog is asked.
     backends: Option<Backends>,
     clock: Clock,
+    /// The users of other backends about whose names the log has warned.
+    namesakes: Arc<Mutex<HashSet<Arc<str>>>>,
 }
 
 #[derive(Debug)]
@@ -105,12 +127,17 @@ pub(crate) struct NewHash {
 }
 
 impl Question {
+    /// Returns the login that is checked.
+    fn login(&self) -> Option<&Login> {
+        match self {
+            Self::Shard(_, _, login) | Self::Desk(login, _) | Self::Internal(login, _) => Some(login),
+            Self::Hash(..) => None,
+        }
+    }
+
     /// Returns the network whose turn it takes. New passwords share one of their own.
     fn network(&self) -> IpAddr {
-        match self {
-            Self::Shard(_, _, login) | Self::Desk(login, _) | Self::Internal(login, _) => network(login.from),
-            Self::Hash(..) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        }
+        self.login().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |login| network(login.from))
     }
 }
 
@@ -135,33 +162,111 @@ struct Line {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    by_network: HashMap<IpAddr, VecDeque<Question>>,
-    /// The networks in `by_network`, the next one first.
-    turns: VecDeque<IpAddr>,
+    /// By network.
+    calm: Turns<IpAddr, VecDeque<Question>>,
+    /// Logins that may be guesses, by network, and within a network by user.
+    suspect: Turns<IpAddr, Turns<Box<str>, VecDeque<Question>>>,
     has_ended: bool,
 }
 
-impl Waiting {
+/// A queue of questions.
+trait Queue: Default {
+    fn push(&mut self, question: Question);
+    fn pop(&mut self) -> Option<Question>;
+    fn is_empty(&self) -> bool;
+}
+
+impl Queue for VecDeque<Question> {
     fn push(&mut self, question: Question) {
-        let from = question.network();
-        let own = self.by_network.entry(from).or_default();
-        if own.is_empty() {
-            self.turns.push_back(from);
-        }
-        own.push_back(question);
+        self.push_back(question);
     }
 
-    /// Removes the first question of the network whose turn it is.
     fn pop(&mut self) -> Option<Question> {
-        let from = self.turns.pop_front()?;
-        let own = self.by_network.get_mut(&from)?;
-        let question = own.pop_front();
+        self.pop_front()
+    }
+
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
+    }
+}
+
+/// Queues that take turns, by their keys.
+#[derive(Debug)]
+struct Turns<K, Q> {
+    by_key: HashMap<K, Q>,
+    /// The keys in `by_key`, the next one first.
+    next: VecDeque<K>,
+}
+
+impl<K, Q> Default for Turns<K, Q> {
+    fn default() -> Self {
+        Self { by_key: HashMap::new(), next: VecDeque::new() }
+    }
+}
+
+impl<K: Key, Q: Queue> Queue for Turns<K, Q> {
+    fn push(&mut self, question: Question) {
+        let key = K::of(&question);
+        let own = self.by_key.entry(key.clone()).or_default();
         if own.is_empty() {
-            self.by_network.remove(&from);
+            self.next.push_back(key);
+        }
+        own.push(question);
+    }
+
+    /// Removes the first question of the queue whose turn it is.
+    fn pop(&mut self) -> Option<Question> {
+        let key = self.next.pop_front()?;
+        let own = self.by_key.get_mut(&key)?;
+        let question = own.pop();
+        if own.is_empty() {
+            self.by_key.remove(&key);
         } else {
-            self.turns.push_back(from);
+            self.next.push_back(key);
         }
         question
+    }
+
+    fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+}
+
+/// What questions take turns by.
+trait Key: Clone + Eq + Hash {
+    fn of(question: &Question) -> Self;
+}
+
+impl Key for IpAddr {
+    fn of(question: &Question) -> Self {
+        question.network()
+    }
+}
+
+impl Key for Box<str> {
+    fn of(question: &Question) -> Self {
+        cut(question.login().map_or("", |login| login.credentials.user())).into()
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, question: Question, is_suspect: bool) {
+        match is_suspect {
+            true => self.suspect.push(question),
+            false => self.calm.push(question),
+        }
+    }
+
+    /// Removes the next question. Only the thread that `takes_suspects` is for gets those that may be guesses, each after one of
+    /// the others.
+    fn pop(&mut self, takes_suspects: bool, last_was_suspect: bool) -> Option<(Question, bool)> {
+        let calm = |waiting: &mut Self| waiting.calm.pop().map(|question| (question, false));
+        let suspect = |waiting: &mut Self| waiting.suspect.pop().map(|question| (question, true));
+        match (takes_suspects, last_was_suspect) {
+            (false, _) => calm(self),
+            (true, true) => calm(self).or_else(|| suspect(self)),
+            (true, false) => suspect(self).or_else(|| calm(self)),
+        }
     }
 }
 
@@ -170,20 +275,25 @@ impl Line {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, question: Question) {
-        self.lock().push(question);
-        self.bell.notify_one();
+    fn push(&self, question: Question, is_suspect: bool) {
+        self.lock().push(question, is_suspect);
+        // A thread that takes no suspects may be the one that wakes up.
+        if is_suspect {
+            self.bell.notify_all();
+        } else {
+            self.bell.notify_one();
+        }
     }
 
-    /// Waits for the next question. Returns `None` when the line has ended.
-    fn next(&self) -> Option<Question> {
+    /// Waits for the next question of a thread. Returns `None` when the line has ended.
+    fn next(&self, takes_suspects: bool, last_was_suspect: bool) -> Option<(Question, bool)> {
         let mut waiting = self.lock();
         loop {
             if waiting.has_ended {
                 return None;
             }
-            if let Some(question) = waiting.pop() {
-                return Some(question);
+            if let Some(next) = waiting.pop(takes_suspects, last_was_suspect) {
+                return Some(next);
             }
             waiting = self.bell.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
@@ -209,7 +319,9 @@ impl Logins {
                 let renewing = |login: &Login, checked: Checked| {
                     checked.inspect(|_| renew_hash(&access, login, &shards))
                 };
-                while let Some(question) = line.next() {
+                let (takes_suspects, mut last_was_suspect) = (number < SUSPECT_THREADS, false);
+                while let Some((question, is_suspect)) = line.next(takes_suspects, last_was_suspect) {
+                    last_was_suspect = is_suspect;
                     match question {
                         Question::Shard(shard, ticket, login) => {
                             send(&shards, shard, ticket, renewing(&login, access.check(&login)));
@@ -220,10 +332,7 @@ impl Logins {
                             drop(reply.send(renewing(&login, access.check(&login))))
                         }
                         Question::Internal(login, reply) => {
-                            drop(reply.send(renewing(
-                                &login,
-                                access.admit(&login).and_then(|()| access.find(&login)),
-                            )))
+                            drop(reply.send(renewing(&login, access.find(&login))))
                         }
                         Question::Hash(_, reply) if reply.is_closed() => {}
                         Question::Hash(NewHash { hashing, salt, password }, reply) => {
@@ -233,13 +342,15 @@ impl Logins {
                 }
             })?;
         }
-        Ok(Self { line: handle, shards, access, backends, clock })
+        let namesakes = Arc::default();
+        Ok(Self { line: handle, shards, access, backends, clock, namesakes })
     }
 
     /// Checks the login of a connection. The shard receives the result as [`Incoming::Login`].
     pub fn ask(&self, shard: ShardId, ticket: Ticket, login: Login) {
         let Some(Backends { runtime, .. }) = &self.backends else {
-            return self.line.0.push(Question::Shard(shard, ticket, login));
+            let is_suspect = self.access.is_suspect(&login);
+            return self.line.0.push(Question::Shard(shard, ticket, login), is_suspect);
         };
         let logins = self.clone();
         runtime.spawn(async move {
@@ -268,12 +379,19 @@ impl Logins {
 
     /// Checks a login in time, with the backends that `chain` chooses.
     async fn check_external(&self, login: &Login, chain: fn(&Backends) -> &[BackendPair]) -> Checked {
-        self.access.admit(login)?;
         let Some(backends) = &self.backends else { return self.access.check(login) };
-        let Ok(_place) = backends.room.try_acquire() else {
-            return Err(LoginRefused::Unavailable("too many logins are being checked".into()));
+        let in_time = async {
+            // Those that may be guesses wait for each other, and leave the other places alone.
+            let _turn = match self.access.is_suspect(login) {
+                true => backends.suspects.acquire().await.ok(),
+                false => None,
+            };
+            let Ok(_place) = backends.room.try_acquire() else {
+                return Err(LoginRefused::Unavailable("too many logins are being checked".into()));
+            };
+            self.ask_all(login, chain(backends)).await
         };
-        let checked = tokio::time::timeout(backends.patience, self.ask_all(login, chain(backends))).await;
+        let checked = tokio::time::timeout(backends.patience, in_time).await;
         checked
             .unwrap_or_else(|_| Err(LoginRefused::Unavailable("the backends did not answer in time".into())))
     }
@@ -281,9 +399,12 @@ impl Logins {
     /// Asks the backends one after the other, until one accepts the login.
     async fn ask_all(&self, login: &Login, chain: &[BackendPair]) -> Checked {
         let (mut refusals, mut is_known) = (Vec::new(), true);
-        for pair in chain {
+        for (at, pair) in chain.iter().enumerate() {
             match self.ask_pair(pair, login).await {
-                Ok(identity) => return Ok(self.by_own_clock(identity)),
+                Ok(identity) => {
+                    self.warn_of_namesake(&identity, &chain[..at]);
+                    return Ok(self.by_own_clock(identity));
+                }
                 Err(refused) => {
                     is_known &= !matches!(refused, LoginRefused::Unavailable(_));
                     refusals.push(refused.to_string());
@@ -296,6 +417,34 @@ impl Logins {
         }
         self.access.note_failure(login);
         Err(LoginRefused::External(why))
+    }
+
+    /// Warns once if an earlier backend knows another user by this name: people easily take the two for one.
+    fn warn_of_namesake(&self, who: &Identity, earlier: &[BackendPair]) {
+        let is_internal =
+            |pair: &BackendPair| matches!(pair.authz.as_ref().unwrap_or(&pair.authn), Backend::Internal);
+        let (authority, user) = (who.authority(), &who.user);
+        if authority == Authority::Internal
+            || !earlier.iter().any(is_internal)
+            || self.access.users().get(user).is_none()
+        {
+            return;
+        }
+        let mut known = self.namesakes.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < NAMESAKES_MAX && known.insert(user.clone()) {
+            let backend = authority.as_str();
+            tracing::warn!(
+                %user, backend,
+                "two users have this name: one of an earlier backend (internal), and one whom {backend} has let in. They have \
+                 their own permissions, limits and connections"
+            );
+        }
+    }
+
+    /// Returns the number of names about which the log has warned.
+    #[cfg(test)]
+    pub fn namesakes(&self) -> usize {
+        self.namesakes.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Says by the broker's clock when the token of the client expires. Backends say it by the system's clock, as the token
@@ -323,7 +472,8 @@ impl Logins {
         match backend {
             Backend::Internal => {
                 let (reply, answer) = oneshot::channel();
-                self.line.0.push(Question::Internal(login.clone(), reply));
+                let is_suspect = self.access.is_suspect(login);
+                self.line.0.push(Question::Internal(login.clone(), reply), is_suspect);
                 // Without an answer, the node is stopping.
                 answer.await.unwrap_or_else(|_| Err(LoginRefused::Unavailable("the node stops".into())))
             }
@@ -334,7 +484,7 @@ impl Logins {
     /// Hashes a new password for the desk.
     pub fn hash(&self, new: NewHash) -> oneshot::Receiver<PasswordHash> {
         let (reply, answer) = oneshot::channel();
-        self.line.0.push(Question::Hash(new, reply));
+        self.line.0.push(Question::Hash(new, reply), false);
         answer
     }
 
@@ -342,7 +492,8 @@ impl Logins {
     pub fn ask_for_desk(&self, login: Login) -> oneshot::Receiver<Checked> {
         let (reply, answer) = oneshot::channel();
         let Some(Backends { runtime, .. }) = &self.backends else {
-            self.line.0.push(Question::Desk(login, reply));
+            let is_suspect = self.access.is_suspect(&login);
+            self.line.0.push(Question::Desk(login, reply), is_suspect);
             return answer;
         };
         let logins = self.clone();
@@ -367,7 +518,7 @@ mod tests {
     use super::*;
 
     fn question(from: &str, number: u64) -> Question {
-        let credentials = Credentials::Anonymous { user: number.to_string() };
+        let credentials = Credentials::Anonymous { user: (number % 2).to_string() };
         let from = from.parse().expect("an address");
         let (reply, _) = oneshot::channel();
         Question::Desk(Login { credentials, from, at_ms: number }, reply)
@@ -384,13 +535,42 @@ mod tests {
     fn networks_take_turns() {
         let mut waiting = Waiting::default();
         for number in 0..4 {
-            waiting.push(question("192.0.2.1", number));
+            waiting.push(question("192.0.2.1", number), false);
         }
-        waiting.push(question("192.0.2.2", 10));
-        waiting.push(question("2001:db8::1", 20));
-        waiting.push(question("2001:db8::2", 21));
-        let order: Vec<u64> = std::iter::from_fn(|| waiting.pop()).map(number).collect();
-        assert_eq!(order, [0, 10, 20, 1, 21, 2, 3]);
-        assert!(waiting.by_network.is_empty() && waiting.turns.is_empty());
+        waiting.push(question("192.0.2.2", 10), false);
+        waiting.push(question("2001:db8::1", 20), false);
+        waiting.push(question("2001:db8::2", 21), false);
+        assert_eq!(order(&mut waiting, false), [0, 10, 20, 1, 21, 2, 3]);
+        assert!(waiting.calm.by_key.is_empty() && waiting.calm.next.is_empty());
+    }
+
+    /// Returns the order in which a thread takes what waits.
+    fn order(waiting: &mut Waiting, takes_suspects: bool) -> Vec<u64> {
+        let mut last_was_suspect = false;
+        let next = || {
+            let (question, is_suspect) = waiting.pop(takes_suspects, last_was_suspect)?;
+            last_was_suspect = is_suspect;
+            Some(number(question))
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn guesses_take_turns_by_user_and_leave_a_thread_to_others() {
+        let mut waiting = Waiting::default();
+        let fill = |waiting: &mut Waiting| {
+            for number in [0, 2, 4, 6, 1] {
+                waiting.push(question("192.0.2.1", number), true);
+            }
+            waiting.push(question("192.0.2.2", 10), true);
+            (20..23).for_each(|number| waiting.push(question("192.0.2.3", number), false));
+        };
+        fill(&mut waiting);
+        // The one of another user waits for one guess of each network.
+        assert_eq!(order(&mut waiting, true), [0, 20, 10, 21, 1, 22, 2, 4, 6]);
+        fill(&mut waiting);
+        assert_eq!(order(&mut waiting, false), [20, 21, 22], "nobody waits for a guess there");
+        assert_eq!(order(&mut waiting, true), [0, 10, 1, 2, 4, 6]);
+        assert!(waiting.suspect.by_key.is_empty() && waiting.suspect.next.is_empty());
     }
 }

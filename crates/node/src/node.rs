@@ -10,9 +10,9 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use broker::access::Access;
+use broker::access::{Access, Users};
 use broker::categories::QUEUE;
-use broker::ids::{QueueId, ShardId};
+use broker::ids::{DECIDER, QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::{KEY_BYTES, Names};
@@ -20,9 +20,9 @@ use tokio::sync::mpsc;
 use wal::files::Sharing;
 use wal::tighten::{self, Loose, Tightened};
 use wal::{
-    Cut, FileKind, Handover, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions,
-    PackReader, Packs, PreviewDisk, RealDisk, Records, Recovery, StreamError, StreamFlaw, StreamReader,
-    Streams, Writer,
+    CopyEnd, CopyFile, Cut, Disk, FileKind, Handover, Identity, IdentityError, Log, OpenError, Options,
+    PackError, PackOptions, PackReader, Packs, PreviewDisk, RealDisk, Records, Recovery, StreamError,
+    StreamFlaw, StreamReader, Streams, Writer,
 };
 
 use crate::admission::Admission;
@@ -34,11 +34,12 @@ use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::{Backends, Logins};
 use crate::notices::NoticeWay;
-use crate::quarantine::{self, DAMAGED_DIR, DefinitionsLost};
+use crate::quarantine::{self, DAMAGED_DIR, DefinitionsLost, Quarantined};
 use crate::questions::OpenQuestions;
 use crate::randomness::random;
 use crate::runtime::{self, Listening, Storage};
 use crate::shard::{NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
+use crate::users_copy;
 
 /// The options with which a node is started.
 #[derive(Debug)]
@@ -160,6 +161,8 @@ impl Node {
         let identity = Identity::begin(&mut disk)
             .map_err(|error| StartError::Identity { data_dir: data_dir.clone(), error })?;
         tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
+        let mut copy = CopyFile::new(open_dir(&data_dir, sharing)?, identity.boots);
+        let kept = adopt_copy(&mut copy);
         let mut restored = Restored::default();
         // Bindings of the event exchange can be restored only if the exchange is there.
         restored.catalog.set_rules(settings.declare_rules.clone());
@@ -168,8 +171,11 @@ impl Node {
             Log::open(disk, log_options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
         restored.finish();
         report(&recovery, &restored);
-        close_damaged(&mut log, &mut restored, &recovery, (&data_dir, sharing), accept_lost_definitions)?;
+        let lost = LostDefinitions { accept: accept_lost_definitions, users: kept.as_ref() };
+        close_damaged(&mut log, &mut restored, &recovery, (&data_dir, sharing), lost)?;
         begin_users(&mut log, &mut restored, &access, &data_dir)?;
+        let copy_is_missing =
+            kept.as_ref() != Some(&**restored.catalog.users()) && !renew_copy(&mut copy, &restored);
         // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
         let packs = Packs::open(
@@ -204,6 +210,7 @@ impl Node {
         );
         let occupancy = Arc::new(Occupancy::new(count));
         machines.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
+        machines.iter_mut().take(1).for_each(|shard| shard.copy_users(copy_is_missing));
         let (shards, receivers): (Shards, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let thread = |what: &str| {
             let what = format!("cannot start the thread of the {what}");
@@ -216,6 +223,10 @@ impl Node {
             }
         });
         let log = Writer::spawn(log, on_done).map_err(thread("log"))?;
+        let copied = shards.clone();
+        let on_copied: wal::OnCopied =
+            Box::new(move |end| send_to(&copied, u32::from(DECIDER), Incoming::Copied(end)));
+        let copy = copy.spawn(on_copied).map_err(thread("copy of the users"))?;
         let packed = shards.clone();
         let on_round: wal::OnPackRound = Box::new(move |round| {
             for answer in round.packed {
@@ -241,7 +252,7 @@ impl Node {
         let on_chunks: wal::OnChunksRead =
             Box::new(move |read| send_to(&chunks, read.shard, Incoming::Chunks(read)));
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
-        let storage = Storage { log, packs, reader, streams, stream_reader };
+        let storage = Storage { log, packs, reader, streams, stream_reader, copy };
         let logins =
             Logins::start(shards.clone(), access.clone(), backends, clock).map_err(thread("logins"))?;
         let questions = Arc::new(OpenQuestions::default());
@@ -362,12 +373,13 @@ impl Node {
                 Err(_) => tracing::error!("a shard panicked"),
             }
         }
-        let Storage { log, packs, reader, streams, stream_reader } = self.storage;
+        let Storage { log, packs, reader, streams, stream_reader, copy } = self.storage;
         for (what, ended) in [
             ("packs", packs.stop()),
             ("pack reader", reader.stop()),
             ("streams", streams.stop()),
             ("stream reader", stream_reader.stop()),
+            ("copy of the users", copy.stop()),
         ] {
             if let Err(error) = ended {
                 tracing::error!("the thread of the {what} ended early: {error}");
@@ -377,16 +389,60 @@ impl Node {
     }
 }
 
-/// Closes the queues that may have lost a record, and writes that to the log so that they stay closed.
+/// Returns the users in the copy beside the log, if they are those of the last answered change.
+pub(crate) fn adopt_copy(copy: &mut CopyFile<impl Disk>) -> Option<Users> {
+    let content = copy.adopt().unwrap_or_else(|error| {
+        tracing::warn!("the copy of users and permissions cannot be read: {error}");
+        None
+    });
+    content.and_then(|content| users_copy::decode(&content))
+}
+
+/// Replaces the copy by the restored users. Returns false if there is no copy of them now.
+pub(crate) fn renew_copy(copy: &mut CopyFile<impl Disk>, restored: &Restored) -> bool {
+    match copy.replace(&users_copy::encode(restored.catalog.users())) {
+        CopyEnd::Written => true,
+        CopyEnd::Removed(error) | CopyEnd::Refused(error) => {
+            tracing::warn!(
+                "the copy of users and permissions cannot be written: {error}. They are in the log alone"
+            );
+            false
+        }
+    }
+}
+
+/// What happens if the log has lost definitions.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LostDefinitions<'a> {
+    pub accept: bool,
+    /// The users from then on. `None` if there is no copy of them.
+    pub users: Option<&'a Users>,
+}
+
+/// Closes the queues that may have lost a record, and writes that to the log so that they stay closed. If definitions are
+/// lost, the users are those of their copy from then on.
 pub(crate) fn close_damaged(
     log: &mut Log<RealDisk>,
     restored: &mut Restored,
     recovery: &Recovery,
     (data_dir, sharing): (&Path, Sharing),
-    accept_lost_definitions: bool,
+    lost: LostDefinitions<'_>,
 ) -> Result<(), StartError> {
-    let records = quarantine::quarantine(restored, recovery, accept_lost_definitions)
-        .map_err(|lost| StartError::Definitions { data_dir: data_dir.to_owned(), lost })?;
+    let Quarantined { mut records, definitions_lost } =
+        quarantine::quarantine(restored, recovery, lost.accept)
+            .map_err(|lost| StartError::Definitions { data_dir: data_dir.to_owned(), lost })?;
+    match lost.users {
+        Some(users) if definitions_lost => {
+            restored.replace_users(users, &mut records);
+            let users = users.iter().count();
+            tracing::warn!(users, "users and permissions are those of their copy: none of them is lost");
+        }
+        None if definitions_lost => tracing::error!(
+            "there is no copy of users and permissions, so some may be lost. If nobody can log in, stop the broker and add \
+             a user: sluice add user NAME --tags administrator --data-dir DIR"
+        ),
+        _ => {}
+    }
     let failed = |what: &str| {
         let what = format!("cannot {what} in {}", data_dir.display());
         move |error| StartError::Io { what, error }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use broker::access::PasswordHash;
 use broker::catalog::{AccountChange, CatalogError, Command};
 use wal::files::Sharing;
-use wal::{Log, Options, Records};
+use wal::{CopyFile, Identity, Log, Options, Records};
 
 use crate::facts::{self, Restored};
-use crate::node::{StartError, close_damaged, open_dir, refuse_newer, write_synced};
+use crate::node::{
+    LostDefinitions, StartError, close_damaged, open_dir, refuse_newer, renew_copy, write_synced,
+};
 
 /// Why a user cannot be added.
 #[derive(Debug)]
@@ -58,13 +60,16 @@ pub fn add_user(
     let mut disk = open_dir(data_dir, sharing)?;
     wal::lock(&mut disk).map_err(of_log)?;
     refuse_newer(data_dir)?;
+    let identity = Identity::look(&mut disk)
+        .map_err(|error| StartError::Identity { data_dir: data_dir.to_owned(), error })?;
+    let boots = identity.map_or(0, |identity| identity.boots);
     let mut restored = Restored::default();
     // The reserve of the broker stays as it is.
     let options = Options { reserve_bytes: 0, ..Options::default() };
     let (mut log, recovery) =
         Log::open(disk, options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
     restored.finish();
-    close_damaged(&mut log, &mut restored, &recovery, (data_dir, sharing), false)?;
+    close_damaged(&mut log, &mut restored, &recovery, (data_dir, sharing), LostDefinitions::default())?;
     if restored.catalog.users().get(&name).is_some() {
         return Err(AddUserError::Exists);
     }
@@ -76,6 +81,8 @@ pub fn add_user(
         facts::push_change(&mut records, version, change);
     }
     write_synced(&mut log, records, data_dir)?;
+    decision.changes.iter().for_each(|change| restored.catalog.apply(change));
+    renew_copy(&mut CopyFile::new(open_dir(data_dir, sharing)?, boots), &restored);
     // A broker that failed has not stopped cleanly, whatever was added since.
     if recovery.clean {
         log.close().map_err(|error| StartError::Io {

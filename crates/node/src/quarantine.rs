@@ -49,9 +49,18 @@ impl fmt::Display for DefinitionsLost {
 
 impl std::error::Error for DefinitionsLost {}
 
+/// What [`quarantine`] has found.
+#[derive(Debug)]
+pub struct Quarantined {
+    /// The records that must be written and synced before the queues are used. They are empty if the log says all of this
+    /// already.
+    pub records: Records,
+    /// True if definitions may be lost, which an earlier start has not handled. Users may be among them.
+    pub definitions_lost: bool,
+}
+
 /// Closes every queue that may have lost a record where the log is damaged, and every queue with an
-/// unreadable record. Returns the records that must be written and synced before the queues are used. They
-/// are empty if the log says all of this already.
+/// unreadable record.
 ///
 /// If `accept_lost_definitions` is set and the catalog may have lost a record, every known durable queue is
 /// closed.
@@ -63,11 +72,11 @@ pub fn quarantine(
     restored: &mut Restored,
     recovery: &Recovery,
     accept_lost_definitions: bool,
-) -> Result<Records, DefinitionsLost> {
+) -> Result<Quarantined, DefinitionsLost> {
     if restored.unreadable_owners.contains(&CATALOG) {
         return Err(DefinitionsLost::Unreadable);
     }
-    let mut records = Records::new();
+    let (mut records, mut definitions_lost) = (Records::new(), false);
     let mut close = |restored: &mut Restored, owners: &BTreeSet<u64>| {
         let mut names = Vec::new();
         for &owner in owners {
@@ -97,9 +106,9 @@ pub fn quarantine(
             return Err(DefinitionsLost::Damage(damage.clone()));
         }
         if definitions {
+            definitions_lost = true;
             tracing::error!(
-                "{damage}: definitions may be lost here; the broker starts because accept_lost_definitions is true. If users \
-                 are lost, stop it and add one: sluice add user NAME --tags administrator --data-dir DIR"
+                "{damage}: definitions may be lost here; the broker starts because accept_lost_definitions is true"
             );
         }
         let owners: BTreeSet<u64> = match owners {
@@ -119,7 +128,7 @@ pub fn quarantine(
         tracing::error!(queues, "records in the log cannot be read; these queues are closed");
     }
     noted.into_iter().for_each(|(file, offset)| facts::push_noted(&mut records, file, offset));
-    Ok(records)
+    Ok(Quarantined { records, definitions_lost })
 }
 
 /// The number of newest cut-off parts of the log that are kept. Each has a few megabytes at most.

@@ -29,7 +29,7 @@ use hashbrown::HashMap;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 use wal::{
-    Completion, Handover, PackReaderHandle, PacksHandle, RealDisk, StreamAnswer, StreamJob,
+    Completion, CopyHandle, Handover, PackReaderHandle, PacksHandle, RealDisk, StreamAnswer, StreamJob,
     StreamReaderHandle, StreamsHandle, WriterHandle,
 };
 
@@ -70,6 +70,7 @@ pub(crate) struct Storage {
     pub reader: PackReaderHandle,
     pub streams: StreamsHandle<RealDisk>,
     pub stream_reader: StreamReaderHandle,
+    pub copy: CopyHandle,
 }
 
 impl Writes for &Storage {
@@ -236,6 +237,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
     match message {
         Incoming::Mail(mail) => shard.handle_mail(mail),
         Incoming::Logged(completion) => shard.handle_logged(completion),
+        Incoming::Copied(end) => shard.handle_copied(end),
         Incoming::Packed(packed) => shard.handle_packed(packed),
         Incoming::Block(block) => shard.handle_block(block),
         Incoming::Stream(answer) => shard.handle_stream_answer(answer),
@@ -312,6 +314,9 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     }
     if let Some(file) = shard.poll_forget() {
         storage.log.forget(file);
+    }
+    if let Some(job) = shard.poll_copy_job() {
+        storage.copy.send(job);
     }
     if let Some(job) = shard.poll_pack_job() {
         storage.packs.send(job);

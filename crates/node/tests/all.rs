@@ -16,4 +16,5 @@ mod reset;
 mod transactions;
 mod two_shards;
 mod users;
+mod users_copy;
 mod walks;

@@ -1,5 +1,5 @@
-//! Guessing passwords over many connections to several shards. All connections of one address share one
-//! limit.
+//! Guessing passwords over many connections to several shards. The failures of all connections of an address wait, and right
+//! passwords never do.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn is_login_right(access: &Access, shard: &mut Shard, key: usize, password: &str
         shard.handle_login(ticket, access.check(&login));
     }
     let phase = shard.conn(key).expect("it is connected").gate.phase();
-    assert!(matches!(phase, Phase::Handshake | Phase::Refused));
+    assert!(matches!(phase, Phase::Handshake | Phase::Refused | Phase::Done));
     phase == Phase::Handshake
 }
 
@@ -61,40 +61,76 @@ fn access() -> Access {
     Access::new([user])
 }
 
-#[test]
-fn an_address_guesses_no_faster_over_many_connections() {
-    let (settings, access) = (Arc::new(Settings::default()), Arc::new(access()));
-    let limits = StorageLimits::default();
-    let mut shards = make_shards(Restored::default(), SHARDS, &settings, &access, limits, 1_000);
-    let [a, b] = shards.as_mut_slice() else { panic!("two shards") };
-    assert!(is_let_in(&access, a, "127.0.0.1", "right") && is_let_in(&access, b, "127.0.0.1", "right"));
-    for n in 0..100 {
-        assert!(!is_let_in(&access, if n < 30 { a } else { b }, "127.0.0.1", &format!("guess {n}")));
+/// The most failed logins of an address that wait, and the longest wait in milliseconds.
+const WAITING_MAX: usize = 64;
+const WAIT_MAX_MS: u64 = 5_000;
+
+/// How long the refusal of a login waits that is no guess, in milliseconds.
+const USUAL_MS: u64 = 3_000;
+
+/// Begins a login on a new connection, and returns the key of the connection.
+fn try_in(access: &Access, shard: &mut Shard, from: &str, password: &str) -> usize {
+    let key = shard.connect(peer(from), LOCAL.parse().unwrap());
+    let _ = is_login_right(access, shard, key, password);
+    key
+}
+
+/// Returns how many of these connections still wait for the refusal of their login. The others are closed.
+fn waiting(shards: &mut [Shard], keys: &[(usize, usize)], now_ms: u64) -> usize {
+    for shard in shards.iter_mut() {
+        shard.take_dirty(&mut Vec::new());
+        shard.set_now(now_ms);
+        shard.handle_timeout();
+        while shard.turn() {}
     }
-    // Beyond the limit, a guess is refused even if it is right.
-    assert!(!is_let_in(&access, a, "127.0.0.1", "right") && !is_let_in(&access, b, "127.0.0.1", "right"));
-    assert!(
-        (0..8).any(|n| is_let_in(&access, a, &format!("192.0.2.{n}"), "right")),
-        "other addresses are not limited"
-    );
-    a.set_now(2_000);
-    b.set_now(2_000);
-    assert!(
-        is_let_in(&access, a, "127.0.0.1", "right") && is_let_in(&access, b, "127.0.0.1", "right"),
-        "after a second one more try is allowed"
-    );
+    let waits = |(shard, key): &&(usize, usize)| {
+        shards[*shard].conn(*key).is_some_and(|conn| conn.gate.phase() == Phase::Refused)
+    };
+    keys.iter().filter(waits).count()
 }
 
 #[test]
-fn a_guesser_behind_a_proxy_stops_no_other_client_of_the_proxy() {
+fn guesses_over_many_connections_wait_and_right_passwords_do_not() {
+    let (settings, access) = (Arc::new(Settings::default()), Arc::new(access()));
+    let limits = StorageLimits::default();
+    let mut shards = make_shards(Restored::default(), SHARDS, &settings, &access, limits, 1_000);
+    let mut keys = Vec::new();
+    for n in 0..200 {
+        let shard = usize::from(n % 3 == 0);
+        let key = try_in(&access, &mut shards[shard], "127.0.0.1", &format!("guess {n}"));
+        keys.push((shard, key));
+        // A right password is checked and let in at once, however many others of its address are wrong.
+        assert!(is_let_in(&access, &mut shards[0], "127.0.0.1", "right"), "after {n}");
+        assert!(is_let_in(&access, &mut shards[1], "192.0.2.1", "right"), "nor at other addresses");
+    }
+    // The first ones of the user do not wait for the others. Of the others, so many wait, and the rest was closed at once.
+    let (first, others) = keys.split_at(20);
+    assert_eq!(waiting(&mut shards, first, 1_000), 20);
+    assert_eq!(waiting(&mut shards, others, 1_000), WAITING_MAX);
+    assert_eq!(waiting(&mut shards, first, 4_100), 0, "as usual");
+    assert!(waiting(&mut shards, others, 4_100) > 0, "longer than usual");
+    assert_eq!(waiting(&mut shards, others, 1_100 + WAIT_MAX_MS), 0);
+    let key = try_in(&access, &mut shards[0], "127.0.0.1", "guess");
+    assert_eq!(waiting(&mut shards, &[(0, key)], 1_100 + WAIT_MAX_MS), 1, "there are places again");
+}
+
+#[test]
+fn a_guesser_behind_a_proxy_slows_no_other_client_of_the_proxy_down() {
     let (settings, access) = (Arc::new(Settings::default()), Arc::new(access()));
     let limits = StorageLimits::default();
     let mut shards = make_shards(Restored::default(), 1, &settings, &access, limits, 1_000);
-    let shard = &mut shards[0];
-    for n in 0..100 {
-        assert!(!is_let_in_over_proxy(&access, shard, "203.0.113.9", &format!("guess {n}")));
+    for n in 0..60 {
+        assert!(!is_let_in_over_proxy(&access, &mut shards[0], "203.0.113.9", &format!("guess {n}")));
     }
-    assert!(!is_let_in_over_proxy(&access, shard, "203.0.113.9", "right"));
-    assert!((0..8).any(|n| is_let_in_over_proxy(&access, shard, &format!("192.0.2.{n}"), "right")));
-    assert!(is_let_in(&access, shard, "10.0.0.1", "right"), "nor the proxy itself");
+    assert!(is_let_in_over_proxy(&access, &mut shards[0], "203.0.113.9", "right"));
+    let mut waits_long = |from: &str| {
+        let key = shards[0].connect(peer("10.0.0.1"), LOCAL.parse().unwrap());
+        shards[0].set_peer(key, peer(from), "198.51.100.1:5672".parse().unwrap());
+        let now_ms = shards[0].now_ms();
+        let _ = is_login_right(&access, &mut shards[0], key, "wrong");
+        waiting(&mut shards, &[(0, key)], now_ms);
+        waiting(&mut shards, &[(0, key)], now_ms + USUAL_MS + 500) == 1
+    };
+    assert!(waits_long("203.0.113.9"));
+    assert!((0..8).any(|n| !waits_long(&format!("192.0.2.{n}"))));
 }

@@ -44,7 +44,7 @@ impl Life {
         let (mut log, recovery) =
             Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
         restored.finish();
-        let records = quarantine(&mut restored, &recovery, accept)?;
+        let records = quarantine(&mut restored, &recovery, accept)?.records;
         let written = records.bytes();
         let mut done = Vec::new();
         log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);

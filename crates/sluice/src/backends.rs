@@ -14,6 +14,9 @@ use tokio::runtime::Handle;
 
 use crate::config::{BackendEntry, BackendName, Config, ExternalName, SetValues};
 
+/// How much longer than a handshake a check may take. So the connection is the first to give up, and tells its client to try again.
+const AFTER_HANDSHAKE: Duration = Duration::from_secs(1);
+
 /// Returns who checks logins. `None` if only the users of the catalog count.
 ///
 /// # Errors
@@ -25,7 +28,7 @@ pub fn backends(config: &Config, values: &SetValues, runtime: &Handle) -> Result
     for oauth2 in loading.preparing {
         runtime.spawn(async move { oauth2.prepare().await });
     }
-    let patience = Duration::from_millis(config.settings.handshake_timeout_ms);
+    let patience = Duration::from_millis(config.settings.handshake_timeout_ms) + AFTER_HANDSHAKE;
     Ok(Some(Backends::new(chain, runtime.clone(), patience).with_http_chain(over_http)))
 }
 

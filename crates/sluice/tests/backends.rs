@@ -42,6 +42,10 @@ impl Server {
                 while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) > 0 {
                     request.push(byte[0]);
                 }
+                // The broker has given up before it asked.
+                if !request.ends_with(b"\r\n\r\n") {
+                    continue;
+                }
                 if stuck.load(Ordering::Relaxed) {
                     kept.push(stream);
                     continue;
@@ -273,7 +277,7 @@ async fn a_server_that_hangs_holds_up_nobody_who_is_in() {
     let sender = session.sender(Some("/queues/ann.1"), SenderOptions::default()).await.unwrap();
     let receiver = session.receiver(Some("/queues/ann.1"), ReceiverOptions::default()).await.unwrap();
     server.is_stuck.store(true, Ordering::Relaxed);
-    // More than the wrong passwords for which an address is blocked.
+    // More than the wrong passwords above which an address waits.
     let waiting: Vec<_> = (0..80)
         .map(|_| {
             tokio::spawn({

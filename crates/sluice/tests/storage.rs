@@ -143,6 +143,7 @@ fn a_broker_whose_users_are_lost_gets_a_new_one() {
     add(&[]).refused(1, &["cannot create user 'ops'", "in use by another broker"]);
     broker.kill();
     flip_behind(&data, b"anna-of-the-shop");
+    std::fs::remove_file(data.join("users.copy")).unwrap();
     add(&[]).refused(1, &["definitions", "damaged at offset", "accept_lost_definitions = true"]);
 
     let broker = Starting::spawn(&directory, &["accept_lost_definitions=true"]).finish();
@@ -161,6 +162,109 @@ fn a_broker_whose_users_are_lost_gets_a_new_one() {
     let (status, answer) = ask("GET", "/api/queues", "");
     assert!(status == 200 && answer.contains("\"kept\""), "{answer}");
     assert!(broker.terminate().success());
+}
+
+/// Copies the files of a data directory.
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+/// Cuts, damages or removes one file of the log at a time. Users are added, changed and deleted before and after each file.
+#[test]
+fn no_user_is_lost_with_a_file_of_the_log() {
+    let directory = Directory::new("storage-copy");
+    let data = directory.path().join("data");
+    let rounds: [&[(&str, &str, &str)]; 4] = [
+        &[
+            ("PUT", "/api/users/anna", r#"{"password": "old", "tags": "administrator"}"#),
+            ("PUT", "/api/users/gone", r#"{"password": "secret", "tags": "administrator"}"#),
+            ("PUT", "/api/vhosts/shop", ""),
+        ],
+        &[
+            ("PUT", "/api/users/bert", r#"{"password": "secret", "tags": "monitoring"}"#),
+            ("PUT", "/api/permissions/shop/bert", r#"{"configure": "", "write": "", "read": "^orders$"}"#),
+            ("PUT", "/api/topic-permissions/shop/bert", r#"{"exchange": "e", "write": "", "read": "^eu"}"#),
+            ("PUT", "/api/user-limits/bert/max-connections", r#"{"value": 7}"#),
+        ],
+        &[
+            ("PUT", "/api/users/anna", r#"{"password": "new", "tags": "administrator"}"#),
+            ("DELETE", "/api/users/gone", ""),
+        ],
+        &[("PUT", "/api/users/carl", r#"{"password": "secret", "tags": "management"}"#)],
+    ];
+    for requests in rounds {
+        let broker = Broker::start(&directory);
+        for (method, path, body) in requests {
+            let (status, answer) = broker.ask(method, path, body);
+            assert!(matches!(status, 201 | 204), "{method} {path}: {status} {answer}");
+        }
+        broker.kill();
+    }
+    let names =
+        std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut logs: Vec<String> = names.filter(|name| name.ends_with(".log")).collect();
+    logs.sort();
+    assert_eq!(logs.len(), rounds.len());
+    for (n, log) in logs.iter().enumerate() {
+        let damaged = Directory::new(&format!("storage-copy-{n}"));
+        let there = damaged.path().join("data");
+        copy_files(&data, &there);
+        let path = there.join(log);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        match n {
+            0 => std::fs::remove_file(&path).unwrap(),
+            1 => {
+                bytes[middle] ^= 1;
+                std::fs::write(&path, &bytes).unwrap();
+            }
+            _ => std::fs::write(&path, &bytes[..middle]).unwrap(),
+        }
+        let refused = finish(&mut serve(&there), b"");
+        assert!(refused.err.contains("accept_lost_definitions = true"), "{log}: {}", refused.err);
+        for sets in [&["accept_lost_definitions=true"][..], &[]] {
+            let broker = Starting::spawn(&damaged, sets).finish();
+            let ask =
+                |user, password, path| ask_as(broker.http_port, &basic(user, password), "GET", path, "");
+            for (user, password, status) in [
+                ("anna", "new", 200),
+                ("anna", "old", 401),
+                ("gone", "secret", 401),
+                ("bert", "secret", 200),
+                ("carl", "secret", 200),
+                ("guest", "guest", 200),
+            ] {
+                assert_eq!(ask(user, password, "/api/whoami").0, status, "{log}: {user}, {password}");
+            }
+            let permissions = ask("anna", "new", "/api/users/bert/permissions").1;
+            assert!(
+                permissions.contains(r#""vhost":"shop""#) && permissions.contains("^orders$"),
+                "{permissions}"
+            );
+            let topics = ask("anna", "new", "/api/users/bert/topic-permissions").1;
+            assert!(topics.contains("^eu"), "{topics}");
+            let limits = ask("anna", "new", "/api/user-limits/bert").1;
+            assert!(limits.contains(r#""max-connections":7"#), "{limits}");
+            assert!(broker.terminate().success());
+        }
+        assert!(
+            damaged.logged().contains("users and permissions are those of their copy"),
+            "{}",
+            damaged.logged()
+        );
+    }
+    // Damage of the copy alone loses nothing: the log is right, and the copy is written again.
+    let copy = data.join("users.copy");
+    std::fs::write(&copy, b"damaged").unwrap();
+    let broker = Broker::start(&directory);
+    assert_eq!(ask_as(broker.http_port, &basic("anna", "new"), "GET", "/api/whoami", "").0, 200);
+    assert!(broker.terminate().success());
+    assert!(std::fs::read(&copy).unwrap().starts_with(b"SluiceCp"));
 }
 
 /// The number of messages in the backlog, their size in bytes, and how many are rejected; the others expire.

@@ -332,8 +332,8 @@ impl Disk for SimDisk {
             let taken = state.random.below(most) as usize + least;
             bytes.truncate(taken);
         }
-        // Overwritten bytes need no new room.
-        let there = (state.inodes[file.0].written.len() as u64).saturating_sub(offset);
+        // Overwritten and reserved bytes need no new room.
+        let there = state.inodes[file.0].taken().saturating_sub(offset);
         let free = state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.taken()));
         let room = free.saturating_add(there);
         let full = verdict.error.is_none() && room == 0 && !bytes.is_empty();
@@ -408,6 +408,7 @@ impl Disk for SimDisk {
         if verdict.applies {
             let inode = &mut state.inodes[file.0];
             inode.written.resize(length as usize, 0);
+            inode.reserved = inode.reserved.min(length);
             inode.change(length as usize, None);
         }
         verdict.finish()
@@ -494,7 +495,7 @@ impl State {
     /// Returns the bytes that all files take. Files without a name do not count.
     fn taken(&self) -> u64 {
         let named = self.names.values().map(|&inode| &self.inodes[inode]);
-        named.map(|inode| inode.reserved + inode.written.len() as u64).sum()
+        named.map(Inode::taken).sum()
     }
 
     fn begin(&mut self, op: Op) -> io::Result<Verdict> {
@@ -530,7 +531,7 @@ struct Inode {
     pending: Vec<Change>,
     /// The number of changes so far.
     changes: u64,
-    /// The bytes that are reserved for the file, in addition to its contents.
+    /// The bytes that are reserved for the file, whether they are written or not.
     reserved: u64,
 }
 
@@ -553,6 +554,11 @@ impl Change {
 }
 
 impl Inode {
+    /// Returns the bytes that the file takes of the disk.
+    fn taken(&self) -> u64 {
+        self.reserved.max(self.written.len() as u64)
+    }
+
     fn synced(bytes: Vec<u8>) -> Self {
         Self { written: bytes.clone(), synced: bytes, ..Self::default() }
     }

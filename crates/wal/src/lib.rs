@@ -41,7 +41,8 @@
 //! **Streams** use neither the log nor packs. What is appended to a stream goes straight to its own segment
 //! files and is read from there; see [`Streams`], [`StreamReader`] and the diagram in `stream.rs`.
 //!
-//! A directory has an [`Identity`], which counts the starts.
+//! A directory has an [`Identity`], which counts the starts. Beside the log there is a copy of what its owner must not lose
+//! together with a file of the log; see [`CopyFile`].
 //!
 //! Each format is drawn in the module that writes it: the file header in `file.rs`, the batch in `batch.rs`,
 //! the record in `record.rs`, the block of a pack in `pack/block.rs`, the formats of streams below `stream/`.
@@ -52,6 +53,7 @@
 extern crate self as wal;
 
 mod batch;
+mod copy;
 mod disk;
 mod file;
 pub mod files;
@@ -77,6 +79,7 @@ pub mod tighten;
 mod worker;
 mod writer;
 
+pub use copy::{COPY_FILE, CopyEnd, CopyFile, CopyHandle, CopyJob, FoundCopy, OnCopied};
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, LOG_VERSION, PACK_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};

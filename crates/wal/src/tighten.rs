@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::copy::{COPY_FILE, NEW_NAME as NEW_COPY};
 use crate::disk::LOCK;
 use crate::file::{number, spare_number};
 use crate::files::{LOGS_DIR, MODE, Sharing};
@@ -87,7 +88,7 @@ pub fn tighten(directory: &Path, sharing: Sharing, folders: &[&str]) -> io::Resu
 
 /// Returns true if a file of this name in the top directory is one of the log, or one beside it.
 fn is_own_file(name: &str) -> bool {
-    [LOCK, IDENTITY, NEW_IDENTITY, RESERVE].contains(&name)
+    [LOCK, IDENTITY, NEW_IDENTITY, COPY_FILE, NEW_COPY, RESERVE].contains(&name)
         || number(name).is_some()
         || spare_number(name).is_some()
         || is_cut(name)

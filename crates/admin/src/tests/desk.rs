@@ -548,7 +548,12 @@ impl Desk for FakeDesk {
                     look.connections.retain(|c| *c.vhost == **vhost);
                 }
                 for c in &look.connections {
-                    state.permit(who, &c.vhost, Verb::ExplainConnection, &[Resource::Connection(&c.user)])?;
+                    state.permit(
+                        who,
+                        &c.vhost,
+                        Verb::ExplainConnection,
+                        &[Resource::Connection(c.owner())],
+                    )?;
                 }
             }
         }

@@ -118,11 +118,13 @@ impl Wildcard {
         Self { texts: vec!["".into(), "".into()] }
     }
 
-    /// Returns `None` if the text has invalid percent escapes.
+    /// Returns `None` if the text has invalid percent escapes, or a control character, which no name has.
     fn parse(text: &str) -> Option<Self> {
         let decode = |text: &str| {
-            let text = text.replace(VHOST, VHOST_READ);
-            Some(percent_decode_str(&text).decode_utf8().ok()?.into())
+            let parts: Option<Vec<Cow<'_, str>>> =
+                text.split(VHOST).map(|part| percent_decode_str(part).decode_utf8().ok()).collect();
+            let parts = parts.filter(|parts| !parts.iter().any(|part| part.contains(char::is_control)))?;
+            Some(parts.join(VHOST_READ).into())
         };
         let texts: Option<Vec<Box<str>>> = text.split('*').map(decode).collect();
         Some(Self { texts: texts? })
@@ -188,6 +190,9 @@ mod tests {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
         assert_eq!(Wildcard::parse("%ff"), None);
+        for placeholder in ["\0", "%00", "x%00", "%00*", "a%0ab"] {
+            assert_eq!(Wildcard::parse(placeholder), None, "it must not stand for the virtual host");
+        }
     }
 
     #[test]

@@ -101,8 +101,6 @@ impl Credentials {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginRefused {
     UnknownUserOrPassword,
-    /// Too many logins from this address have failed. The password was not checked.
-    TooManyFailures,
     AnonymousDisabled,
     /// There is no user with the name in the certificate.
     UnknownCertificate,
@@ -117,7 +115,6 @@ impl fmt::Display for LoginRefused {
         f.write_str(match self {
             Self::External(why) | Self::Unavailable(why) => why,
             Self::UnknownUserOrPassword => "unknown user or wrong password",
-            Self::TooManyFailures => "too many failed logins from its address",
             Self::AnonymousDisabled => "anonymous login is disabled",
             Self::UnknownCertificate => "there is no user with this name of the certificate",
         })

@@ -57,8 +57,7 @@ impl Remembered {
     /// Returns whether this is the user's password. Calculates its hash only if the login is not known.
     pub fn check(&self, user: &str, hash: &PasswordHash, password: &Secret, now_ms: u64) -> bool {
         let Some(keyed) = self.keyed(user, hash, password) else { return hash.is_of(password) };
-        let known = self.lock().get(&keyed).copied();
-        if known.is_some_and(|until_ms| now_ms < until_ms) {
+        if self.has(&keyed, now_ms) {
             return true;
         }
         let is_right = hash.is_of(password);
@@ -73,6 +72,15 @@ impl Remembered {
             all.insert(keyed, now_ms + KNOWN_MS);
         }
         is_right
+    }
+
+    /// Returns true if this login was right within the last minute. Calculates no slow hash.
+    pub fn knows(&self, user: &str, hash: &PasswordHash, password: &Secret, now_ms: u64) -> bool {
+        self.keyed(user, hash, password).is_some_and(|keyed| self.has(&keyed, now_ms))
+    }
+
+    fn has(&self, keyed: &Keyed, now_ms: u64) -> bool {
+        self.lock().get(keyed).is_some_and(|until_ms| now_ms < *until_ms)
     }
 
     fn keyed(&self, user: &str, hash: &PasswordHash, password: &Secret) -> Option<Keyed> {

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
+use super::Authority;
+
 /// The most of something that may exist. `None` means any number; 0 allows nothing.
 pub type Maximum = Option<u32>;
 
@@ -57,8 +59,11 @@ struct Counts {
     node: u32,
     sessions: u32,
     vhosts: HashMap<Arc<str>, u32>,
-    users: HashMap<Arc<str>, OfUser>,
+    users: HashMap<User, OfUser>,
 }
+
+/// A user, and the backend that says what the user may do.
+type User = (Authority, Arc<str>);
 
 #[derive(Debug, Default)]
 struct OfUser {
@@ -70,7 +75,7 @@ struct OfUser {
 pub struct Seat {
     seats: Seats,
     vhost: Arc<str>,
-    user: Arc<str>,
+    user: User,
     /// The sessions of the connection.
     sessions: u32,
 }
@@ -80,10 +85,16 @@ impl Seats {
     ///
     /// # Errors
     /// The first limit that the connection would exceed.
-    pub fn take(&self, vhost: &Arc<str>, user: &Arc<str>, limits: ConnectionLimits) -> Result<Seat, Full> {
+    pub fn take(
+        &self,
+        vhost: &Arc<str>,
+        (authority, name): (Authority, &Arc<str>),
+        limits: ConnectionLimits,
+    ) -> Result<Seat, Full> {
+        let user = (authority, name.clone());
         let mut counts = self.counts();
         let of_vhost = counts.vhosts.get(vhost).copied().unwrap_or_default();
-        let of_user = counts.users.get(user).map_or(0, |user| user.connections);
+        let of_user = counts.users.get(&user).map_or(0, |user| user.connections);
         exceeded(counts.node, limits.node).map_or(Ok(()), |max| Err(Full::Node(max)))?;
         exceeded(of_vhost, limits.vhost).map_or(Ok(()), |max| Err(Full::Vhost(max)))?;
         exceeded(of_user, limits.user).map_or(Ok(()), |max| Err(Full::User(max)))?;
@@ -91,7 +102,7 @@ impl Seats {
         *counts.vhosts.entry(vhost.clone()).or_default() += 1;
         counts.users.entry(user.clone()).or_default().connections += 1;
         drop(counts);
-        Ok(Seat { seats: self.clone(), vhost: vhost.clone(), user: user.clone(), sessions: 0 })
+        Ok(Seat { seats: self.clone(), vhost: vhost.clone(), user, sessions: 0 })
     }
 
     /// Returns the number of open connections of the node.
@@ -157,7 +168,8 @@ impl Drop for Seat {
 
 impl fmt::Debug for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Seat({} in {}, {} sessions)", self.user, self.vhost, self.sessions)
+        let (authority, name) = (self.user.0.as_str(), &self.user.1);
+        write!(f, "Seat({name} of {authority} in {}, {} sessions)", self.vhost, self.sessions)
     }
 }
 
@@ -173,24 +185,36 @@ mod tests {
     fn each_limit_counts_for_itself() {
         let seats = Seats::default();
         let limits = ConnectionLimits { node: Some(3), vhost: Some(2), user: Some(1) };
-        let take = |vhost: &str, user: &str| seats.take(&vhost.into(), &user.into(), limits);
+        let take =
+            |vhost: &str, user: &str| seats.take(&vhost.into(), (Authority::Internal, &user.into()), limits);
         let first = take("a", "ann").unwrap();
         assert_eq!(take("b", "ann").unwrap_err(), Full::User(1));
         let _second = take("a", "bob").unwrap();
         assert_eq!(take("a", "carl").unwrap_err(), Full::Vhost(2));
         let _third = take("b", "carl").unwrap();
         assert_eq!(take("c", "dora").unwrap_err(), Full::Node(3));
+        let namesake =
+            seats.take(&"b".into(), (Authority::OAuth2, &"ann".into()), ConnectionLimits::default());
+        assert_eq!(seats.connections(), 4, "another user than the one of the catalog");
+        drop(namesake);
         drop(first);
         assert_eq!(seats.connections(), 2);
         drop(take("a", "ann").unwrap());
         let none = ConnectionLimits { user: Some(0), ..ConnectionLimits::default() };
-        assert_eq!(seats.take(&"c".into(), &"ann".into(), none).unwrap_err(), Full::User(0));
+        assert_eq!(
+            seats.take(&"c".into(), (Authority::Internal, &"ann".into()), none).unwrap_err(),
+            Full::User(0)
+        );
     }
 
     #[test]
     fn the_sessions_of_a_user_are_counted_over_connections() {
         let seats = Seats::default();
-        let take = || seats.take(&"v".into(), &"ann".into(), ConnectionLimits::default()).unwrap();
+        let take = || {
+            seats
+                .take(&"v".into(), (Authority::Internal, &"ann".into()), ConnectionLimits::default())
+                .unwrap()
+        };
         let limits = SessionLimits { user: Some(2), ..SessionLimits::default() };
         let (mut first, mut second) = (take(), take());
         assert_eq!(first.begin_session(limits), Ok(()));
@@ -206,7 +230,9 @@ mod tests {
     #[test]
     fn the_sessions_of_the_node_are_counted_over_users() {
         let seats = Seats::default();
-        let take = |user: &str| seats.take(&"v".into(), &user.into(), ConnectionLimits::default()).unwrap();
+        let take = |user: &str| {
+            seats.take(&"v".into(), (Authority::Internal, &user.into()), ConnectionLimits::default()).unwrap()
+        };
         let limits = SessionLimits { node: Some(2), user: Some(2) };
         let (mut ann, mut bob) = (take("ann"), take("bob"));
         assert_eq!(ann.begin_session(limits), Ok(()));

@@ -23,7 +23,7 @@ pub struct UserRecord {
 }
 
 /// All users of the node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Users {
     by_name: HashMap<Arc<str>, UserRecord>,
     begun: bool,

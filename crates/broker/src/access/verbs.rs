@@ -5,7 +5,7 @@
 
 use amqp10::Value;
 
-use super::{AccessRefused, Identity, Permission, Resource, Rights, refused};
+use super::{AccessRefused, Identity, Permission, Resource, Rights, UserRef, refused};
 use crate::named::Arguments;
 
 /// Tags that give access to the management API.
@@ -153,7 +153,7 @@ pub fn permit(
 ) -> Result<(), AccessRefused> {
     let tagged = |tags: &[&str]| tags.iter().any(|tag| who.has_tag(tag));
     // If the caller did not name the resource, the verb is refused.
-    let resource = |at: usize| on.get(at).copied().unwrap_or(Resource::Connection("?"));
+    let resource = |at: usize| on.get(at).copied().unwrap_or(Resource::Connection(UserRef::internal("?")));
     let named = |at: usize| on.len() > at;
     let may = |at: usize, permission| match named(at) {
         true => rights.permit(permission, resource(at)),
@@ -288,12 +288,14 @@ pub fn permit_binding<E>(
 }
 
 fn is_own(who: &Identity, resource: Resource<'_>) -> bool {
-    matches!(resource, Resource::Connection(owner) if *who.user == *owner)
+    matches!(resource, Resource::Connection(owner) if who.owner() == owner)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Permissions, TopicPermissions, Topics};
+    use std::sync::Arc;
+
+    use super::super::{Authority, Permissions, TopicPermissions, Topics};
     use super::*;
 
     const NONE: Permissions = Permissions::NONE;
@@ -313,9 +315,11 @@ mod tests {
         Rights::User { permissions, topics: None }
     }
 
+    const OTHERS: &[Resource<'static>] = &[Resource::Connection(UserRef::internal("other"))];
+
     /// The resources on which these tests use a verb.
     fn resources(verb: Verb) -> &'static [Resource<'static>] {
-        use Resource::{Connection, Exchange, OperatorPolicy, Policy, Queue};
+        use Resource::{Exchange, OperatorPolicy, Policy, Queue};
         match verb {
             Verb::OpenVhost
             | Verb::Manage
@@ -346,7 +350,7 @@ mod tests {
             Verb::AlternateTo => &[Exchange("x"), Exchange("y")],
             Verb::SetPolicy => &[Policy("p")],
             Verb::SetOperatorPolicy => &[OperatorPolicy("p")],
-            Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => &[Connection("other")],
+            Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => OTHERS,
         }
     }
 
@@ -487,9 +491,16 @@ ExplainConnection v administrator monitoring";
 
     #[test]
     fn a_connection_is_its_users_own() {
-        let mine = &[Resource::Connection("u")];
+        let mine = &[Resource::Connection(UserRef::internal("u"))];
+        let namesake = Identity { token: Some(Arc::default()), is_of_catalog: false, ..who(&[]) };
         for verb in [Verb::ReadConnection, Verb::CloseConnection, Verb::ExplainConnection] {
-            assert!(permit(&who(&[]), of(Some(&NONE)), "/", verb, mine).is_ok(), "{verb:?}");
+            let may =
+                |who: &Identity, on: &[Resource<'_>]| permit(who, of(Some(&NONE)), "/", verb, on).is_ok();
+            assert!(may(&who(&[]), mine), "{verb:?}");
+            assert!(!may(&namesake, mine), "{verb:?}: another backend says who that is");
+            let theirs = UserRef { authority: Authority::OAuth2, name: "u" };
+            assert!(may(&namesake, &[Resource::Connection(theirs)]), "{verb:?}");
+            assert!(!may(&who(&[]), &[Resource::Connection(theirs)]), "{verb:?}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::rules::is_of_settings;
 use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow, VhostSettings};
-use crate::access::UserLimits;
+use crate::access::{UserLimits, UserRecord, Users};
 
 /// The position at which the next call of [`Catalog::walk_definitions`] continues.
 #[derive(Debug, Default)]
@@ -29,6 +29,34 @@ impl DefinitionsCursor {
     pub fn is_at_end(&self) -> bool {
         self.0 == Next::Nothing
     }
+}
+
+/// Returns the changes that rebuild these users on top of a new catalog.
+pub fn definitions_of(users: &Users) -> impl Iterator<Item = Change> {
+    let begun = users.have_begun().then_some(Change::UsersBegun);
+    begun.into_iter().chain(users.iter().flat_map(of_user))
+}
+
+fn of_user(user: &UserRecord) -> Vec<Change> {
+    let (name, hash, tags) = (user.name.clone(), user.hash.clone(), user.tags.clone());
+    let mut changes = vec![Change::UserSet { name, hash, tags }];
+    if user.limits != UserLimits::default() {
+        changes.push(Change::UserLimitsSet { user: user.name.clone(), limits: user.limits });
+    }
+    changes.extend(user.permissions.iter().map(|(vhost, permissions)| Change::PermissionsSet {
+        user: user.name.clone(),
+        vhost: vhost.clone(),
+        permissions: permissions.clone(),
+    }));
+    for (vhost, topics) in &user.topics {
+        changes.extend(topics.iter().map(|(exchange, permissions)| Change::TopicPermissionsSet {
+            user: user.name.clone(),
+            vhost: vhost.clone(),
+            exchange: exchange.clone(),
+            permissions: permissions.clone(),
+        }));
+    }
+    changes
 }
 
 impl Catalog {
@@ -141,29 +169,7 @@ impl Catalog {
         changes.extend(
             parameters.map(|(key, value)| Change::ParameterSet { key: key.clone(), value: value.clone() }),
         );
-        if self.users.have_begun() {
-            changes.push(Change::UsersBegun);
-        }
-        for user in self.users.iter() {
-            let (name, hash, tags) = (user.name.clone(), user.hash.clone(), user.tags.clone());
-            changes.push(Change::UserSet { name, hash, tags });
-            if user.limits != UserLimits::default() {
-                changes.push(Change::UserLimitsSet { user: user.name.clone(), limits: user.limits });
-            }
-            changes.extend(user.permissions.iter().map(|(vhost, permissions)| Change::PermissionsSet {
-                user: user.name.clone(),
-                vhost: vhost.clone(),
-                permissions: permissions.clone(),
-            }));
-            for (vhost, topics) in &user.topics {
-                changes.extend(topics.iter().map(|(exchange, permissions)| Change::TopicPermissionsSet {
-                    user: user.name.clone(),
-                    vhost: vhost.clone(),
-                    exchange: exchange.clone(),
-                    permissions: permissions.clone(),
-                }));
-            }
-        }
+        changes.extend(definitions_of(&self.users));
         changes
     }
 

@@ -35,7 +35,7 @@ use slab::Slab;
 pub use crate::named::Arguments;
 pub use arguments::{queue_config, span_ms};
 pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
-pub use definitions::DefinitionsCursor;
+pub use definitions::{DefinitionsCursor, definitions_of};
 pub use error::CatalogError;
 pub use events::events_of;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, has_headers, history_length};

@@ -3,6 +3,7 @@
 use queue::Report;
 
 use super::*;
+use crate::access::Authority;
 use crate::catalog::CatalogError;
 
 const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0, groups_held: 0, memory_receipts_held: 0 };
@@ -17,6 +18,7 @@ fn connection() -> ConnectionFacts {
     ConnectionFacts {
         name,
         user,
+        authority: Authority::Internal,
         vhost,
         blocked: false,
         held_back: false,

@@ -73,7 +73,7 @@ impl Phase {
         match self {
             Self::Handshake | Self::Login | Self::Refused => Some(peer.handshake_deadline_ms),
             Self::Open | Self::Asking | Self::Stopped => {
-                of_protocol.into_iter().chain(peer.expires_ms()).min()
+                of_protocol.into_iter().chain(peer.next_deadline()).min()
             }
             Self::Closing => of_protocol,
             Self::Done => None,

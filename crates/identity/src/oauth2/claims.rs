@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::access::{Grants, Identity};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use super::TokenError;
@@ -65,6 +65,12 @@ pub fn identity(
     let scopes = scopes(claims, server);
     if scopes.len() > SCOPES_MAX {
         return Err(TokenError::Claim("scope", format!("the token has more than {SCOPES_MAX} scopes")));
+    }
+    // They may be written as they are or percent-encoded, and no name has one.
+    let has_control =
+        |scope: &String| percent_decode_str(scope).decode_utf8_lossy().contains(char::is_control);
+    if scopes.iter().any(has_control) {
+        return Err(claim("scope", "a scope has a control character"));
     }
     let tags = scopes.iter().filter_map(|scope| scope.strip_prefix(TAG)).map(str::to_owned).collect();
     let expires_ms = (expires_s.min(EXPIRES_S_MAX) * 1000.0).ceil() as u64;
@@ -130,6 +136,9 @@ fn user(claims: &Map<String, Value>, server: &ResourceServer) -> Result<String, 
     if user.len() > USERNAME_MAX {
         let why = format!("the user name is longer than {USERNAME_MAX} bytes");
         return Err(TokenError::Claim("sub", why));
+    }
+    if user.contains(char::is_control) {
+        return Err(claim("sub", "the user name has a control character"));
     }
     Ok(user.to_owned())
 }
@@ -267,6 +276,35 @@ mod tests {
         assert_eq!(user(json!({ "client_id": "c" }), &named), Ok("c".into()));
         assert_eq!(user(json!({}), &named), Ok("unknown".into()));
         assert!(user(json!({ "sub": "x".repeat(256) }), &named).is_err());
+    }
+
+    #[test]
+    fn control_characters_are_refused() {
+        let named = ResourceServer { username_claims: vec!["name".into()], ..server() };
+        let read = |name: &str, scope: &str| {
+            read(&json!({ "exp": 1_800_000_000, "name": name, "scope": [scope] }), &named).map(|_| ())
+        };
+        assert_eq!(read("ann", "rabbitmq.read:v/q%20x"), Ok(()));
+        for bad in ["\0", "a\0b", "a\nb", "\u{7f}", "\u{85}"] {
+            let why = Err(claim("sub", "the user name has a control character"));
+            assert_eq!(read(bad, "rabbitmq.read:v/q"), why, "{bad:?}");
+            // The claim is a variable of the scope.
+            assert!(read(bad, "rabbitmq.read:v/{name}").is_err(), "{bad:?}");
+        }
+        let why = Err(claim("scope", "a scope has a control character"));
+        for bad in [
+            "read:\0/q",
+            "read:%00/q",
+            "read:v/%00",
+            "write:v/x/%1f",
+            "read:v/a\u{1b}",
+            "read:v/%C2%85",
+            "tag:\u{7f}",
+        ] {
+            assert_eq!(read("ann", &format!("rabbitmq.{bad}")), why, "{bad:?}");
+        }
+        // The others are for somebody else.
+        assert_eq!(read("ann", "other.read:%00"), Ok(()));
     }
 
     #[test]

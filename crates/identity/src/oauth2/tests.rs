@@ -160,6 +160,12 @@ async fn a_token_must_be_signed_by_its_key_with_an_algorithm_of_that_key() {
     let body = signed.split_once('.').unwrap().1;
     let unsupported = |name: &str| Err(TokenError::Unsupported(name.to_owned()));
     assert_eq!(check(&backend, &format!("{none}.{body}.")).await, unsupported("none"));
+    // An extension that must be known, whether it is or is not of the form that it should have.
+    for critical in [json!(["b64"]), json!(["exp"]), json!([]), json!("exp"), json!(null)] {
+        let header = json!({ "alg": "RS256", "kid": "a", "crit": critical, "b64": false }).to_string();
+        let token = format!("{}.{body}.x", URL_SAFE_NO_PAD.encode(header));
+        assert_eq!(check(&backend, &token).await, Err(TokenError::Critical(critical.to_string())));
+    }
     // RabbitMQ has these algorithms, too.
     for name in ["ES512", "ES256K"] {
         let header = URL_SAFE_NO_PAD.encode(json!({ "alg": name, "kid": "a" }).to_string());

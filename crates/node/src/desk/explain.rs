@@ -45,7 +45,7 @@ impl NodeDesk {
     }
 
     async fn may_see(&self, who: &Identity, connection: &ConnectionFacts) -> Result<(), DeskError> {
-        let resource = Resource::Connection(&connection.user);
+        let resource = Resource::Connection(connection.owner());
         self.permit(who, &connection.vhost, Verb::ExplainConnection, &[resource]).await
     }
 

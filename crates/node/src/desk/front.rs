@@ -83,6 +83,10 @@ impl Desk for NodeDesk {
             let origin = self.inner.access.check_origin(&identity, peer);
             origin.map_err(|refused| DeskError::LoginRefused(refused.reason)).map(|()| identity)
         });
+        let checked = match checked {
+            Err(DeskError::LoginRefused(why)) => Err(self.refuse(user, peer, &why).await),
+            checked => checked,
+        };
         self.inner.logins.count(checked.is_ok());
         let user = checked.as_ref().map_or(user, |identity| &identity.user);
         self.inner.access.sources().count(Protocol::Http, peer, user, checked.is_ok());

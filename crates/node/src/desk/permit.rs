@@ -106,6 +106,6 @@ impl NodeDesk {
         who: &Identity,
         row: &ConnectionRow,
     ) -> Result<(), DeskError> {
-        self.permit(who, &row.vhost, Verb::ReadConnection, &[Resource::Connection(&row.user)]).await
+        self.permit(who, &row.vhost, Verb::ReadConnection, &[Resource::Connection(row.owner())]).await
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::vec;
 
-use broker::access::{AccessRefused, Identity, Resource, Verb};
+use broker::access::{AccessRefused, Identity, Resource, UserRef, Verb};
 use broker::catalog::{Caller, Catalog, CatalogError, QueueRecord};
 use broker::desk::{ExchangeRow, QueueNumbers};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
@@ -331,7 +331,8 @@ impl Shard {
     ) -> Result<bool, AccessRefused> {
         let Some(key) = self.connections.named(name) else { return Ok(false) };
         let Some(conn) = self.connections.get(key) else { return Ok(false) };
-        let owner = conn.gate.peer().identity.as_ref().map_or("", |owner| &owner.user);
+        let owner = conn.gate.peer().identity.as_ref();
+        let owner = owner.map_or(UserRef::internal(""), Identity::owner);
         let resource = [Resource::Connection(owner)];
         self.catalog().users().permit(who, &conn.gate.peer().vhost, Verb::CloseConnection, &resource)?;
         self.close(key, reason);

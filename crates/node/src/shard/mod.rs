@@ -199,6 +199,7 @@ impl Shard {
             self.metadata.remove_traces_over(self.here.now_ms);
             self.publish_live_bytes();
             self.forget_again();
+            self.copy_users_again();
             self.reclaim();
             self.walks.chores.begin_if_idle();
             if self.streams.shares_have_shrunk() {

@@ -83,6 +83,12 @@ impl Client091 {
         client
     }
 
+    /// Sends new credentials.
+    pub fn renew(&mut self, house: &mut House, password: &str) {
+        self.conn.update_secret(Secret::new(password.as_bytes()), "renewal");
+        self.settle(house);
+    }
+
     /// Returns true if the connection is open at the broker.
     pub fn is_open(&self, house: &mut House) -> bool {
         house.shards[0].conn(self.key).is_some_and(|conn| conn.gate.phase() == Phase::Open)

@@ -15,7 +15,7 @@ use amqp10::{
     SaslInit, SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype,
     TerminusExpiryPolicy, TransferHead, Value, Violation, put_transfer_frame,
 };
-use broker::access::{Access, Hashing, Login, Permissions, User};
+use broker::access::{Access, Credentials, Grants, Hashing, Identity, Login, Permissions, User};
 use broker::catalog::{Answer, Arguments, Binding, Caller, Command, DeclareQueue, Destination};
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
@@ -60,6 +60,8 @@ pub struct House {
     pub cannot_move: bool,
     pub now_ms: u64,
     access: Arc<Access>,
+    /// The token of clients that log in from now on. `None`: they have a password only.
+    pub token: Option<Arc<Grants>>,
     /// True if logins are not checked.
     pub logins_stopped: bool,
     /// The logins that wait, each with its shard.
@@ -125,9 +127,17 @@ impl House {
             cannot_move: false,
             now_ms: 1000,
             access,
+            token: None,
             logins_stopped: false,
             logins: Vec::new(),
         }
+    }
+
+    /// Counts this number of failed logins from this machine.
+    pub fn fail_logins(&self, number: usize) {
+        let credentials = Credentials::Plain { user: "guest".into(), password: Secret::new("wrong") };
+        let login = Login { credentials, from: [127, 0, 0, 1].into(), at_ms: self.now_ms };
+        (0..number).for_each(|_| self.access.note_failure(&login));
     }
 
     /// Makes connections follow their queues from now on.
@@ -404,7 +414,9 @@ impl House {
         }
         let moved = !self.logins.is_empty();
         for (id, ticket, login) in self.logins.drain(..) {
-            self.shards[id].handle_login(ticket, self.access.check(&login));
+            let token = self.token.clone();
+            let checked = self.access.check(&login).map(|who| Identity { token, ..who });
+            self.shards[id].handle_login(ticket, checked);
         }
         moved
     }

@@ -1,7 +1,10 @@
 //! How late the timers of an idle broker are. Nothing happens but its timers, so the time jumps from one to the next, as it does
 //! for a shard that sleeps until [`node::shard::Shard::next_timeout`].
 
+use std::sync::Arc;
+
 use amqp10::{DeliveryState, Modified, Role, Value};
+use broker::access::Grants;
 use broker::catalog::Arguments;
 use broker::gate::Phase;
 use broker::mail::Mail;
@@ -12,6 +15,9 @@ use super::house::House;
 
 /// The most by which a timer is late, in milliseconds, if its row says nothing else.
 const LATE_MAX_MS: u64 = 20;
+
+/// The most by which a connection outlives the `exp` of its token, in milliseconds.
+const TOKEN_LATE_MAX_MS: u64 = 1_000;
 
 /// A timer that is late by this much, in milliseconds, does not run.
 const NEVER_MS: u64 = 100_000;
@@ -226,6 +232,29 @@ fn silence_091() -> Running {
     Running::new(house, u64::from(HEARTBEAT_S) * 2000, move |house| !client.is_open(house))
 }
 
+/// A broker whose clients log in with a token that expires in `in_ms`.
+fn house_with_tokens(in_ms: u64) -> House {
+    let mut house = house();
+    just_before(&mut house);
+    house.token = Some(Arc::new(Grants::new(["read:*/*", "write:*/*"], house.now_ms + in_ms)));
+    house
+}
+
+/// A client of AMQP 1.0 whose token expires.
+fn token_10(in_ms: u64) -> Running {
+    let mut house = house_with_tokens(in_ms);
+    let peer = house.connect(0);
+    house.peers[peer].doomed = true;
+    Running::new(house, in_ms, move |house| house.peers[peer].closed.is_some())
+}
+
+/// A client of AMQP 0.9.1 whose token expires.
+fn token_091(in_ms: u64) -> Running {
+    let mut house = house_with_tokens(in_ms);
+    let client = Client091::open_with_heartbeat(&mut house, 0);
+    Running::new(house, in_ms, move |house| !client.is_open(house))
+}
+
 /// A heartbeat of the broker, after half of the interval.
 fn heartbeat_091() -> Running {
     let mut house = house_with_heartbeats();
@@ -254,6 +283,11 @@ fn no_timer_of_an_idle_broker_is_late() {
     row("silence, AMQP 1.0", LATE_MAX_MS, silence_10());
     row("silence, AMQP 0.9.1", LATE_MAX_MS, silence_091());
     row("a heartbeat, AMQP 0.9.1", LATE_MAX_MS, heartbeat_091());
+    // A token never ends early: the connection would be closed while others still accept it.
+    for in_ms in [999, 1_000, 60_001] {
+        row("a token, AMQP 1.0", TOKEN_LATE_MAX_MS, token_10(in_ms));
+        row("a token, AMQP 0.9.1", TOKEN_LATE_MAX_MS, token_091(in_ms));
+    }
     let late: Vec<String> = rows
         .into_iter()
         .filter_map(|(name, late_max_ms, running)| match running.lateness() {

@@ -9,6 +9,7 @@ use broker::gate::Phase;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
 
+use super::client091::Client091;
 use super::house::House;
 use crate::asks::Asks;
 
@@ -168,4 +169,21 @@ fn a_client_that_names_no_virtual_host_gets_the_default_one() {
     house.settle();
     assert_eq!(phase(&mut house, key), Some(Phase::Open));
     assert_eq!(&*house.shards[0].conn(key).unwrap().gate.peer().vhost, "shop");
+}
+
+/// New credentials are checked like a login. Who guesses with them waits for the end of the connection.
+#[test]
+fn refused_renewals_wait_if_their_address_guesses() {
+    for failures in [0, 30] {
+        let mut house = House::new(1, Settings { heartbeat_s: 0, ..Settings::default() });
+        let mut client = Client091::open_with_heartbeat(&mut house, 0);
+        client.doomed = true;
+        house.fail_logins(failures);
+        client.renew(&mut house, "wrong");
+        assert_eq!(client.closed.is_none(), failures > 0);
+        house.now_ms += 5_000;
+        client.settle(&mut house);
+        assert!(!client.is_open(&mut house), "after {failures} failures");
+        assert_eq!(client.closed.as_ref().map(|(code, _)| *code), Some(530));
+    }
 }

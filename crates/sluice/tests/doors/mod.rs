@@ -1,6 +1,7 @@
 //! Checks permissions at every entry point. Each AMQP verb and each HTTP route is tried against a whole node,
 //! as users with every tag and every permission, and as clients with tokens that grant the same. The results must be what the
 //! table of permissions says.
+mod existence;
 mod fixture;
 mod limits;
 mod names;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Hashing, Identity, Permissions, Resource, Rights, TopicPermissions, Topics, User, Verb, permit,
+    Hashing, Identity, Permissions, Resource, Rights, TopicPermissions, Topics, User, UserRef, Verb, permit,
 };
 use broker::desk::{ConnectionCursor, Desk as _};
 use broker::pattern::Pattern;
@@ -111,7 +112,7 @@ impl Subject {
     fn may(&self, verb: Verb) -> bool {
         let on = match verb {
             Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => {
-                [Resource::Connection(ROOT), Resource::Connection(ROOT)]
+                [Resource::Connection(UserRef::internal(ROOT)); 2]
             }
             Verb::PublishTopic | Verb::BindTopic => [Resource::Topic { exchange: "x", key: "k" }; 2],
             _ => [Resource::Queue("q"), Resource::Exchange("x")],

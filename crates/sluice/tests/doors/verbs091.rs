@@ -120,6 +120,26 @@ impl Client {
         self.refused_with().await
     }
 
+    /// Makes a request on a new channel. Returns everything that the client is told.
+    pub async fn told(&mut self, method: impl Into<Method<'_>>) -> String {
+        self.channel += 1;
+        self.connection.open_channel(self.channel).await.unwrap();
+        self.connection.send(self.channel, &method.into());
+        self.heard().await
+    }
+
+    /// Publishes with a confirm on a new channel. Returns everything that the client is told.
+    pub async fn told_of_publish(&mut self, exchange: &str, routing_key: &str) -> String {
+        self.channel += 1;
+        self.connection.open_channel(self.channel).await.unwrap();
+        self.publish(exchange, routing_key);
+        self.heard().await
+    }
+
+    async fn heard(&mut self) -> String {
+        self.answered().await.err().map_or("done".to_owned(), |error| error.to_string())
+    }
+
     async fn refused_with(&mut self) -> Result<(), u16> {
         match self.answered().await {
             Ok(()) => Ok(()),

@@ -167,7 +167,7 @@ impl State {
         verb: Verb,
         row: &ConnectionRow,
     ) -> Result<(), DeskError> {
-        self.permit(who, &row.vhost, verb, &[Resource::Connection(&row.user)])
+        self.permit(who, &row.vhost, verb, &[Resource::Connection(row.owner())])
     }
 
     pub fn rows(&mut self, records: &[Arc<QueueRecord>]) -> Vec<QueueRow> {

@@ -17,7 +17,7 @@ use crate::access::{AccessRefused, Credentials, Identity, LoginRefused};
 use crate::categories::{CONNECTION, PEER};
 use crate::cx::Cx;
 use crate::names::cut;
-use crate::peer::OpenRefused;
+use crate::peer::{Ends, OpenRefused};
 use crate::settings::SLUICE_VERSION;
 
 /// The extensions of RabbitMQ that this gate has, as the server's capabilities.
@@ -138,8 +138,10 @@ impl Gate {
     fn refuse_login(&mut self, mechanism: &'static str, user: &str, reason: &str, cx: &mut Cx<'_>) {
         self.peer.mechanism = mechanism;
         let delay_ms = if self.is_told_of_refusal() { REFUSAL_DELAY_MS } else { SILENT_CLOSE_DELAY_MS };
-        self.peer.refuse_login(mechanism, user, reason, delay_ms, cx);
-        self.phase = Phase::Refused;
+        match self.peer.refuse_login(mechanism, user, reason, delay_ms, cx) {
+            true => self.phase = Phase::Refused,
+            false => self.handle_disconnect(cx),
+        }
     }
 
     /// Returns true if the client receives `connection.close` with the reason. If not, only its socket is closed. As in
@@ -151,6 +153,7 @@ impl Gate {
 
     /// Called some time after the login was refused.
     pub(super) fn report_refusal(&mut self, cx: &Cx<'_>) {
+        self.peer.end_wait();
         if self.is_told_of_refusal() {
             let text = format!(
                 "Login was refused using authentication mechanism {}. For details see the broker logfile.",
@@ -171,7 +174,8 @@ impl Gate {
         match login {
             Some((mechanism, user)) => {
                 let reason = format!("it was not checked within the handshake timeout of {ms} ms");
-                self.peer.refuse_login(mechanism, &user, &reason, 0, cx);
+                // The socket is closed without an answer in any case.
+                let _ = self.peer.refuse_login(mechanism, &user, &reason, 0, cx);
             }
             None => tracing::warn!(
                 name: PEER, target: CONNECTION, connection = %self.peer.name,
@@ -224,17 +228,26 @@ impl Gate {
 
     /// Called when a new token was checked. The connection ends if it does not count.
     fn finish_renewal(&mut self, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
-        self.resume(cx);
         match self.peer.renew(result, cx) {
             Ok(()) => {
+                self.resume(cx);
                 self.handle_renewal(cx);
                 // The connection ends if the new token does not allow its virtual host.
                 if self.conn.state() == State::Opened {
                     self.conn.update_secret_ok();
                 }
             }
-            Err(why) => self.fail(refusal::connection(ReplyCode::NotAllowed, why), cx),
+            Err(Ends::Now(why)) => {
+                self.resume(cx);
+                self.refuse_renewal(why, cx);
+            }
+            // Nothing is read until then.
+            Err(Ends::Later) => {}
         }
+    }
+
+    pub(super) fn refuse_renewal(&mut self, why: String, cx: &mut Cx<'_>) {
+        self.fail(refusal::connection(ReplyCode::NotAllowed, why), cx);
     }
 }
 

@@ -483,6 +483,12 @@ impl Gate {
     }
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.phase.is_open()
+            && let Some(why) = self.peer.take_refused_renewal(cx.now_ms)
+        {
+            self.resume(cx);
+            return self.refuse_renewal(why, cx);
+        }
         let is_due = cx.now_ms >= self.peer.handshake_deadline_ms;
         match self.phase {
             Phase::Handshake | Phase::Login if is_due => self.time_out_handshake(cx),

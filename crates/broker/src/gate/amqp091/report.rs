@@ -30,6 +30,7 @@ impl Gate {
         Some(ConnectionRow {
             name: self.peer.name.clone(),
             user: self.peer.identity.as_ref()?.user.clone(),
+            authority: self.peer.identity.as_ref()?.authority(),
             auth_mechanism: self.peer.mechanism,
             vhost: self.peer.vhost.clone(),
             secured: self.peer.secured.clone(),
@@ -99,6 +100,7 @@ impl Gate {
         Some(ConnectionFacts {
             name: self.peer.name.clone(),
             user: self.peer.identity.as_ref()?.user.clone(),
+            authority: self.peer.identity.as_ref()?.authority(),
             vhost: self.peer.vhost.clone(),
             blocked: self.is_stopped(),
             held_back: self.is_ahead(),

@@ -19,6 +19,7 @@ use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{self, Identity, LoginRefused, Resource};
 use crate::catalog::{Answer, Binding, CatalogError, Command, Destination};
 use crate::ids::QueueId;
+use crate::peer::Ends;
 use crate::reply_to::ReplyTo;
 
 pub(super) use self::request::Pending;
@@ -342,8 +343,14 @@ impl Gate {
                 self.respond(pair, pending, Reply::no_content());
                 self.next_request(pair, cx);
             }
-            Err(why) => self.fail(error(condition::UNAUTHORIZED_ACCESS, why), cx),
+            Err(Ends::Now(why)) => self.refuse_renewal(why, cx),
+            // The request has no answer until then.
+            Err(Ends::Later) => {}
         }
+    }
+
+    pub(super) fn refuse_renewal(&mut self, why: String, cx: &mut Cx<'_>) {
+        self.fail(error(condition::UNAUTHORIZED_ACCESS, why), cx);
     }
 
     /// Asks the table of verbs for each verb that a request needs.

@@ -522,6 +522,11 @@ impl Gate {
     }
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.phase.is_open()
+            && let Some(why) = self.peer.take_refused_renewal(cx.now_ms)
+        {
+            return self.refuse_renewal(why, cx);
+        }
         match self.phase {
             Phase::Handshake if cx.now_ms >= self.peer.handshake_deadline_ms => self.time_out_handshake(cx),
             // The login was right, and OPEN waits for an answer.

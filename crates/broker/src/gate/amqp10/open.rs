@@ -71,8 +71,8 @@ impl Gate {
     }
 
     fn refuse_login(&mut self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
-        self.peer.refuse_login(mechanism, user, reason, REFUSAL_DELAY_MS, cx);
-        self.phase = Phase::Refused;
+        let is_told = self.peer.refuse_login(mechanism, user, reason, REFUSAL_DELAY_MS, cx);
+        self.phase = if is_told { Phase::Refused } else { Phase::Done };
     }
 
     /// Called when the login was not checked in time. The client may try again [5.3.3.6].
@@ -84,12 +84,16 @@ impl Gate {
         let (mechanism, user) = login.unwrap_or_default();
         let ms = cx.settings.handshake_timeout_ms;
         let reason = format!("it was not checked within the handshake timeout of {ms} ms");
-        self.peer.refuse_login(mechanism, &user, &reason, REFUSAL_DELAY_MS, cx);
-        self.conn.sasl_outcome(SaslCode::SysTemp);
+        // The handshake is over, so nothing waits.
+        if self.peer.refuse_login(mechanism, &user, &reason, REFUSAL_DELAY_MS, cx) {
+            self.conn.sasl_outcome(SaslCode::SysTemp);
+        }
+        self.peer.end_wait();
         self.phase = Phase::Done;
     }
 
     pub(super) fn report_refusal(&mut self) {
+        self.peer.end_wait();
         self.conn.sasl_outcome(SaslCode::Auth);
         self.phase = Phase::Done;
     }

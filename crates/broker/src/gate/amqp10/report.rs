@@ -32,6 +32,7 @@ impl Gate {
         Some(ConnectionRow {
             name: self.peer.name.clone(),
             user: self.peer.identity.as_ref()?.user.clone(),
+            authority: self.peer.identity.as_ref()?.authority(),
             auth_mechanism: self.peer.mechanism,
             vhost: self.peer.vhost.clone(),
             secured: self.peer.secured.clone(),
@@ -107,6 +108,7 @@ impl Gate {
         Some(ConnectionFacts {
             name: self.peer.name.clone(),
             user: self.peer.identity.as_ref()?.user.clone(),
+            authority: self.peer.identity.as_ref()?.authority(),
             vhost: self.peer.vhost.clone(),
             blocked: self.blocked,
             held_back: false,

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use broker::access::{
-    Backend, BackendPair, Checking, ExternalBackend, Hashing, LoginRefused, Permissions, User,
+    Authority, Backend, BackendPair, Checking, ExternalBackend, Hashing, LoginRefused, Permissions, User,
 };
 use broker::catalog::{Arguments, Catalog, CatalogError, Destination};
 use broker::counters::AuthAttempts;
@@ -93,8 +93,27 @@ async fn the_reason_of_a_refused_login_is_known() {
     };
     let because = |why: &str| Err(DeskError::LoginRefused(why.into()));
     assert_eq!(ask("wrong").await, because("unknown user or wrong password"));
-    while ask("wrong").await == because("unknown user or wrong password") {}
-    assert_eq!(ask("guest").await, because("too many failed logins from its address"));
+}
+
+/// Failures of an address that guesses passwords wait, and above a number of them the socket is closed. A right password is let in
+/// at once.
+#[tokio::test]
+async fn a_guesser_over_http_waits() {
+    let access = Arc::new(Access::new([guest()]));
+    let desk = desk(Vec::new(), access.clone());
+    let ask = async |password: &'static str| {
+        desk.login("guest", &Secret::new(password), [127, 0, 0, 1].into()).await
+    };
+    for _ in 0..20 {
+        assert!(matches!(ask("wrong").await, Err(DeskError::LoginRefused(_))));
+    }
+    let Err(DeskError::LoginRefused(why)) = ask("wrong").await else { panic!("it is wrong") };
+    assert!(why.contains("so the answer waits for"), "{why}");
+    let fail = || access.fail([127, 0, 0, 1].into(), "guest", desk.inner.clock.now_ms());
+    let places: Vec<_> = std::iter::from_fn(|| fail().into_place()).collect();
+    let Err(DeskError::LoginClosed(why)) = ask("wrong").await else { panic!("{} places", places.len()) };
+    assert!(why.contains("64 failed logins of its address wait"), "{why}");
+    assert!(ask("guest").await.is_ok());
 }
 
 /// The check of this login never ends. The caller gets an answer in time, and other requests are not delayed.
@@ -159,6 +178,33 @@ async fn backends_are_asked_in_their_order_until_one_knows_the_client() {
             "{why}"
         );
     }
+}
+
+/// A user of a token with the name of a user of the catalog is another one.
+#[tokio::test]
+async fn users_of_two_backends_are_told_apart() {
+    #[derive(Debug)]
+    struct Tokens;
+    impl ExternalBackend for Tokens {
+        fn check<'a>(self: Arc<Self>, login: &'a Login) -> Checking<'a> {
+            Box::pin(async move {
+                let user = login.credentials.user().into();
+                let token = Some(Arc::default());
+                Ok(Identity { user, tags: [].into(), is_of_catalog: false, remote: None, token })
+            })
+        }
+    }
+    let chain = [Backend::Internal, Backend::External(Arc::new(Tokens))];
+    let desk = desk_with(chain.map(BackendPair::from).to_vec());
+    let ask =
+        async |password| desk.login("guest", &Secret::new(password), [127, 0, 0, 1].into()).await.unwrap();
+    let (internal, other) = (ask("guest").await, ask("a token").await);
+    assert_eq!((internal.owner().name, other.owner().name), ("guest", "guest"));
+    assert_eq!((internal.authority(), other.authority()), (Authority::Internal, Authority::OAuth2));
+    let namesakes = || desk.inner.checker.namesakes();
+    assert_eq!(namesakes(), 1, "the log has warned");
+    ask("a token").await;
+    assert_eq!(namesakes(), 1, "once");
 }
 
 #[tokio::test]

@@ -110,10 +110,11 @@ impl Shard {
         let Connections { conns, held, .. } = &mut self.connections;
         let Some(conn) = conns.get_mut(key) else { return };
         let peer = conn.gate.peer();
-        let user = peer.identity.as_ref().map(|who| &who.user);
+        let user = peer.identity.as_ref().map(|who| (who.authority(), &who.user));
         if !conn.owner.is(user, &peer.vhost) {
             // The client has logged in since the last count.
-            let owner = Owner { user: user.cloned(), vhost: peer.vhost.clone() };
+            let user = user.map(|(authority, name)| (authority, name.clone()));
+            let owner = Owner { user, vhost: peer.vhost.clone() };
             for (held, bytes) in held.iter().zip(conn.held).filter(|(_, bytes)| *bytes > 0) {
                 held.ledger.change(here, &conn.owner, key, bytes, 0);
                 held.ledger.change(here, &owner, key, 0, bytes);

@@ -1,5 +1,5 @@
 //! Changes of the catalog. The deciding shard decides, the log syncs, all shards apply the change, and then
-//! the answer is sent.
+//! the answer is sent. A change of users waits for their copy as well.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use broker::mail::{Mail, TicketOwner};
 use queue::{Request, Ticket};
 
 use super::Metadata;
+use super::copied::Copied;
 use crate::questions::Reply;
 use crate::shard::Shard;
 
@@ -120,6 +121,9 @@ impl Shard {
         for change in changes.iter() {
             self.emit_change(change, by.as_deref());
             self.apply_change(change);
+            if change.is_of_users() {
+                self.note_users_changed(self.metadata.catalog.version());
+            }
             self.follow_history(change);
             self.place_declared(change, from);
         }
@@ -190,10 +194,11 @@ impl Shard {
         self.send_answers();
     }
 
-    /// Sends the answers to changes that every shard has applied, in order.
+    /// Sends the answers to changes that every shard has applied, and that the copy of the users has, in order.
     pub(in crate::shard) fn send_answers(&mut self) {
+        let copied = self.metadata.copied.as_ref().map_or(u64::MAX, Copied::answered_to);
         let Some(decider) = &mut self.metadata.decider else { return };
-        let everywhere = decider.applied.iter().copied().min().unwrap_or(0);
+        let everywhere = decider.applied.iter().copied().min().unwrap_or(0).min(copied);
         let mut ready = Vec::new();
         while let Some(first) = decider.unanswered.front()
             && first.version <= everywhere

@@ -5,6 +5,7 @@
 //! are synced, they go to every shard as `Mail::Changes`. The answer is sent when all shards have applied
 //! them. So no client sees a change that a crash could undo.
 
+mod copied;
 mod decider;
 mod history;
 mod placing;
@@ -18,6 +19,7 @@ use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::traces::Traces;
 
+use self::copied::Copied;
 use self::decider::Decider;
 
 /// The metadata of a shard; see the module.
@@ -31,6 +33,8 @@ pub(super) struct Metadata {
     placements: Placements,
     /// The decider of changes of the catalog. Present on the deciding shard only.
     decider: Option<Decider>,
+    /// The copy of the users. Present on the deciding shard of a node with a data directory.
+    copied: Option<Copied>,
     /// The messages that exchanges remember for later bindings. Used on the deciding shard only.
     histories: Histories,
 }
@@ -47,7 +51,16 @@ impl Metadata {
         catalog.set_rules(settings.declare_rules.clone());
         let decider = (here == DECIDER).then(|| Decider::new(shards, &catalog));
         let traces = Arc::default();
-        Self { settings, access, traces, catalog, placements, decider, histories: Histories::default() }
+        Self {
+            settings,
+            access,
+            traces,
+            catalog,
+            placements,
+            decider,
+            copied: None,
+            histories: Histories::default(),
+        }
     }
 
     pub fn catalog(&self) -> &Catalog {
