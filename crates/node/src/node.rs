@@ -157,12 +157,14 @@ impl Node {
         wal::lock(&mut disk).map_err(of_log)?;
         refuse_newer(&data_dir)?;
         tighten(&data_dir, sharing)?;
+        let of_identity = |error| StartError::Identity { data_dir: data_dir.clone(), error };
+        let former = Identity::look(&mut disk).map_err(of_identity)?;
+        let boots = former.map_or(0, |former| former.boots).saturating_add(1);
+        let mut copy = CopyFile::new(open_dir(&data_dir, sharing)?, boots);
+        let (kept, is_of_this_start) = adopt_copy(&mut copy);
         // The start is counted before anything else is written, so that no two runs have the same number.
-        let identity = Identity::begin(&mut disk)
-            .map_err(|error| StartError::Identity { data_dir: data_dir.clone(), error })?;
+        let identity = Identity::begin(&mut disk).map_err(of_identity)?;
         tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
-        let mut copy = CopyFile::new(open_dir(&data_dir, sharing)?, identity.boots);
-        let kept = adopt_copy(&mut copy);
         let mut restored = Restored::default();
         // Bindings of the event exchange can be restored only if the exchange is there.
         restored.catalog.set_rules(settings.declare_rules.clone());
@@ -174,8 +176,8 @@ impl Node {
         let lost = LostDefinitions { accept: accept_lost_definitions, users: kept.as_ref() };
         close_damaged(&mut log, &mut restored, &recovery, (&data_dir, sharing), lost)?;
         begin_users(&mut log, &mut restored, &access, &data_dir)?;
-        let copy_is_missing =
-            kept.as_ref() != Some(&**restored.catalog.users()) && !renew_copy(&mut copy, &restored);
+        let is_right = is_of_this_start && kept.as_ref() == Some(&**restored.catalog.users());
+        let copied = if is_right { CopyEnd::Written } else { renew_copy(&mut copy, &restored) };
         // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
         let packs = Packs::open(
@@ -210,7 +212,7 @@ impl Node {
         );
         let occupancy = Arc::new(Occupancy::new(count));
         machines.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
-        machines.iter_mut().take(1).for_each(|shard| shard.copy_users(copy_is_missing));
+        machines.iter_mut().take(1).for_each(|shard| shard.copy_users(&copied));
         let (shards, receivers): (Shards, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let thread = |what: &str| {
             let what = format!("cannot start the thread of the {what}");
@@ -389,26 +391,26 @@ impl Node {
     }
 }
 
-/// Returns the users in the copy beside the log, if they are those of the last answered change.
-pub(crate) fn adopt_copy(copy: &mut CopyFile<impl Disk>) -> Option<Users> {
-    let content = copy.adopt().unwrap_or_else(|error| {
+/// Returns the users in the copy beside the log, if they are those of the last answered change. True if the next start can
+/// rely on it, too.
+pub(crate) fn adopt_copy(copy: &mut CopyFile<impl Disk>) -> (Option<Users>, bool) {
+    let adopted = copy.adopt().unwrap_or_else(|error| {
         tracing::warn!("the copy of users and permissions cannot be read: {error}");
         None
     });
-    content.and_then(|content| users_copy::decode(&content))
+    let is_of_this_start = adopted.as_ref().is_some_and(|adopted| adopted.is_of_this_start);
+    (adopted.and_then(|adopted| users_copy::decode(&adopted.content)), is_of_this_start)
 }
 
-/// Replaces the copy by the restored users. Returns false if there is no copy of them now.
-pub(crate) fn renew_copy(copy: &mut CopyFile<impl Disk>, restored: &Restored) -> bool {
-    match copy.replace(&users_copy::encode(restored.catalog.users())) {
-        CopyEnd::Written => true,
-        CopyEnd::Removed(error) | CopyEnd::Refused(error) => {
-            tracing::warn!(
-                "the copy of users and permissions cannot be written: {error}. They are in the log alone"
-            );
-            false
-        }
+/// Replaces the copy by the restored users.
+pub(crate) fn renew_copy(copy: &mut CopyFile<impl Disk>, restored: &Restored) -> CopyEnd {
+    let end = copy.replace(&users_copy::encode(restored.catalog.users()));
+    if let CopyEnd::Removed(error) | CopyEnd::Refused(error) = &end {
+        tracing::warn!(
+            "the copy of users and permissions cannot be written: {error}. They are in the log alone"
+        );
     }
+    end
 }
 
 /// What happens if the log has lost definitions.

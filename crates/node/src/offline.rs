@@ -7,7 +7,7 @@ use std::sync::Arc;
 use broker::access::PasswordHash;
 use broker::catalog::{AccountChange, CatalogError, Command};
 use wal::files::Sharing;
-use wal::{CopyFile, Identity, Log, Options, Records};
+use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, Records};
 
 use crate::facts::{self, Restored};
 use crate::node::{
@@ -82,7 +82,12 @@ pub fn add_user(
     }
     write_synced(&mut log, records, data_dir)?;
     decision.changes.iter().for_each(|change| restored.catalog.apply(change));
-    renew_copy(&mut CopyFile::new(open_dir(data_dir, sharing)?, boots), &restored);
+    if let CopyEnd::Refused(error) =
+        renew_copy(&mut CopyFile::new(open_dir(data_dir, sharing)?, boots), &restored)
+    {
+        let what = format!("the user is added, but cannot replace {COPY_FILE} in {}", data_dir.display());
+        return Err(StartError::Io { what, error }.into());
+    }
     // A broker that failed has not stopped cleanly, whatever was added since.
     if recovery.clean {
         log.close().map_err(|error| StartError::Io {

@@ -9,7 +9,7 @@
 //! Little-endian. The first 12 bytes keep their place in every later version. Bytes after `check` have no meaning.
 //!
 //! * `magic`: `SluiceCp`. `version`: [`VERSION`].
-//! * `boots`: the number of the start that wrote or adopted the copy; see [`Identity`](crate::Identity).
+//! * `boots`: the number of the start that wrote the copy or took it over; see [`Identity`](crate::Identity).
 //! * `content`: what the owner gave. Only the owner knows what it means.
 //! * `check`: CRC-32C over everything before it.
 //!
@@ -18,8 +18,9 @@
 //!
 //! * The owner answers a change when [`CopyFile::replace`] has ended. Then the copy has the change, or there is no copy:
 //!   one that cannot be replaced is removed.
-//! * A start adopts a copy of the start before it, and gives it its own number. A program that knows no copies also counts
-//!   its starts, so a copy from before it is not adopted.
+//! * A start adopts a copy of the start before it. It gives the copy its own number before it counts itself, so a start that
+//!   fails or is interrupted loses nothing: the copy has the number of the last start that counted, or of the next one. A
+//!   program that knows no copies also counts its starts, so a copy from before it is not adopted.
 //!
 //! The next copy is written over `users.copy.new` and renamed. That file is allocated in advance, so replacing the copy
 //! takes no more space, and works on a full disk.
@@ -53,6 +54,10 @@ const CHECK: usize = 4;
 /// that a copy may grow on a full disk.
 const ROOM: u64 = 64 * 1024;
 
+/// The most content of a copy, in bytes: more than a million users. A file that claims more is not read, because a damaged
+/// length could be anything.
+const CONTENT_MAX: u64 = 256 * 1024 * 1024;
+
 /// What is known of the copy in a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FoundCopy {
@@ -74,7 +79,9 @@ impl FoundCopy {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::Nothing),
             opened => opened?,
         };
-        let mut bytes = vec![0; usize::try_from(disk.len(&mut file)?).unwrap_or(usize::MAX)];
+        // The file may be longer than the copy in it.
+        let len = disk.len(&mut file)?.min(CONTENT_MAX + 2 * ROOM);
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or_default()];
         let read = read_all(disk, &mut file, 0, &mut bytes)?;
         bytes.truncate(read);
         Ok(decode(bytes).unwrap_or(Self::Unreadable))
@@ -85,6 +92,15 @@ impl FoundCopy {
 pub struct CopyFile<D: Disk> {
     disk: D,
     boots: u64,
+}
+
+/// A copy that counts.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Adopted {
+    pub content: Vec<u8>,
+    /// False if it could not be given the number of this start. This start has what it needs, but the next one will not
+    /// adopt the file.
+    pub is_of_this_start: bool,
 }
 
 /// How [`CopyFile::replace`] has ended.
@@ -105,18 +121,19 @@ impl<D: Disk> CopyFile<D> {
         Self { disk, boots }
     }
 
-    /// Returns the content of the copy if it is of the start before this one. From then on it is of this start. Called
-    /// once, before the log is opened: every other start may be of a program that knows no copies. `None` if there is no
-    /// such copy.
+    /// Returns the copy if it is of the start before this one, or of a try to make this one. Called once, before the start
+    /// is counted: every other start may be of a program that knows no copies. `None` if there is no such copy.
     ///
     /// # Errors
     /// The disk failed to read it.
-    pub fn adopt(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub fn adopt(&mut self) -> io::Result<Option<Adopted>> {
         match FoundCopy::look(&mut self.disk)? {
+            FoundCopy::Whole { boots, content } if boots == self.boots => {
+                Ok(Some(Adopted { content, is_of_this_start: true }))
+            }
             FoundCopy::Whole { boots, content } if boots.checked_add(1) == Some(self.boots) => {
-                // If this fails, this start has what it needs, and the next one has no copy to rely on.
-                self.replace(&content);
-                Ok(Some(content))
+                let is_of_this_start = self.try_replace(&content).is_ok();
+                Ok(Some(Adopted { content, is_of_this_start }))
             }
             _ => Ok(None),
         }
@@ -133,6 +150,9 @@ impl<D: Disk> CopyFile<D> {
 
     fn try_replace(&mut self, content: &[u8]) -> io::Result<()> {
         let disk = &mut self.disk;
+        if content.len() as u64 > CONTENT_MAX {
+            return Err(io::Error::new(ErrorKind::FileTooLarge, "there are too many users"));
+        }
         let mut file = match disk.open(NEW_NAME) {
             Err(error) if error.kind() == ErrorKind::NotFound => disk.create(NEW_NAME)?,
             opened => opened?,
@@ -259,7 +279,7 @@ mod tests {
     use crate::testing::{Crash, SimDisk};
 
     fn content(disk: &SimDisk, boots: u64) -> Option<Vec<u8>> {
-        CopyFile::new(disk.clone(), boots).adopt().unwrap()
+        CopyFile::new(disk.clone(), boots).adopt().unwrap().map(|adopted| adopted.content)
     }
 
     fn written(disk: &SimDisk, boots: u64, content: &[u8]) {
@@ -276,8 +296,31 @@ mod tests {
             let next = disk.crash(Crash::Power);
             assert_eq!(content(&next, boots + 1), None, "another start was in between");
             assert_eq!(content(&next, boots).as_deref(), Some(&b"anna"[..]));
-            assert_eq!(content(&next, boots), None, "it is of this start");
+            assert_eq!(
+                content(&next, boots).as_deref(),
+                Some(&b"anna"[..]),
+                "a start that was not counted is tried again"
+            );
+            assert_eq!(content(&next, boots + 2), None, "now it is of this start");
             disk = next;
+        }
+    }
+
+    /// The start needs the copy, even if it cannot be refused to the starts after it.
+    #[test]
+    fn a_copy_that_cannot_be_taken_over_is_still_there() {
+        for step in 0..9 {
+            let disk = SimDisk::new(step);
+            written(&disk, 7, b"anna");
+            disk.fail_nth(step, libc::EIO);
+            // Reading it fails in the first steps.
+            if let Ok(adopted) = CopyFile::new(disk.clone(), 8).adopt() {
+                let adopted = adopted.expect("the copy is there");
+                assert_eq!(adopted.content, b"anna");
+                let after = disk.crash(Crash::Power);
+                assert_eq!(content(&after, 9).is_some(), adopted.is_of_this_start, "step {step}");
+                assert!(content(&disk.crash(Crash::Power), 8).is_some(), "step {step}");
+            }
         }
     }
 

@@ -79,7 +79,7 @@ pub mod tighten;
 mod worker;
 mod writer;
 
-pub use copy::{COPY_FILE, CopyEnd, CopyFile, CopyHandle, CopyJob, FoundCopy, OnCopied};
+pub use copy::{Adopted, COPY_FILE, CopyEnd, CopyFile, CopyHandle, CopyJob, FoundCopy, OnCopied};
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, LOG_VERSION, PACK_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};

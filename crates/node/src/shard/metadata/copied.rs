@@ -14,41 +14,61 @@ use crate::users_copy;
 /// How far the copy has come. Versions are those of the catalog.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
+    /// True if there may be a copy. The next start would take what it has for the newest.
+    stands: bool,
     /// The version of the first change that neither the copy nor the job in flight has.
     missing: Option<u64>,
-    /// The version of the first change that the job in flight has and the copy has not.
-    in_flight: Option<u64>,
+    in_flight: Option<Job>,
     /// True if the last job failed. Then the next one waits for the next chores.
     rests: bool,
+    /// True if no job has succeeded since one failed. That is logged once.
+    fails: bool,
 }
 
-/// The version for which nobody waits: the copy itself is missing.
-const NOBODY_WAITS: u64 = u64::MAX;
+/// A job in flight.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    /// The version of the first change that the job has and the copy has not.
+    first: Option<u64>,
+}
 
 impl Copied {
     fn note(&mut self, version: u64) {
         self.missing = Some(self.missing.map_or(version, |missing| missing.min(version)));
     }
 
-    /// Returns the version of the last change that may be answered.
+    /// Returns the version of the last change that may be answered: there is no copy without it now, and no job can make one.
     pub fn answered_to(&self) -> u64 {
-        self.in_flight.or(self.missing).map_or(u64::MAX, |first| first.saturating_sub(1))
+        if !self.stands && self.in_flight.is_none() {
+            return u64::MAX;
+        }
+        let of_job = self.in_flight.and_then(|job| job.first);
+        let first = self.missing.into_iter().chain(of_job).min();
+        first.map_or(u64::MAX, |first| first.saturating_sub(1))
     }
 }
 
 impl Shard {
-    /// Called once, on the deciding shard. From now on a change of users is answered when their copy has it. `is_missing`
-    /// says that there is no copy of the present users.
-    pub fn copy_users(&mut self, is_missing: bool) {
-        let missing = is_missing.then_some(NOBODY_WAITS);
-        self.metadata.copied = Some(Copied { missing, ..Copied::default() });
+    /// Called once, on the deciding shard. From now on a change of users is answered when their copy has it. `start` says
+    /// how writing the copy of the present users has ended.
+    pub fn copy_users(&mut self, start: &CopyEnd) {
+        let mut copied = Copied { stands: !matches!(start, CopyEnd::Removed(_)), ..Copied::default() };
+        copied.fails = !matches!(start, CopyEnd::Written);
+        if matches!(start, CopyEnd::Refused(_)) {
+            // There may be an old one. Nothing has changed yet, but it must be replaced.
+            copied.note(self.metadata.catalog.version() + 1);
+        }
+        self.metadata.copied = Some(copied);
     }
 
     /// Returns the next job for the copy of the users.
     pub fn poll_copy_job(&mut self) -> Option<CopyJob> {
         let copied =
             self.metadata.copied.as_mut().filter(|copied| copied.in_flight.is_none() && !copied.rests)?;
-        copied.in_flight = Some(copied.missing.take()?);
+        if copied.stands && copied.missing.is_none() {
+            return None;
+        }
+        copied.in_flight = Some(Job { first: copied.missing.take() });
         let users = self.metadata.catalog.users().clone();
         Some(Box::new(move || users_copy::encode(&users)))
     }
@@ -56,22 +76,24 @@ impl Shard {
     /// Handles the end of the job in flight.
     pub fn handle_copied(&mut self, end: CopyEnd) {
         let Some(copied) = &mut self.metadata.copied else { return };
-        let Some(first) = copied.in_flight.take() else { return };
+        let Some(job) = copied.in_flight.take() else { return };
+        copied.stands = !matches!(end, CopyEnd::Removed(_));
+        copied.rests = !matches!(end, CopyEnd::Written);
+        let has_failed_before = std::mem::replace(&mut copied.fails, copied.rests);
         match end {
             CopyEnd::Written => {}
-            CopyEnd::Removed(error) => {
-                copied.note(NOBODY_WAITS);
-                copied.rests = true;
-                tracing::warn!(
-                    "the copy of users and permissions could not be written: {error}. Until it can, they are in the log alone"
-                );
-            }
+            CopyEnd::Removed(error) if !has_failed_before => tracing::warn!(
+                "the copy of users and permissions could not be written: {error}. Until it can, they are in the log alone"
+            ),
+            CopyEnd::Removed(_) => {}
             CopyEnd::Refused(error) => {
-                copied.note(first);
-                copied.rests = true;
-                tracing::error!(
-                    "the copy of users and permissions could neither be written nor removed: {error}. Changes of them wait"
-                );
+                // If the job had no changes, whatever is there has all of them. It is still tried again.
+                copied.note(job.first.unwrap_or(u64::MAX));
+                if !has_failed_before {
+                    tracing::error!(
+                        "the copy of users and permissions could neither be written nor removed: {error}. Changes of them wait"
+                    );
+                }
             }
         }
         self.send_answers();

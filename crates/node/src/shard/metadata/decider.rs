@@ -23,6 +23,8 @@ pub(super) struct Decider {
     applied: Vec<u64>,
     /// The answers to committed commands that not every shard has applied yet, by version.
     unanswered: VecDeque<Unanswered>,
+    /// The same for changes of users, which the copy of the users may not have yet.
+    uncopied: VecDeque<Unanswered>,
 }
 
 /// The proposer of a command.
@@ -48,6 +50,7 @@ impl Decider {
             pending: Pending::new(catalog),
             applied: vec![catalog.version(); usize::from(shards)],
             unanswered: VecDeque::new(),
+            uncopied: VecDeque::new(),
         }
     }
 }
@@ -109,7 +112,11 @@ impl Shard {
         decider.applied[usize::from(self.here.id)] = version;
         if let Some(ticket) = ticket {
             let result = result.clone();
-            decider.unanswered.push_back(Unanswered { version, ticket, result });
+            let line = match changes.iter().any(Change::is_of_users) {
+                true => &mut decider.uncopied,
+                false => &mut decider.unanswered,
+            };
+            line.push_back(Unanswered { version, ticket, result });
         }
         if !changes.is_empty() {
             // The changes are sent first, so that no message that results from applying them can overtake
@@ -194,16 +201,18 @@ impl Shard {
         self.send_answers();
     }
 
-    /// Sends the answers to changes that every shard has applied, and that the copy of the users has, in order.
+    /// Sends the answers to changes that every shard has applied, those of users if their copy has them, in order.
     pub(in crate::shard) fn send_answers(&mut self) {
         let copied = self.metadata.copied.as_ref().map_or(u64::MAX, Copied::answered_to);
         let Some(decider) = &mut self.metadata.decider else { return };
-        let everywhere = decider.applied.iter().copied().min().unwrap_or(0).min(copied);
+        let everywhere = decider.applied.iter().copied().min().unwrap_or(0);
         let mut ready = Vec::new();
-        while let Some(first) = decider.unanswered.front()
-            && first.version <= everywhere
+        for (line, to) in
+            [(&mut decider.unanswered, everywhere), (&mut decider.uncopied, everywhere.min(copied))]
         {
-            ready.extend(decider.unanswered.pop_front());
+            while let Some(answer) = line.pop_front_if(|first| first.version <= to) {
+                ready.push(answer);
+            }
         }
         for Unanswered { ticket, result, .. } in ready {
             self.mail.send(shard_of(ticket.0), Mail::Answer { ticket, result });
