@@ -150,7 +150,11 @@ impl Connection {
     /// Returns the bytes of memory in use for what the peer has not read: the output, and deliveries that wait for it or for
     /// the peer's window.
     pub fn unread_bytes(&self) -> usize {
-        self.output.held() + self.sessions().map(|(_, session)| session.pending_bytes()).sum::<usize>()
+        // A delivery that was sent in part waits in its session. If the output has a part of it, it is counted there.
+        let begun =
+            |session: &Session| session.begun().filter(|of| self.output.holds(of)).map_or(0, |of| of.len());
+        let waiting = self.sessions().map(|(_, session)| session.pending_bytes() - begun(session));
+        self.output.held() + waiting.sum::<usize>()
     }
 
     /// Returns the number of bytes to write behind the last large delivery.

@@ -17,7 +17,7 @@ use crate::counters::Deprecated;
 /// finish a large message while a large message is sent to it: it may read nothing before.
 pub(crate) const ANSWERS_MAX: usize = 1024 * 1024;
 
-/// What a connection may leave unread besides its largest message: see [`ANSWERS_MAX`] and [`HIGH_WATER`].
+/// What a connection may leave unread besides its largest messages: see [`ANSWERS_MAX`] and [`HIGH_WATER`].
 const UNREAD_MAX: usize = HIGH_WATER + ANSWERS_MAX;
 
 /// The bytes of the names of all links of a connection: 250 bytes for each of 16,384 links, or 2,000 links with the longest names.
@@ -192,10 +192,11 @@ impl Settings {
         self.unfinished_memory.max(self.connection_unfinished_memory())
     }
 
-    /// Returns the memory for what clients do not read, of all connections, in bytes. A single consumer can always be sent the
-    /// largest message.
+    /// Returns the memory for what clients do not read, of all connections, in bytes. A single client can always be sent the
+    /// largest message, while the end of another is not yet written.
     pub fn node_unread_memory(&self) -> u64 {
-        self.unread_output_memory.max(self.max_message_size.saturating_add(UNREAD_MAX as u64))
+        self.unread_output_memory
+            .max(self.max_message_size.saturating_mul(2).saturating_add(UNREAD_MAX as u64))
     }
 
     /// Returns the memory for the names of links and containers of all connections, in bytes.

@@ -160,6 +160,14 @@ impl Session {
         self.pending_bytes
     }
 
+    /// Returns the bare message of the waiting delivery that was sent in part.
+    pub(crate) fn begun(&self) -> Option<&Bytes> {
+        match self.pending.front()? {
+            Pending::Delivery { delivery, id: Some(_), .. } => Some(&delivery.bare),
+            _ => None,
+        }
+    }
+
     /// Returns true if a delivery of this link waits.
     pub fn has_pending(&self, link: u32) -> bool {
         self.pending.iter().any(|p| matches!(p, Pending::Delivery { link: l, .. } if *l == link))

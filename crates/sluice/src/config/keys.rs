@@ -556,7 +556,7 @@ const KEYS: &[Key] = &[
     key(
         "unread_output_memory",
         "256MiB",
-        "The memory for what clients do not read, of all connections. Above it, the user who uses most loses the largest connection. At least max_message_size and 1.25 MiB.",
+        "The memory for what clients do not read, of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size, and 1.25 MiB more.",
         |c, _, v| put(&mut c.settings.unread_output_memory, bytes(v)),
     ),
     key(
