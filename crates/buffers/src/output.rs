@@ -34,6 +34,9 @@ pub struct Output {
     segment_bytes: usize,
     /// The bytes of memory that the segments keep.
     segments_held: usize,
+    /// The bytes of memory that payloads of answers keep, and how many of them are not yet written.
+    answers_held: usize,
+    answers_unwritten: usize,
     tail: BytesMut,
     /// The number of bytes written since the output was created or its memory was freed.
     written: usize,
@@ -56,6 +59,17 @@ struct Segment {
     /// The bytes of memory that are free when this segment is written. All of a payload stays in memory until its last part is
     /// written, so they count for that part.
     held: usize,
+    /// True if this is a part of the payload of an answer.
+    is_answer: bool,
+}
+
+/// What a payload belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadOf {
+    /// A message that a consumer has asked for.
+    Delivery,
+    /// The answer to a request, such as a returned message.
+    Answer,
 }
 
 impl Output {
@@ -68,6 +82,12 @@ impl Output {
     /// not.
     pub fn held(&self) -> usize {
         self.segments_held + self.tail.len()
+    }
+
+    /// The part of [`Output::held`] that is no delivery: what is not yet written behind the last one, and what was written of the
+    /// payloads of answers and is still in use.
+    pub fn answers_held(&self) -> usize {
+        self.len_behind_delivery() + self.answers_held.saturating_sub(self.answers_unwritten)
     }
 
     /// Returns true if a part of this payload is not yet written, and is shared.
@@ -107,26 +127,36 @@ impl Output {
     }
 
     /// Appends `from..to` of a payload. A large part is shared, not copied.
-    pub fn put_payload(&mut self, payload: &Bytes, from: usize, to: usize) {
+    pub fn put_payload(&mut self, payload: &Bytes, from: usize, to: usize, of: PayloadOf) {
         if to - from < SHARE_FROM {
             self.tail.extend_from_slice(&payload[from..to]);
             return;
         }
         let earlier = self.segments.iter_mut().rev().find(|segment| segment.is_of(payload));
-        let held = earlier.map_or(0, |part| std::mem::take(&mut part.held));
+        let (held, is_answer) =
+            earlier.map_or((0, false), |part| (std::mem::take(&mut part.held), part.is_answer));
         self.segments_held -= held;
+        if is_answer {
+            self.answers_held -= held;
+        }
         if !self.tail.is_empty() {
             let head = self.tail.split().freeze();
             let held = head.len();
-            self.push(head, held);
+            self.push(Segment { bytes: head, held, is_answer: false });
         }
-        self.push(payload.slice(from..to), held.max(payload.len()));
+        let held = held.max(payload.len());
+        let is_answer = of == PayloadOf::Answer;
+        if is_answer {
+            self.answers_held += held;
+            self.answers_unwritten += to - from;
+        }
+        self.push(Segment { bytes: payload.slice(from..to), held, is_answer });
     }
 
-    fn push(&mut self, bytes: Bytes, held: usize) {
-        self.segment_bytes += bytes.len();
-        self.segments_held += held;
-        self.segments.push_back(Segment { bytes, held });
+    fn push(&mut self, segment: Segment) {
+        self.segment_bytes += segment.bytes.len();
+        self.segments_held += segment.held;
+        self.segments.push_back(segment);
     }
 
     /// Fills in the next slices for a vectored write. Returns the number of slices.
@@ -156,12 +186,19 @@ impl Output {
                 Some(front) if front.bytes.len() > n => {
                     front.bytes.advance(n);
                     self.segment_bytes -= n;
+                    if front.is_answer {
+                        self.answers_unwritten -= n;
+                    }
                     return;
                 }
                 Some(front) => {
                     n -= front.bytes.len();
                     self.segment_bytes -= front.bytes.len();
                     self.segments_held -= front.held;
+                    if front.is_answer {
+                        self.answers_unwritten -= front.bytes.len();
+                        self.answers_held -= front.held;
+                    }
                     self.segments.pop_front();
                 }
                 None => {
@@ -289,7 +326,7 @@ mod tests {
         let mut output = Output::framed(|_| Some(1 + SHARE_FROM));
         let payload = Bytes::from(vec![1; 2 * SHARE_FROM]);
         output.buffer().extend_from_slice(b"h");
-        output.put_payload(&payload, 0, SHARE_FROM);
+        output.put_payload(&payload, 0, SHARE_FROM, PayloadOf::Delivery);
         assert_eq!(
             (output.len(), output.held()),
             (1 + SHARE_FROM, 1 + 2 * SHARE_FROM),
@@ -305,10 +342,10 @@ mod tests {
         let mut output = Output::default();
         let (large, next) = (Bytes::from(vec![1; 10 * SHARE_FROM]), Bytes::from(vec![2; 3 * SHARE_FROM]));
         output.buffer().extend_from_slice(b"head");
-        output.put_payload(&large, 9, 9 + SHARE_FROM);
-        output.put_payload(&next, 0, 3 * SHARE_FROM);
+        output.put_payload(&large, 9, 9 + SHARE_FROM, PayloadOf::Delivery);
+        output.put_payload(&next, 0, 3 * SHARE_FROM, PayloadOf::Answer);
         // The rest of a message that has waited without what is not sent of it.
-        output.put_payload(&large.slice(9..), SHARE_FROM, 3 * SHARE_FROM);
+        output.put_payload(&large.slice(9..), SHARE_FROM, 3 * SHARE_FROM, PayloadOf::Delivery);
         output.buffer().extend_from_slice(b"tail");
         let all = large.len() + next.len() + 8;
         assert_eq!((output.held(), output.len()), (all, 6 * SHARE_FROM + 8));
@@ -316,9 +353,10 @@ mod tests {
         assert_eq!(output.held(), all - 4);
         output.advance(1 + 3 * SHARE_FROM - 1);
         assert_eq!(output.held(), all - 4, "two payloads whose first bytes were written");
+        assert_eq!(output.answers_held(), output.len() + next.len() - 1, "nothing was noted as a delivery");
         assert!(output.holds(&large) && output.holds(&next));
         output.advance(1);
-        assert_eq!(output.held(), large.len() + 4);
+        assert_eq!((output.held(), output.answers_held()), (large.len() + 4, output.len()));
         assert!(output.holds(&large) && !output.holds(&next));
         output.advance(2 * SHARE_FROM + 3);
         assert_eq!((output.held(), output.len()), (1, 1), "the output was never empty");

@@ -10,7 +10,7 @@ use crate::performative::{
     TAG_MAX, TransferHead, put_flow_frame, put_transfer_frame, transfer_frame_overhead_max,
 };
 use crate::{Flow, Map};
-use buffers::Output;
+use buffers::{Output, PayloadOf};
 
 /// If this many bytes of output are unwritten, deliveries wait in the session instead of the output.
 /// There they can still be dropped when their link is detached.
@@ -311,7 +311,7 @@ impl Session {
             }
             if to > h {
                 let Part { of, from: start } = delivery.bare;
-                out.put_payload(of, start + from.max(h) - h, start + to - h);
+                out.put_payload(of, start + from.max(h) - h, start + to - h, PayloadOf::Delivery);
             }
             // The peer takes frames of any size. A smaller one exceeds the mark by so little that it does not matter.
             if n >= OUTPUT_HIGH_WATER {

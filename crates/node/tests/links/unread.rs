@@ -116,6 +116,29 @@ fn a_large_message_that_was_written_in_part_counts_as_a_whole() {
     assert_eq!((h.peers[consumer].got.len(), h.budget(BUDGET).0), (1, 0));
 }
 
+/// What the client has read of a message frees nothing until it has read the rest.
+#[test]
+fn clients_that_do_not_read_the_ends_of_large_answers_are_closed() {
+    let mut h = small_house();
+    let mut flood = Vec::new();
+    for _ in 0..10 {
+        let mut client = Client091::open(&mut h, &[1]);
+        (client.deaf, client.doomed) = (true, true);
+        client.publish_unroutable(&mut h, 1, 1_000_000, 1);
+        // The last one may be closed at once.
+        if client.unread(&mut h) > 990_000 {
+            client.read(&mut h, 990_000);
+        }
+        flood.push(client);
+        let (used, limit) = h.budget(BUDGET);
+        assert!(used <= limit + STEP_BYTES, "{used} bytes are in use");
+    }
+    flood.iter_mut().for_each(|client| client.deaf = false);
+    flood.iter_mut().for_each(|client| client.settle(&mut h));
+    let closed = flood.iter().filter(|client| client.closed.is_some()).count();
+    assert_eq!((closed, h.budget(BUDGET).0), (10 - 4, 0));
+}
+
 /// Makes a client that leaves some 900 KB of returned messages unread.
 fn flooder(h: &mut House) -> Client091 {
     let mut client = Client091::open(h, &[1]);
