@@ -10,7 +10,7 @@ socket and no alarm may be left.
 
 The broker's `budgets` must account for its memory. They and a fixed base, which is what a new broker uses besides, are
 compared with resident memory: during the flood it is at most 1.5 times as much, or 32 MiB more. After 5 s in which nothing
-happens, while the flood still holds what it has and again when all is released, both differ by at most 32 MiB or 15 %.
+happens, while the flood still holds what it has, both differ by at most 32 MiB or 15 %, and within 5 s after all is released.
 
 SLUICE_BIN names the broker (default: the newest build of the profiles ci and release). Prints `hostile: N passed, M failed`.
 """
@@ -185,15 +185,23 @@ class Account:
         assert above == 0, f"{above / MIB:.0f} MiB more than the budgets account for ({words})"
         return f"at most {self.ratio:.2f} times what is accounted for"
 
+    def apart(self):
+        """Returns how far memory is apart from the account, whether that is too much, and the figures."""
+        resident, used = self.broker.accounted()
+        apart = resident - self.base - sum(used.values())
+        return apart, abs(apart) > max(APART, APART_PART * resident), self.words(resident, used)
+
     def check_rest(self, when):
         """Waits until the broker has rested, and returns how far memory is apart from the account."""
         time.sleep(REST_S)
-        resident, used = self.broker.accounted()
-        apart = resident - self.base - sum(used.values())
-        words = self.words(resident, used)
-        assert abs(apart) <= max(APART, APART_PART * resident), \
-            f"{when}: memory and budgets are {apart / MIB:+.0f} MiB apart ({words})"
+        apart, is_too_much, words = self.apart()
+        assert not is_too_much, f"{when}: memory and budgets are {apart / MIB:+.0f} MiB apart ({words})"
         return f"{apart / MIB:+.0f} MiB {when}"
+
+    def check_end(self):
+        """Does the same when all is released. The rest may be shorter: nothing happens any more."""
+        until(lambda: not self.apart()[1], REST_S, lambda: f"memory and budgets are apart: {self.apart()[2]}")
+        return f"{self.apart()[0] / MIB:+.0f} MiB at last"
 
 
 class Watch(threading.Thread):
@@ -255,7 +263,7 @@ def check(program, flood, full):
         until(lambda: broker.sockets() <= sockets, GONE_AFTER[full], lambda: f"{broker.sockets() - sockets} sockets are left")
         until(lambda: left() <= LEFT, GONE_AFTER[full], lambda: f"{left() / MIB:.0f} MiB are left")
         gone = time.monotonic() - began
-        kept.append(account.check_rest("at last"))
+        kept.append(account.check_end())
         assert broker.is_healthy(), "an alarm is left"
         figures = json.loads(neighbour.communicate("", timeout=60)[0] or "{}")
         assert neighbour.returncode == 0 and figures["round_trips"] > 0, "the well-behaved client was not served"
