@@ -108,7 +108,9 @@ impl Shard {
         let Connections { conns, held, .. } = &mut self.connections;
         let Some(conn) = conns.get_mut(key) else { return };
         let Unread { charged, uncharged } = conn.gate.unread();
-        let uncharged = (uncharged + conn.encrypted.unsent) as u64;
+        // What readers of streams have in memory counts in their own budget until it is written.
+        let of_readers = conn.reader_memory.as_ref().map_or(0, |memory| memory.bytes());
+        let uncharged = (uncharged as u64).saturating_sub(of_readers) + conn.encrypted.unsent as u64;
         if uncharged != conn.uncharged && !conn.is_shed {
             let before = std::mem::replace(&mut conn.uncharged, uncharged);
             held[ClientBudget::Unread as usize].ledger.change_uncharged(self.here.id, before, uncharged);
