@@ -162,6 +162,11 @@ impl Connection {
         self.output.answers_held()
     }
 
+    /// Returns the bytes of memory that payloads of deliveries in the output keep ([`Output::deliveries_held`]).
+    pub fn deliveries_held(&self) -> usize {
+        self.output.deliveries_held()
+    }
+
     /// Returns the number of bytes to write behind the last large delivery.
     pub fn answers_len(&self) -> usize {
         self.output.len_behind_delivery()

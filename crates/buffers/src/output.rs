@@ -37,6 +37,8 @@ pub struct Output {
     /// The bytes of memory that payloads of answers keep, and how many of them are not yet written.
     answers_held: usize,
     answers_unwritten: usize,
+    /// The bytes of memory that payloads of deliveries keep.
+    deliveries_held: usize,
     tail: BytesMut,
     /// The number of bytes written since the output was created or its memory was freed.
     written: usize,
@@ -59,8 +61,8 @@ struct Segment {
     /// The bytes of memory that are free when this segment is written. All of a payload stays in memory until its last part is
     /// written, so they count for that part.
     held: usize,
-    /// True if this is a part of the payload of an answer.
-    is_answer: bool,
+    /// What the payload belongs to that this is a part of. `None` for frames without payload.
+    of: Option<PayloadOf>,
 }
 
 /// What a payload belongs to.
@@ -88,6 +90,18 @@ impl Output {
     /// payloads of answers and is still in use.
     pub fn answers_held(&self) -> usize {
         self.len_behind_delivery() + self.answers_held.saturating_sub(self.answers_unwritten)
+    }
+
+    /// The part of [`Output::held`] that is shared payloads of deliveries.
+    pub fn deliveries_held(&self) -> usize {
+        self.deliveries_held
+    }
+
+    fn held_of(&mut self, of: PayloadOf) -> &mut usize {
+        match of {
+            PayloadOf::Delivery => &mut self.deliveries_held,
+            PayloadOf::Answer => &mut self.answers_held,
+        }
     }
 
     /// Returns true if a part of this payload is not yet written, and is shared.
@@ -133,24 +147,23 @@ impl Output {
             return;
         }
         let earlier = self.segments.iter_mut().rev().find(|segment| segment.is_of(payload));
-        let (held, is_answer) =
-            earlier.map_or((0, false), |part| (std::mem::take(&mut part.held), part.is_answer));
+        let earlier = earlier.map(|part| (std::mem::take(&mut part.held), part.of));
+        let (held, before) = earlier.unwrap_or((0, None));
         self.segments_held -= held;
-        if is_answer {
-            self.answers_held -= held;
+        if let Some(before) = before {
+            *self.held_of(before) -= held;
         }
         if !self.tail.is_empty() {
             let head = self.tail.split().freeze();
             let held = head.len();
-            self.push(Segment { bytes: head, held, is_answer: false });
+            self.push(Segment { bytes: head, held, of: None });
         }
         let held = held.max(payload.len());
-        let is_answer = of == PayloadOf::Answer;
-        if is_answer {
-            self.answers_held += held;
+        *self.held_of(of) += held;
+        if of == PayloadOf::Answer {
             self.answers_unwritten += to - from;
         }
-        self.push(Segment { bytes: payload.slice(from..to), held, is_answer });
+        self.push(Segment { bytes: payload.slice(from..to), held, of: Some(of) });
     }
 
     fn push(&mut self, segment: Segment) {
@@ -186,7 +199,7 @@ impl Output {
                 Some(front) if front.bytes.len() > n => {
                     front.bytes.advance(n);
                     self.segment_bytes -= n;
-                    if front.is_answer {
+                    if front.of == Some(PayloadOf::Answer) {
                         self.answers_unwritten -= n;
                     }
                     return;
@@ -195,9 +208,13 @@ impl Output {
                     n -= front.bytes.len();
                     self.segment_bytes -= front.bytes.len();
                     self.segments_held -= front.held;
-                    if front.is_answer {
-                        self.answers_unwritten -= front.bytes.len();
-                        self.answers_held -= front.held;
+                    match front.of {
+                        Some(PayloadOf::Answer) => {
+                            self.answers_unwritten -= front.bytes.len();
+                            self.answers_held -= front.held;
+                        }
+                        Some(PayloadOf::Delivery) => self.deliveries_held -= front.held,
+                        None => {}
                     }
                     self.segments.pop_front();
                 }
@@ -357,6 +374,7 @@ mod tests {
         assert!(output.holds(&large) && output.holds(&next));
         output.advance(1);
         assert_eq!((output.held(), output.answers_held()), (large.len() + 4, output.len()));
+        assert_eq!(output.deliveries_held(), large.len());
         assert!(output.holds(&large) && !output.holds(&next));
         output.advance(2 * SHARE_FROM + 3);
         assert_eq!((output.held(), output.len()), (1, 1), "the output was never empty");

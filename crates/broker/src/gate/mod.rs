@@ -208,6 +208,12 @@ impl Gate {
         product_or!(self, gate => gate.unread(), Unread::default())
     }
 
+    /// Returns the bytes of memory that deliveries in the output keep. The deliveries may be small, so they may be a part of what is
+    /// charged ([`Unread::charged`]).
+    pub fn deliveries_held(&self) -> usize {
+        product_or!(self, gate => gate.deliveries_held(), 0)
+    }
+
     /// Returns false if the client must read before anything is done for it that makes an answer.
     pub fn has_room_for_answers(&self) -> bool {
         product_or!(self, gate => gate.has_room_for_answers(), true)

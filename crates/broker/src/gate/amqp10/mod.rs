@@ -271,6 +271,11 @@ impl Gate {
         Unread::new(self.conn.unread_bytes(), self.conn.answers_held())
     }
 
+    /// Returns the bytes of memory that deliveries in the output keep.
+    pub fn deliveries_held(&self) -> usize {
+        self.conn.deliveries_held()
+    }
+
     pub fn has_room_for_answers(&self) -> bool {
         self.conn.answers_len() < ANSWERS_MAX
     }

@@ -109,8 +109,10 @@ impl Shard {
         let Some(conn) = conns.get_mut(key) else { return };
         let Unread { charged, uncharged } = conn.gate.unread();
         // What readers of streams have in memory counts in their own budget until it is written.
-        let of_readers = conn.reader_memory.as_ref().map_or(0, |memory| memory.bytes());
-        let uncharged = (uncharged as u64).saturating_sub(of_readers) + conn.encrypted.unsent as u64;
+        let of_readers = conn.reader_memory.as_ref().map_or(0, |memory| memory.bytes() as usize);
+        let waiting = of_readers.min(uncharged);
+        let charged = charged - (of_readers - waiting).min(conn.gate.deliveries_held()).min(charged);
+        let uncharged = (uncharged - waiting + conn.encrypted.unsent) as u64;
         if uncharged != conn.uncharged && !conn.is_shed {
             let before = std::mem::replace(&mut conn.uncharged, uncharged);
             held[ClientBudget::Unread as usize].ledger.change_uncharged(self.here.id, before, uncharged);
