@@ -295,7 +295,7 @@ def messages_that_come_back_with_annotations(broker, full):
 # ---- output that nobody reads ----------------------------------------------------------------------------------------
 
 
-@flood(bound=700)
+@flood(bound=600)
 def output_that_nobody_reads(broker, full):
     """Connections of both protocols that make the broker write and do not read: returned messages, answers to `basic.get`,
     deliveries, answers to FLOW."""
