@@ -209,6 +209,53 @@ def links_with_long_names(broker, full):
     broker.call("/users/nobody", "DELETE")
 
 
+@flood(bound=200)
+def links_with_long_addresses(broker, full):
+    """Links whose addresses have 60 kB, on connections that each stay below what a connection may keep."""
+    yield
+    clients = [wire.Client(broker.amqp) for _ in range(40 if full else 10)]
+    for client in clients:
+        threading.Thread(target=client.read_on, daemon=True).start()
+        try:
+            for handle in range(22):
+                address = "/exchanges/amq.fanout/" + "k" * 60_000
+                client.socket.sendall(wire.attach(f"link-{handle}", handle, address))
+        except OSError:
+            pass  # The broker has closed it.
+    time.sleep(1)
+    check_state(broker, 22 * 3 * 60_000 * (30 if full else 10))
+    yield
+    for client in clients:
+        client.close()
+
+
+@flood(bound=200)
+def consumers_with_large_arguments(broker, full):
+    """Consumers of AMQP 0.9.1 with arguments of 100 kB, which the broker shows to people."""
+    broker.declare("argued")
+    yield
+    clients = [wire.Client091(broker.amqp) for _ in range(40 if full else 10)]
+    for client in clients:
+        client.open_channel(1)
+        try:
+            for _ in range(41):
+                client.socket.sendall(wire.consume091(1, "argued", b"x" * 100 * KB))
+                client.wait_for(60, 21)
+        except (OSError, EOFError):
+            pass  # The broker has closed it.
+    check_state(broker, 41 * 100 * KB * (30 if full else 10))
+    yield
+    for client in clients:
+        client.close()
+
+
+def check_state(broker, least):
+    """Checks that what is kept for clients is counted, and below its limit."""
+    state = {row["name"]: row for row in broker.call("/nodes")[0]["budgets"]}["client_state"]
+    # A shard looks at the limit when it holds 64 KiB more than before.
+    assert least <= state["used"] <= state["limit"] + MB, f"{state['used']} bytes are kept, of {state['limit']}"
+
+
 @flood(bound=100)
 def messages_that_are_taken_and_kept(broker, full):
     """A consumer that never settles, on a queue that is being filled."""
@@ -248,7 +295,7 @@ def messages_that_come_back_with_annotations(broker, full):
 # ---- output that nobody reads ----------------------------------------------------------------------------------------
 
 
-@flood(bound=700)
+@flood(bound=600)
 def output_that_nobody_reads(broker, full):
     """Connections of both protocols that make the broker write and do not read: returned messages, answers to `basic.get`,
     deliveries, answers to FLOW."""

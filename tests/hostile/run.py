@@ -6,8 +6,13 @@
 
 During a flood, memory must stay below a bound, the other client's messages must arrive (in the full form within 100 ms
 each), and the health check must answer within 1 s. Afterwards, memory must be within 32 MiB of its earlier value, and no
-socket and no alarm may be left. SLUICE_BIN names the broker (default: the newest build of the profiles ci and release).
-Prints `hostile: N passed, M failed`.
+socket and no alarm may be left.
+
+The broker's `budgets` must account for its memory. They and a fixed base, which is what a new broker uses besides, are
+compared with resident memory: during the flood it is at most 1.5 times as much, or 32 MiB more. After 5 s in which nothing
+happens, while the flood still holds what it has, both differ by at most 32 MiB or 15 %, and within 5 s after all is released.
+
+SLUICE_BIN names the broker (default: the newest build of the profiles ci and release). Prints `hostile: N passed, M failed`.
 """
 import argparse
 import glob
@@ -39,6 +44,12 @@ CERTIFICATE = os.path.join(HERE, "server.pem")
 # busy otherwise gets more.
 GONE_AFTER = {True: 5, False: 30}
 ROUND_TRIP_MS, HEALTH_S = 100, 1
+# How much resident memory may be of what the budgets and the base account for: during a flood, and how far they may be
+# apart after a rest. A small difference is no fault during a flood either: half of the base is less than what is read and
+# released between two samples.
+DURING, APART, APART_PART, REST_S = 1.5, 32 * MIB, 0.15, 5
+# Seconds within which the allocator has returned freed memory to the system. It counts as in use until then.
+RETURNED_AFTER = 1
 
 
 def find_program():
@@ -77,6 +88,11 @@ class Broker:
     def resident(self):
         with open(f"/proc/{self.process.pid}/statm") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
+
+    def accounted(self):
+        """Returns the bytes of resident memory, and those that the budgets account for, both by the broker's own answer."""
+        node = self.call("/nodes?disable_stats=true")[0]
+        return node["mem_used"], {row["name"]: row["used"] for row in node["budgets"]}
 
     def sockets(self):
         """The number of open sockets. Files are not counted: the log and streams keep some open
@@ -128,17 +144,84 @@ def until(condition, seconds, what):
         time.sleep(0.05)
 
 
+class Account:
+    """Compares resident memory with what the broker's budgets account for."""
+
+    def __init__(self, broker):
+        self.broker = broker
+        # The fixed base is measured when the broker has started and does nothing. The first login hashes the password.
+        broker.accounted()
+        time.sleep(2)
+        resident, used = broker.accounted()
+        self.base = resident - sum(used.values())
+        # When a sample was taken, and what the budgets and the base were.
+        self.samples, self.ratio = [], 0.0
+        # The most bytes above what is allowed, and the figures of that sample.
+        self.worst = (0, "")
+
+    def look(self):
+        """Takes a sample during the flood."""
+        try:
+            resident, used = self.broker.accounted()
+        except urllib.error.HTTPError:
+            return  # The broker has too much to do for others. The flood's own checks judge that.
+        now, known = time.monotonic(), self.base + sum(used.values())
+        self.samples = [each for each in self.samples if now - each[0] <= RETURNED_AFTER] + [(now, known)]
+        most = max(known for _, known in self.samples)
+        self.ratio = max(self.ratio, resident / most)
+        above = resident - max(DURING * most, most + APART)
+        if above > self.worst[0]:
+            self.worst = above, f"{resident / most:.2f} times: {self.words(resident, used)}"
+
+    def words(self, resident, used):
+        parts = ", ".join(f"{name} {bytes / MIB:.1f}" for name, bytes in used.items() if bytes > 0.05 * MIB)
+        known = self.base + sum(used.values())
+        return f"{resident / MIB:.0f} MiB resident, {known / MIB:.0f} accounted for: base {self.base / MIB:.0f}" + \
+            (f", {parts}" if parts else "")
+
+    def check_flood(self):
+        """Returns how resident memory compared with the account at the worst moment."""
+        above, words = self.worst
+        assert above == 0, f"{above / MIB:.0f} MiB more than the budgets account for ({words})"
+        return f"at most {self.ratio:.2f} times what is accounted for"
+
+    def apart(self):
+        """Returns how far memory is apart from the account, whether that is too much, and the figures."""
+        resident, used = self.broker.accounted()
+        apart = resident - self.base - sum(used.values())
+        return apart, abs(apart) > max(APART, APART_PART * resident), self.words(resident, used)
+
+    def check_rest(self, when):
+        """Waits until the broker has rested, and returns how far memory is apart from the account."""
+        time.sleep(REST_S)
+        apart, is_too_much, words = self.apart()
+        assert not is_too_much, f"{when}: memory and budgets are {apart / MIB:+.0f} MiB apart ({words})"
+        return f"{apart / MIB:+.0f} MiB {when}"
+
+    def check_end(self):
+        """Does the same when all is released. The rest may be shorter: nothing happens any more."""
+        until(lambda: not self.apart()[1], REST_S, lambda: f"memory and budgets are apart: {self.apart()[2]}")
+        return f"{self.apart()[0] / MIB:+.0f} MiB at last"
+
+
 class Watch(threading.Thread):
     """Watches memory and the health check during a flood."""
 
-    def __init__(self, broker):
+    def __init__(self, broker, account):
         super().__init__()
         self.broker, self.peak, self.slowest, self.failed, self.over = broker, 0, 0.0, None, False
+        self.account = account
 
     def run(self):
-        asked = 0.0
+        asked = looked = 0.0
         while not self.over:
             self.peak = max(self.peak, self.broker.resident())
+            try:
+                if time.monotonic() - looked > 0.05:
+                    looked = time.monotonic()
+                    self.account.look()
+            except OSError as error:
+                self.failed = self.failed or f"budgets: {error}"
             if time.monotonic() - asked > 0.5:
                 asked = time.monotonic()
                 try:
@@ -156,6 +239,7 @@ def check(program, flood, full):
     broker = Broker(program)
     neighbour = None
     try:
+        account = Account(broker)
         broker.declare("neighbour")
         neighbour = subprocess.Popen([sys.executable, os.path.join(HERE, "neighbour.py"), str(broker.amqp)],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -164,13 +248,14 @@ def check(program, flood, full):
         next(steps)
         time.sleep(2)
         before, sockets = broker.resident(), broker.sockets()
-        watch = Watch(broker)
+        watch = Watch(broker, account)
         watch.start()
         try:
             next(steps)
         finally:
             watch.over = True
             watch.join()
+        kept = [account.check_flood(), account.check_rest("while it lasts")]
         for _ in steps:
             pass
         left = lambda: broker.resident() - before  # noqa: E731
@@ -178,12 +263,13 @@ def check(program, flood, full):
         until(lambda: broker.sockets() <= sockets, GONE_AFTER[full], lambda: f"{broker.sockets() - sockets} sockets are left")
         until(lambda: left() <= LEFT, GONE_AFTER[full], lambda: f"{left() / MIB:.0f} MiB are left")
         gone = time.monotonic() - began
+        kept.append(account.check_end())
         assert broker.is_healthy(), "an alarm is left"
         figures = json.loads(neighbour.communicate("", timeout=60)[0] or "{}")
         assert neighbour.returncode == 0 and figures["round_trips"] > 0, "the well-behaved client was not served"
         grown = watch.peak - before
         seen = (f"memory +{grown / MIB:.0f} MiB, {left() / MIB:+.0f} after {gone:.1f} s; {figures['round_trips']} round trips, "
-                f"worst {figures['worst_ms']} ms; health within {watch.slowest:.2f} s")
+                f"worst {figures['worst_ms']} ms; health within {watch.slowest:.2f} s; budgets: {', '.join(kept)}")
         assert not watch.failed, f"{watch.failed} ({seen})"
         assert grown <= flood.bound * MIB, f"more than {flood.bound} MiB ({seen})"
         served = not full or flood.stops_publishers or figures["worst_ms"] < ROUND_TRIP_MS

@@ -91,9 +91,11 @@ def get091(channel, queue):
     return method(channel, 60, 70, b"\0\0" + short(queue) + b"\1")
 
 
-def consume091(channel, queue):
-    """Consumes from a queue. Deliveries are settled as they are sent."""
-    return method(channel, 60, 20, b"\0\0" + short(queue) + short("") + b"\2" + b"\0\0\0\0")
+def consume091(channel, queue, argument=b""):
+    """Consumes from a queue, with an argument of this value. Deliveries are settled as they are sent."""
+    entry = short("x") + b"S" + struct.pack(">I", len(argument)) + argument if argument else b""
+    table = struct.pack(">I", len(entry)) + entry
+    return method(channel, 60, 20, b"\0\0" + short(queue) + short("") + b"\2" + table)
 
 
 def attach(name, handle, address, channel=0):

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use amqp10::{
-    Encode, Map, Output, Performative, Properties, Symbol, TransferHead, Value, descriptor, encode, frame,
-    put_transfer_frame, sections,
+    Encode, Map, Output, PayloadOf, Performative, Properties, Symbol, TransferHead, Value, descriptor,
+    encode, frame, put_transfer_frame, sections,
 };
 use broker::catalog::{Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
 use bytes::{Bytes, BytesMut};
@@ -163,7 +163,7 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
         let (wire, bare_at) = message.bare_in();
         put_transfer_frame(output.buffer(), 0, black_box(&HEAD), head.len() + wire.len() - bare_at);
         output.buffer().extend_from_slice(head);
-        output.put_payload(wire, bare_at, wire.len());
+        output.put_payload(wire, bare_at, wire.len(), PayloadOf::Delivery);
         (output.len() - before) as u64
     })
 }

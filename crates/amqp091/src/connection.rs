@@ -164,6 +164,16 @@ impl Connection {
         self.output.held()
     }
 
+    /// Returns the part of [`Connection::unread_bytes`] that is no delivery ([`Output::answers_held`]).
+    pub fn answers_held(&self) -> usize {
+        self.output.answers_held()
+    }
+
+    /// Returns the bytes of memory that payloads of deliveries in the output keep ([`Output::deliveries_held`]).
+    pub fn deliveries_held(&self) -> usize {
+        self.output.deliveries_held()
+    }
+
     /// Returns the number of bytes to write behind the last `basic.deliver`, unless it came when much was unwritten; see
     /// [`Output::note_delivery`].
     pub fn answers_len(&self) -> usize {

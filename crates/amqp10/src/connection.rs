@@ -142,15 +142,29 @@ impl Connection {
         self.output.len()
     }
 
-    /// Returns the bytes of memory that the names of all links take.
-    pub fn name_bytes(&self) -> usize {
-        self.sessions().map(|(_, session)| session.name_bytes()).sum()
+    /// Returns the bytes of the ATTACHes of all links ([`Session::attached_bytes`]).
+    pub fn attached_bytes(&self) -> usize {
+        self.sessions().map(|(_, session)| session.attached_bytes()).sum()
     }
 
     /// Returns the bytes of memory in use for what the peer has not read: the output, and deliveries that wait for it or for
     /// the peer's window.
     pub fn unread_bytes(&self) -> usize {
-        self.output.held() + self.sessions().map(|(_, session)| session.pending_bytes()).sum::<usize>()
+        // A delivery that was sent in part waits in its session. If the output has a part of it, it is counted there.
+        let begun =
+            |session: &Session| session.begun().filter(|of| self.output.holds(of)).map_or(0, |of| of.len());
+        let waiting = self.sessions().map(|(_, session)| session.pending_bytes() - begun(session));
+        self.output.held() + waiting.sum::<usize>()
+    }
+
+    /// Returns the part of [`Connection::unread_bytes`] that is no delivery ([`Output::answers_held`]).
+    pub fn answers_held(&self) -> usize {
+        self.output.answers_held()
+    }
+
+    /// Returns the bytes of memory that payloads of deliveries in the output keep ([`Output::deliveries_held`]).
+    pub fn deliveries_held(&self) -> usize {
+        self.output.deliveries_held()
     }
 
     /// Returns the number of bytes to write behind the last large delivery.
@@ -243,7 +257,7 @@ impl Connection {
             Ok((Performative::Transfer(ref transfer), used)) if carries => {
                 self.handle_transfer(channel, transfer, input, body_at + used)
             }
-            Ok((performative, _)) => self.handle_performative(channel, performative),
+            Ok((performative, _)) => self.handle_performative(channel, performative, input.len()),
             Err(error) => Err(Fault::connection(Violation::Decode(error))),
         }
     }
@@ -253,6 +267,7 @@ impl Connection {
         &mut self,
         channel: u16,
         performative: Performative<'_>,
+        frame_bytes: usize,
     ) -> Result<Option<Event<'a>>, Fault> {
         match performative {
             Performative::Open(open) => self.handle_open(open).map(Some),
@@ -269,7 +284,7 @@ impl Connection {
             _ if self.state == ConnectionState::Closing => Ok(None),
             Performative::Begin(begin) => self.handle_begin(channel, begin),
             Performative::End(end) => Ok(self.handle_end(channel, end.error)),
-            other => self.handle_session_frame(channel, other),
+            other => self.handle_session_frame(channel, other, frame_bytes),
         }
     }
 

@@ -28,7 +28,7 @@ pub mod unsettled;
 pub mod violation;
 
 // They are part of this interface.
-pub use buffers::{Chunk, Output};
+pub use buffers::{Chunk, Output, PayloadOf};
 pub use connection::{Connection, ConnectionState, Event, Fault};
 pub use decode::{DecodeError, Reader};
 pub use disposition::DispositionRange;

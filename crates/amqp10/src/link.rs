@@ -50,6 +50,8 @@ pub enum LinkState {
 #[derive(Debug)]
 pub struct Link {
     pub name: String,
+    /// The bytes that count for the link: those of the peer's ATTACH, or of the name if we have proposed the link.
+    pub(crate) attached_bytes: usize,
     pub state: LinkState,
     pub end: End,
     /// The peer's handle, once its ATTACH is received.

@@ -87,8 +87,8 @@ pub struct Session {
     /// Our link number for each handle of the peer.
     by_remote_handle: Vec<Option<u32>>,
     pending: VecDeque<Pending>,
-    /// The bytes of the names of its links.
-    name_bytes: usize,
+    /// The bytes that count for its links ([`Session::attached_bytes`]).
+    attached_bytes: usize,
     /// The bytes of the deliveries in `pending`.
     pending_bytes: usize,
     unsettled: Unsettled,
@@ -131,7 +131,7 @@ impl Session {
             by_remote_handle: Vec::new(),
             pending: VecDeque::new(),
             pending_bytes: 0,
-            name_bytes: 0,
+            attached_bytes: 0,
             unsettled: Unsettled::default(),
         }
     }
@@ -209,9 +209,11 @@ impl Session {
         self.partial_bytes = 0;
     }
 
+    /// Handles a frame of `frame_bytes`.
     pub(crate) fn handle_frame(
         &mut self,
         performative: Performative<'_>,
+        frame_bytes: usize,
         out: &mut Output,
     ) -> Result<Option<SessionEvent>, SessionFault> {
         if self.state == SessionState::Ending {
@@ -221,7 +223,7 @@ impl Session {
         match performative {
             Performative::Flow(flow) => self.handle_flow(flow, out),
             Performative::Disposition(disposition) => Ok(Some(handle_disposition(disposition))),
-            Performative::Attach(attach) => self.handle_attach(attach, out),
+            Performative::Attach(attach) => self.handle_attach(attach, frame_bytes, out),
             Performative::Detach(detach) => self.handle_detach(detach),
             _ => Err((None, Violation::UnexpectedFrame("frame on a session"))),
         }
@@ -352,7 +354,7 @@ impl Session {
         self.pending_bytes = 0;
         self.unsettled = Unsettled::default();
         self.links.clear();
-        self.name_bytes = 0;
+        self.attached_bytes = 0;
         self.partial_bytes = 0;
         self.by_remote_handle.clear();
         put_frame(out.buffer(), self.channel, &EndPerformative { error });

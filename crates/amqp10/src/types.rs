@@ -135,6 +135,24 @@ pub enum Value {
 }
 
 impl Value {
+    /// Returns the bytes of memory that the value takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        let of_all =
+            |values: &[Self]| values.iter().map(|value| size_of::<Self>() + value.heap_bytes()).sum();
+        match self {
+            Self::Binary(bytes) => bytes.len(),
+            Self::String(text) => text.len(),
+            Self::Symbol(symbol) => symbol.as_str().len(),
+            Self::List(values) => of_all(values),
+            Self::Map(map) => map.heap_bytes(),
+            Self::Array(array) => of_all(&array.items),
+            Self::Described(described) => {
+                size_of::<Described>() + described.descriptor.heap_bytes() + described.value.heap_bytes()
+            }
+            _ => 0,
+        }
+    }
+
     /// Returns the text of a string or of a symbol.
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -252,6 +270,12 @@ impl Map {
     /// An empty map.
     pub const fn new() -> Self {
         Self(Vec::new())
+    }
+
+    /// Returns the bytes of memory that the map takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        let pairs = self.0.iter();
+        pairs.map(|(key, value)| size_of::<(Value, Value)>() + key.heap_bytes() + value.heap_bytes()).sum()
     }
 
     /// Returns the value of the first key with this text, whether string or symbol.

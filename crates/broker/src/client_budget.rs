@@ -43,19 +43,19 @@ pub enum ClientBudget {
     Unfinished,
     /// What waits to be written: output, and the deliveries of AMQP 1.0 that wait in their session.
     Unread,
-    /// The names of links and containers.
-    Names,
+    /// What the broker keeps for clients as long as they want it: names, properties, links and consumers.
+    State,
 }
 
 impl ClientBudget {
-    pub const ALL: [Self; 3] = [Self::Unfinished, Self::Unread, Self::Names];
+    pub const ALL: [Self; 3] = [Self::Unfinished, Self::Unread, Self::State];
 
     /// The name in listings and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unfinished => "unfinished_deliveries",
             Self::Unread => "unread_output",
-            Self::Names => "link_names",
+            Self::State => "client_state",
         }
     }
 
@@ -64,7 +64,7 @@ impl ClientBudget {
         match self {
             Self::Unfinished => "incomplete deliveries",
             Self::Unread => "bytes that clients do not read",
-            Self::Names => "names of links",
+            Self::State => "names, properties, links and consumers",
         }
     }
 
@@ -73,7 +73,7 @@ impl ClientBudget {
         match self {
             Self::Unfinished => "amqp10.unfinished_memory",
             Self::Unread => "unread_output_memory",
-            Self::Names => "link_names_memory",
+            Self::State => "client_state_memory",
         }
     }
 
@@ -82,7 +82,7 @@ impl ClientBudget {
         match self {
             Self::Unfinished => settings.node_unfinished_memory(),
             Self::Unread => settings.node_unread_memory(),
-            Self::Names => settings.node_names_memory(),
+            Self::State => settings.node_state_memory(),
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod gate;
 pub mod ids;
 pub mod input;
 pub mod intake;
+mod kept;
 pub mod mail;
 pub mod moving;
 mod named;

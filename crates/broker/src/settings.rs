@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use amqp10::link::NAME_MAX;
 use buffers::HIGH_WATER;
 
 pub use queue::QueueType;
@@ -17,11 +16,15 @@ use crate::counters::Deprecated;
 /// finish a large message while a large message is sent to it: it may read nothing before.
 pub(crate) const ANSWERS_MAX: usize = 1024 * 1024;
 
-/// What a connection may leave unread besides its largest message: see [`ANSWERS_MAX`] and [`HIGH_WATER`].
+/// What a connection may leave unread besides its largest messages: see [`ANSWERS_MAX`] and [`HIGH_WATER`].
 const UNREAD_MAX: usize = HIGH_WATER + ANSWERS_MAX;
 
-/// The bytes of the names of all links of a connection: 250 bytes for each of 16,384 links, or 2,000 links with the longest names.
-pub(crate) const NAMES_MAX: usize = 4 * 1024 * 1024;
+/// The bytes that the broker keeps for a client: its name and its properties, the ATTACHes of its links, the tags and the arguments
+/// of its consumers. It is enough for 250 bytes for each of 16,384 links, or for 2,000 links with the longest names.
+pub(crate) const STATE_MAX: usize = 4 * 1024 * 1024;
+
+/// The bytes of memory that the properties of a client may take. Those of known clients take some 4 KiB.
+pub(crate) const PROPERTIES_MAX: usize = 64 * 1024;
 
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.
 #[derive(Clone, Debug)]
@@ -75,9 +78,9 @@ pub struct Settings {
     /// The memory for what clients do not read, of all connections together, in bytes (`unread_output_memory`). It is never
     /// below what one connection may have.
     pub unread_output_memory: u64,
-    /// The memory for the names of links and containers of all connections together, in bytes (`link_names_memory`). It is
-    /// never below the limit of one connection.
-    pub link_names_memory: u64,
+    /// The memory for what is kept for clients ([`STATE_MAX`]), of all connections together, in bytes (`client_state_memory`). It
+    /// is never below the limit of one connection.
+    pub client_state_memory: u64,
     /// The memory for readers of streams of all connections together, in bytes (`stream.reader_memory`).
     pub reader_memory: u64,
     /// True if a message without a header section is durable (`amqp10.durable_by_default`).
@@ -138,8 +141,8 @@ impl Default for Settings {
             // As much as for what clients do not finish. A client that does not read has at most 1.25 MiB, unless its
             // messages are large, so some 200 such clients have room.
             unread_output_memory: 256 * 1024 * 1024,
-            // A million links with names of 128 bytes.
-            link_names_memory: 128 * 1024 * 1024,
+            // Half a million links with ATTACHes of 256 bytes.
+            client_state_memory: 128 * 1024 * 1024,
             reader_memory: 256 * 1024 * 1024,
             durable_by_default: true,
             permit_address_v1: false,
@@ -192,15 +195,17 @@ impl Settings {
         self.unfinished_memory.max(self.connection_unfinished_memory())
     }
 
-    /// Returns the memory for what clients do not read, of all connections, in bytes. A single consumer can always be sent the
-    /// largest message.
+    /// Returns the memory for what clients do not read, of all connections, in bytes. A single client can always be sent the
+    /// largest message, while the end of another is not yet written.
     pub fn node_unread_memory(&self) -> u64 {
-        self.unread_output_memory.max(self.max_message_size.saturating_add(UNREAD_MAX as u64))
+        self.unread_output_memory
+            .max(self.max_message_size.saturating_mul(2).saturating_add(UNREAD_MAX as u64))
     }
 
-    /// Returns the memory for the names of links and containers of all connections, in bytes.
-    pub fn node_names_memory(&self) -> u64 {
-        self.link_names_memory.max((NAMES_MAX + 2 * NAME_MAX) as u64)
+    /// Returns the memory for what is kept for clients, of all connections, in bytes. The last link may exceed the limit of its
+    /// connection by the copies of its address.
+    pub fn node_state_memory(&self) -> u64 {
+        self.client_state_memory.max(STATE_MAX as u64 + 2 * u64::from(self.frame_max))
     }
 
     /// Returns the deprecated features that clients may not use (`deprecated_features.permit.NAME`).

@@ -7,4 +7,4 @@ mod chunk;
 mod output;
 
 pub use chunk::Chunk;
-pub use output::{FrameLen, HIGH_WATER, Output};
+pub use output::{FrameLen, HIGH_WATER, Output, PayloadOf};

@@ -30,8 +30,15 @@ pub type FrameLen = fn(&[u8]) -> Option<usize>;
 /// The bytes that a connection has still to write, in order.
 #[derive(Debug, Default)]
 pub struct Output {
-    segments: VecDeque<Bytes>,
+    segments: VecDeque<Segment>,
     segment_bytes: usize,
+    /// The bytes of memory that the segments keep.
+    segments_held: usize,
+    /// The bytes of memory that payloads of answers keep, and how many of them are not yet written.
+    answers_held: usize,
+    answers_unwritten: usize,
+    /// The bytes of memory that payloads of deliveries keep.
+    deliveries_held: usize,
     tail: BytesMut,
     /// The number of bytes written since the output was created or its memory was freed.
     written: usize,
@@ -45,10 +52,26 @@ pub struct Output {
     frame_len: Option<FrameLen>,
     /// The bytes that are left of a frame that was written in part. `None` if that is not known.
     begun: Option<usize>,
-    /// The size of the largest shared payload. All of it stays in memory until its last part is written.
-    largest: usize,
-    /// The number of bytes up to the end of its last part.
-    largest_until: usize,
+}
+
+/// Bytes in front of the tail.
+#[derive(Debug)]
+struct Segment {
+    bytes: Bytes,
+    /// The bytes of memory that are free when this segment is written. All of a payload stays in memory until its last part is
+    /// written, so they count for that part.
+    held: usize,
+    /// What the payload belongs to that this is a part of. `None` for frames without payload.
+    of: Option<PayloadOf>,
+}
+
+/// What a payload belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadOf {
+    /// A message that a consumer has asked for.
+    Delivery,
+    /// The answer to a request, such as a returned message.
+    Answer,
 }
 
 impl Output {
@@ -57,9 +80,33 @@ impl Output {
         Self { frame_len: Some(frame_len), begun: Some(0), ..Self::default() }
     }
 
-    /// The number of bytes of memory that are in use until they are written.
+    /// The number of bytes of memory that are in use until they are written: also what was written of a payload whose rest was
+    /// not.
     pub fn held(&self) -> usize {
-        if self.is_empty() { 0 } else { self.len().max(self.largest) }
+        self.segments_held + self.tail.len()
+    }
+
+    /// The part of [`Output::held`] that is no delivery: what is not yet written behind the last one, and what was written of the
+    /// payloads of answers and is still in use.
+    pub fn answers_held(&self) -> usize {
+        self.len_behind_delivery() + self.answers_held.saturating_sub(self.answers_unwritten)
+    }
+
+    /// The part of [`Output::held`] that is shared payloads of deliveries.
+    pub fn deliveries_held(&self) -> usize {
+        self.deliveries_held
+    }
+
+    fn held_of(&mut self, of: PayloadOf) -> &mut usize {
+        match of {
+            PayloadOf::Delivery => &mut self.deliveries_held,
+            PayloadOf::Answer => &mut self.answers_held,
+        }
+    }
+
+    /// Returns true if a part of this payload is not yet written, and is shared.
+    pub fn holds(&self, payload: &[u8]) -> bool {
+        self.segments.iter().any(|segment| segment.is_of(payload))
     }
 
     /// The number of bytes not yet written.
@@ -94,21 +141,35 @@ impl Output {
     }
 
     /// Appends `from..to` of a payload. A large part is shared, not copied.
-    pub fn put_payload(&mut self, payload: &Bytes, from: usize, to: usize) {
+    pub fn put_payload(&mut self, payload: &Bytes, from: usize, to: usize, of: PayloadOf) {
         if to - from < SHARE_FROM {
             self.tail.extend_from_slice(&payload[from..to]);
             return;
         }
+        let earlier = self.segments.iter_mut().rev().find(|segment| segment.is_of(payload));
+        let earlier = earlier.map(|part| (std::mem::take(&mut part.held), part.of));
+        let (held, before) = earlier.unwrap_or((0, None));
+        self.segments_held -= held;
+        if let Some(before) = before {
+            *self.held_of(before) -= held;
+        }
         if !self.tail.is_empty() {
             let head = self.tail.split().freeze();
-            self.segment_bytes += head.len();
-            self.segments.push_back(head);
+            let held = head.len();
+            self.push(Segment { bytes: head, held, of: None });
         }
-        self.segment_bytes += to - from;
-        self.segments.push_back(payload.slice(from..to));
-        if payload.len() >= self.largest {
-            (self.largest, self.largest_until) = (payload.len(), self.segment_bytes);
+        let held = held.max(payload.len());
+        *self.held_of(of) += held;
+        if of == PayloadOf::Answer {
+            self.answers_unwritten += to - from;
         }
+        self.push(Segment { bytes: payload.slice(from..to), held, of: Some(of) });
+    }
+
+    fn push(&mut self, segment: Segment) {
+        self.segment_bytes += segment.bytes.len();
+        self.segments_held += segment.held;
+        self.segments.push_back(segment);
     }
 
     /// Fills in the next slices for a vectored write. Returns the number of slices.
@@ -118,7 +179,7 @@ impl Output {
             if n == into.len() {
                 return n;
             }
-            into[n] = IoSlice::new(segment);
+            into[n] = IoSlice::new(&segment.bytes);
             n += 1;
         }
         if n < into.len() && !self.tail.is_empty() {
@@ -132,21 +193,29 @@ impl Output {
     pub fn advance(&mut self, mut n: usize) {
         self.written += n;
         self.delivered = self.delivered.saturating_sub(n);
-        self.largest_until = self.largest_until.saturating_sub(n);
-        if self.largest_until == 0 {
-            self.largest = 0;
-        }
         self.begun = if n >= self.len() { Some(0) } else { self.end_of_frame(n).map(|end| end - n) };
         while n > 0 {
             match self.segments.front_mut() {
-                Some(front) if front.len() > n => {
-                    front.advance(n);
+                Some(front) if front.bytes.len() > n => {
+                    front.bytes.advance(n);
                     self.segment_bytes -= n;
+                    if front.of == Some(PayloadOf::Answer) {
+                        self.answers_unwritten -= n;
+                    }
                     return;
                 }
                 Some(front) => {
-                    n -= front.len();
-                    self.segment_bytes -= front.len();
+                    n -= front.bytes.len();
+                    self.segment_bytes -= front.bytes.len();
+                    self.segments_held -= front.held;
+                    match front.of {
+                        Some(PayloadOf::Answer) => {
+                            self.answers_unwritten -= front.bytes.len();
+                            self.answers_held -= front.held;
+                        }
+                        Some(PayloadOf::Delivery) => self.deliveries_held -= front.held,
+                        None => {}
+                    }
                     self.segments.pop_front();
                 }
                 None => {
@@ -175,7 +244,7 @@ impl Output {
     }
 
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        self.segments.iter().map(|segment| &segment[..]).chain([&self.tail[..]])
+        self.segments.iter().map(|segment| &segment.bytes[..]).chain([&self.tail[..]])
     }
 
     /// Drops all frames that were not begun. Returns true if other frames may follow. Returns false if more than `max` bytes were
@@ -202,6 +271,13 @@ impl Output {
             let expected = self.written.min(EXPECTED_MAX).max(faded);
             *self = Self { expected, frame_len: self.frame_len, begun: Some(0), ..Self::default() };
         }
+    }
+}
+
+impl Segment {
+    /// Returns true if this is a part of the payload.
+    fn is_of(&self, payload: &[u8]) -> bool {
+        payload.as_ptr_range().contains(&self.bytes.as_ptr())
     }
 }
 
@@ -267,10 +343,10 @@ mod tests {
         let mut output = Output::framed(|_| Some(1 + SHARE_FROM));
         let payload = Bytes::from(vec![1; 2 * SHARE_FROM]);
         output.buffer().extend_from_slice(b"h");
-        output.put_payload(&payload, 0, SHARE_FROM);
+        output.put_payload(&payload, 0, SHARE_FROM, PayloadOf::Delivery);
         assert_eq!(
             (output.len(), output.held()),
-            (1 + SHARE_FROM, 2 * SHARE_FROM),
+            (1 + SHARE_FROM, 1 + 2 * SHARE_FROM),
             "all of the payload is kept"
         );
         output.advance(3);
@@ -279,16 +355,29 @@ mod tests {
     }
 
     #[test]
-    fn a_large_payload_counts_until_its_last_part_is_written() {
+    fn a_payload_counts_once_until_its_last_part_is_written() {
         let mut output = Output::default();
-        let large = Bytes::from(vec![1; 10 * SHARE_FROM]);
-        output.put_payload(&large, 0, SHARE_FROM);
-        output.put_payload(&Bytes::from(vec![2; 2 * SHARE_FROM]), 0, 2 * SHARE_FROM);
-        assert_eq!(output.held(), 10 * SHARE_FROM);
-        output.advance(SHARE_FROM - 1);
-        assert_eq!(output.held(), 10 * SHARE_FROM);
+        let (large, next) = (Bytes::from(vec![1; 10 * SHARE_FROM]), Bytes::from(vec![2; 3 * SHARE_FROM]));
+        output.buffer().extend_from_slice(b"head");
+        output.put_payload(&large, 9, 9 + SHARE_FROM, PayloadOf::Delivery);
+        output.put_payload(&next, 0, 3 * SHARE_FROM, PayloadOf::Answer);
+        // The rest of a message that has waited without what is not sent of it.
+        output.put_payload(&large.slice(9..), SHARE_FROM, 3 * SHARE_FROM, PayloadOf::Delivery);
+        output.buffer().extend_from_slice(b"tail");
+        let all = large.len() + next.len() + 8;
+        assert_eq!((output.held(), output.len()), (all, 6 * SHARE_FROM + 8));
+        output.advance(4 + SHARE_FROM - 1);
+        assert_eq!(output.held(), all - 4);
+        output.advance(1 + 3 * SHARE_FROM - 1);
+        assert_eq!(output.held(), all - 4, "two payloads whose first bytes were written");
+        assert_eq!(output.answers_held(), output.len() + next.len() - 1, "nothing was noted as a delivery");
+        assert!(output.holds(&large) && output.holds(&next));
         output.advance(1);
-        assert_eq!(output.held(), output.len(), "the output was never empty");
+        assert_eq!((output.held(), output.answers_held()), (large.len() + 4, output.len()));
+        assert_eq!(output.deliveries_held(), large.len());
+        assert!(output.holds(&large) && !output.holds(&next));
+        output.advance(2 * SHARE_FROM + 3);
+        assert_eq!((output.held(), output.len()), (1, 1), "the output was never empty");
     }
 
     #[test]

@@ -297,6 +297,11 @@ impl Session {
         !self.unsent().is_empty()
     }
 
+    /// Returns the number of bytes that have arrived of a record, or of a message of the handshake, whose end has not.
+    pub fn unread_bytes(&self) -> usize {
+        self.unread.len()
+    }
+
     /// Returns the encrypted bytes to write before any that [`Session::encrypt`] makes.
     pub fn unsent(&self) -> &[u8] {
         &self.unsent[self.sent..]

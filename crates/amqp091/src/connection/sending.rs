@@ -1,6 +1,6 @@
 //! Sends methods and contents on channels.
 
-use buffers::Output;
+use buffers::{Output, PayloadOf};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::Connection;
@@ -47,8 +47,7 @@ impl Connection {
                 body_max,
                 |out| method.put(out),
                 properties,
-                payload,
-                from,
+                (payload, from, PayloadOf::Answer),
             );
         }
     }
@@ -72,8 +71,7 @@ impl Connection {
                 body_max,
                 |out| deliver.put(out),
                 properties,
-                payload,
-                from,
+                (payload, from, PayloadOf::Delivery),
             );
             self.output.note_delivery(before);
         }
@@ -96,8 +94,7 @@ fn put_content(
     body_max: usize,
     put_method: impl FnOnce(&mut BytesMut),
     properties: &[u8],
-    payload: &Bytes,
-    from: usize,
+    (payload, from, of): (&Bytes, usize, PayloadOf),
 ) {
     let body_size = payload.len() - from;
     let out = output.buffer();
@@ -116,7 +113,7 @@ fn put_content(
     while at < payload.len() {
         let end = payload.len().min(at + body_max);
         put_header(output.buffer(), FRAME_BODY, channel, (end - at) as u32);
-        output.put_payload(payload, at, end);
+        output.put_payload(payload, at, end, of);
         output.buffer().put_u8(FRAME_END);
         at = end;
     }

@@ -135,15 +135,14 @@ impl Connection {
         &mut self,
         channel: u16,
         performative: Performative<'_>,
+        frame_bytes: usize,
     ) -> Result<Option<Event<'a>>, Fault> {
         let max_frame = self.remote_max_frame_size as usize;
         let Some((number, session, output)) = self.of_channel(channel) else { return Ok(None) };
         let is_flow = matches!(performative, Performative::Flow(_));
-        let event = session.handle_frame(performative, output).map_err(|(link, violation)| Fault {
-            violation,
-            session: Some(number),
-            link,
-        })?;
+        let event = session
+            .handle_frame(performative, frame_bytes, output)
+            .map_err(|(link, violation)| Fault { violation, session: Some(number), link })?;
         if is_flow {
             session.pump(max_frame, output);
         }
@@ -321,10 +320,17 @@ impl Connection {
         }
     }
 
-    /// Frees the name of a link that was refused; see [`Connection::detach`].
-    pub fn forget_name(&mut self, session: u16, link: u32) {
+    /// Counts more bytes for a link than its ATTACH had, for a caller that keeps more.
+    pub fn add_attached_bytes(&mut self, session: u16, link: u32, bytes: usize) {
         if let Some((session, _, _)) = self.parts(session) {
-            session.forget_name(link);
+            session.add_attached_bytes(link, bytes);
+        }
+    }
+
+    /// Frees the name of a link that was refused; see [`Connection::detach`].
+    pub fn forget_attach(&mut self, session: u16, link: u32) {
+        if let Some((session, _, _)) = self.parts(session) {
+            session.forget_attach(link);
         }
     }
 

@@ -12,6 +12,7 @@ impl Session {
     pub(super) fn handle_attach(
         &mut self,
         attach: Box<Attach>,
+        frame_bytes: usize,
         out: &mut Output,
     ) -> Result<Option<SessionEvent>, SessionFault> {
         if attach.handle > self.handle_max {
@@ -40,6 +41,7 @@ impl Session {
                 self.free_handle(out);
                 let link = self.insert_link(Link {
                     name: attach.name.clone(),
+                    attached_bytes: frame_bytes,
                     state: LinkState::Half,
                     end,
                     remote_handle: None,
@@ -92,25 +94,34 @@ impl Session {
         waiting.into_iter().for_each(|link| self.detach(link, None, out));
     }
 
-    /// Returns the bytes of memory that the names of the links take.
-    pub fn name_bytes(&self) -> usize {
-        self.name_bytes
+    /// Returns the bytes of the peer's ATTACHes. A link may keep anything of its ATTACH: its name, its address, its filters.
+    pub fn attached_bytes(&self) -> usize {
+        self.attached_bytes
+    }
+
+    /// Counts more bytes for a link, until it is gone.
+    pub(crate) fn add_attached_bytes(&mut self, link: u32, bytes: usize) {
+        if let Some(l) = self.link_mut(link) {
+            l.attached_bytes += bytes;
+            self.attached_bytes += bytes;
+        }
     }
 
     /// Frees the name of a link that the peer has proposed and we have refused. Nobody asks for it any more, but the link exists
     /// until the peer's DETACH arrives.
-    pub(crate) fn forget_name(&mut self, link: u32) {
+    pub(crate) fn forget_attach(&mut self, link: u32) {
         if let Some(l) = self.link_mut(link)
             && l.state == LinkState::Detaching
             && l.remote_handle.is_some()
         {
-            let name = std::mem::take(&mut l.name);
-            self.name_bytes -= name.len();
+            l.name = String::new();
+            let freed = std::mem::take(&mut l.attached_bytes);
+            self.attached_bytes -= freed;
         }
     }
 
     fn insert_link(&mut self, link: Link) -> u32 {
-        self.name_bytes += link.name.len();
+        self.attached_bytes += link.attached_bytes;
         match self.links.iter().position(Option::is_none) {
             Some(free) => {
                 self.links[free] = Some(link);
@@ -152,7 +163,7 @@ impl Session {
             && let Some(mut removed) = slot.take()
         {
             self.partial_bytes -= removed.forget_partial();
-            self.name_bytes -= removed.name.len();
+            self.attached_bytes -= removed.attached_bytes;
             let handle = removed.remote_handle;
             if let Some(slot) = handle.and_then(|handle| self.by_remote_handle.get_mut(handle as usize)) {
                 *slot = None;
@@ -178,6 +189,7 @@ impl Session {
         let number = link.unwrap_or_else(|| {
             self.insert_link(Link {
                 name: attach.name.clone(),
+                attached_bytes: attach.name.len(),
                 state: LinkState::Half,
                 end: if sending {
                     End::Sending(SenderCredit::starting_at(initial))

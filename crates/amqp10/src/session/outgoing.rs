@@ -10,7 +10,7 @@ use crate::performative::{
     TAG_MAX, TransferHead, put_flow_frame, put_transfer_frame, transfer_frame_overhead_max,
 };
 use crate::{Flow, Map};
-use buffers::Output;
+use buffers::{Output, PayloadOf};
 
 /// If this many bytes of output are unwritten, deliveries wait in the session instead of the output.
 /// There they can still be dropped when their link is detached.
@@ -160,6 +160,14 @@ impl Session {
         self.pending_bytes
     }
 
+    /// Returns the bare message of the waiting delivery that was sent in part.
+    pub(crate) fn begun(&self) -> Option<&Bytes> {
+        match self.pending.front()? {
+            Pending::Delivery { delivery, id: Some(_), .. } => Some(&delivery.bare),
+            _ => None,
+        }
+    }
+
     /// Returns true if a delivery of this link waits.
     pub fn has_pending(&self, link: u32) -> bool {
         self.pending.iter().any(|p| matches!(p, Pending::Delivery { link: l, .. } if *l == link))
@@ -303,7 +311,7 @@ impl Session {
             }
             if to > h {
                 let Part { of, from: start } = delivery.bare;
-                out.put_payload(of, start + from.max(h) - h, start + to - h);
+                out.put_payload(of, start + from.max(h) - h, start + to - h, PayloadOf::Delivery);
             }
             // The peer takes frames of any size. A smaller one exceeds the mark by so little that it does not matter.
             if n >= OUTPUT_HIGH_WATER {

@@ -198,20 +198,20 @@ impl Gate {
         product_or!(self, gate => gate.takes_input(), true)
     }
 
-    /// Returns the bytes of the names that the client has given to its links and to itself.
-    pub fn name_bytes(&self) -> usize {
-        match self {
-            Self::Amqp10(gate) => gate.name_bytes(),
-            // Names of AMQP 0.9.1 have at most 255 bytes.
-            Self::Amqp091(_) => 0,
-            #[cfg(debug_assertions)]
-            Self::Line(_) => 0,
-        }
+    /// Returns the bytes that are kept for the client: its name and properties, its links and consumers.
+    pub fn state_bytes(&self) -> usize {
+        product_or!(self, gate => gate.state_bytes(), 0)
     }
 
     /// Returns the memory in use for what the client has not read.
     pub fn unread(&self) -> Unread {
         product_or!(self, gate => gate.unread(), Unread::default())
+    }
+
+    /// Returns the bytes of memory that deliveries in the output keep. The deliveries may be small, so they may be a part of what is
+    /// charged ([`Unread::charged`]).
+    pub fn deliveries_held(&self) -> usize {
+        product_or!(self, gate => gate.deliveries_held(), 0)
     }
 
     /// Returns false if the client must read before anything is done for it that makes an answer.

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::Host;
 use super::write::{End, SLICES, Sent, try_write};
-use crate::shard::{READ_MAX, Shard};
+use crate::shard::{Encrypted, READ_MAX, Shard};
 
 /// The most encrypted bytes that are made before they are written. A socket that is full leaves no more than this in memory,
 /// and four records fill it.
@@ -149,6 +149,7 @@ fn receive(
     if !buffer.is_empty() {
         shard.handle_input(key, buffer);
     }
+    shard.note_encrypted(key, kept(session));
     match received {
         Ok(received) => {
             if received.established || !session.unsent().is_empty() {
@@ -163,6 +164,18 @@ fn receive(
             let _ = try_write(write, &[io::IoSlice::new(session.unsent())]);
             Err(io::Error::other(error))
         }
+    }
+}
+
+/// Returns what a session keeps.
+fn kept(session: &tls::Session) -> Encrypted {
+    Encrypted { unread: session.unread_bytes(), unsent: session.unsent().len() }
+}
+
+/// Counts what the session of a connection keeps after output was written.
+pub(super) fn note_encrypted(shard: &mut Shard, key: usize, tls: &Tls) {
+    if let Some(session) = tls.borrow().as_deref() {
+        shard.note_encrypted(key, kept(session));
     }
 }
 

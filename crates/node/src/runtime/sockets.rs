@@ -21,7 +21,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::encryption::{read_encrypted, write_encrypted};
+use super::encryption::{note_encrypted, read_encrypted, write_encrypted};
 use super::header::{client, read_header};
 use super::write::{End, Sent, write_plain};
 use super::{Host, Incoming, turn};
@@ -419,6 +419,9 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
     let left = output.len();
     if left == 0 {
         output.shrink();
+    }
+    if socket.is_encrypted {
+        note_encrypted(shard, key, &socket.tls);
     }
     shard.note_written(key, written);
     let Some(conn) = shard.conn(key) else { return Written::default() };

@@ -22,9 +22,9 @@ const BUDGETS: &[Budget] = &[
         |shard| shard.connections.held(ClientBudget::Unread, shard.here.id).1,
     ),
     (
-        ClientBudget::Names.name(),
-        |shard| shard.connections.held(ClientBudget::Names, shard.here.id).0,
-        |shard| shard.connections.held(ClientBudget::Names, shard.here.id).1,
+        ClientBudget::State.name(),
+        |shard| shard.connections.held(ClientBudget::State, shard.here.id).0,
+        |shard| shard.connections.held(ClientBudget::State, shard.here.id).1,
     ),
     (
         "stream_readers",

@@ -60,8 +60,8 @@ use queue::PublisherId;
 use wal::Held;
 
 use self::connections::{Connections, Gates};
+pub(crate) use self::connections::{Encrypted, READ_BUFFER, READ_MAX};
 pub use self::connections::{Moved, Occupancy};
-pub(crate) use self::connections::{READ_BUFFER, READ_MAX};
 pub use self::late::Late;
 use self::mail::Mailroom;
 use self::metadata::Metadata;

@@ -4,8 +4,8 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use amqp091::{
-    BasicAck, BasicConsume, BasicGet, BasicPublish, BasicQos, Config, Connection, ConnectionStartOk, Event,
-    Method, Secret, State, Table, TableWriter, TxCommit, TxSelect, Value,
+    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicPublish, BasicQos, Config, Connection,
+    ConnectionStartOk, Event, Method, Secret, State, Table, TableWriter, TxCommit, TxSelect, Value,
 };
 use broker::gate::Phase;
 use bytes::{Bytes, BytesMut};
@@ -35,6 +35,8 @@ pub struct Client091 {
     pub closed: Option<(u16, String)>,
     /// True if the broker may close the connection.
     pub doomed: bool,
+    /// The number of properties that it has besides.
+    properties: usize,
     /// What was read and not handled yet.
     begun: Vec<u8>,
 }
@@ -52,6 +54,17 @@ impl Client091 {
 
     /// Opens a connection with this interval of heartbeats. The client sends none.
     pub fn open_with_heartbeat(house: &mut House, heartbeat_s: u16) -> Self {
+        let client = Self::connect(house, heartbeat_s, 0);
+        assert_eq!(client.conn.state(), State::Opened);
+        client
+    }
+
+    /// Connects a client with this number of properties. The broker may close it.
+    pub fn connect_with_properties(house: &mut House, properties: usize) -> Self {
+        Self::connect(house, 0, properties)
+    }
+
+    fn connect(house: &mut House, heartbeat_s: u16, properties: usize) -> Self {
         let config = Config {
             channel_max: 0,
             frame_max: 0,
@@ -75,11 +88,11 @@ impl Client091 {
             returned: 0,
             got: 0,
             closed: None,
-            doomed: false,
+            doomed: properties > 0,
+            properties,
             begun: Vec::new(),
         };
         client.settle(house);
-        assert_eq!(client.conn.state(), State::Opened);
         client
     }
 
@@ -184,6 +197,30 @@ impl Client091 {
     pub fn consume(&mut self, house: &mut House, channel: u16, queue: &str) {
         let consume = BasicConsume { queue, consumer_tag: queue, ..BasicConsume::default() };
         self.conn.send(channel, &Method::BasicConsume(consume));
+        self.settle(house);
+    }
+
+    /// Begins to consume from a queue, with an argument of this size that means nothing.
+    pub fn consume_with_argument(
+        &mut self,
+        house: &mut House,
+        channel: u16,
+        queue: &str,
+        tag: &str,
+        bytes: usize,
+    ) {
+        let mut table = BytesMut::new();
+        let text = "x".repeat(bytes);
+        TableWriter::new(&mut table).put("x-none", &Value::LongString(text.as_bytes()));
+        let arguments = Table::parse(&table[4..]).expect("it was just written");
+        let consume = BasicConsume { queue, consumer_tag: tag, arguments, ..BasicConsume::default() };
+        self.conn.send(channel, &Method::BasicConsume(consume));
+        self.settle(house);
+    }
+
+    /// Ends a consumer.
+    pub fn cancel(&mut self, house: &mut House, channel: u16, consumer_tag: &str) {
+        self.conn.send(channel, &Method::BasicCancel(BasicCancel { consumer_tag, ..BasicCancel::default() }));
         self.settle(house);
     }
 
@@ -296,7 +333,7 @@ impl Client091 {
             rest = &rest[used..];
             match event.expect("the broker keeps to the rules") {
                 Some(Event::Start(_)) => self.conn.start_ok(ConnectionStartOk {
-                    client_properties: takes_blocked(&mut properties),
+                    client_properties: takes_blocked(&mut properties, self.properties),
                     mechanism: "PLAIN",
                     response: Secret::new(b"\0guest\0guest"),
                     locale: "en_US",
@@ -321,9 +358,10 @@ impl Client091 {
     }
 }
 
-/// Returns the properties of a client that takes `connection.blocked`, written to `table`.
-fn takes_blocked(table: &mut BytesMut) -> Table<'_> {
+/// Returns the properties of a client that takes `connection.blocked`, written to `table`, and this number of others.
+fn takes_blocked(table: &mut BytesMut, others: usize) -> Table<'_> {
     let mut properties = TableWriter::new(table);
+    (0..others).for_each(|number| properties.put(&number.to_string(), &Value::Void));
     properties.table("capabilities").put("connection.blocked", &Value::Bool(true));
     drop(properties);
     // The first four bytes are the length of the entries.

@@ -39,6 +39,8 @@ pub struct House {
     pub peers: Vec<Peer>,
     /// The container-id of clients that connect.
     pub container: String,
+    /// The properties of clients that connect.
+    pub properties: Option<Map>,
     /// The keys of other clients of the first shard. Their sockets take nothing during a round.
     pub others: Vec<usize>,
     /// True if the log does not write what it was given.
@@ -76,6 +78,7 @@ pub struct Peer {
     /// The user, if the client does not log in as ANONYMOUS.
     user: Option<&'static str>,
     container: String,
+    properties: Option<Map>,
     /// True if the client reads nothing, so that its socket is full.
     pub deaf: bool,
     input: Vec<u8>,
@@ -113,6 +116,7 @@ impl House {
             shards,
             peers: Vec::new(),
             container: "peer".into(),
+            properties: None,
             others: Vec::new(),
             log_stopped: false,
             at_once: false,
@@ -173,6 +177,7 @@ impl House {
             conn: Connection::client(config, self.now_ms),
             user,
             container: self.container.clone(),
+            properties: self.properties.clone(),
             deaf: false,
             input: Vec::new(),
             sources: Vec::new(),
@@ -555,7 +560,11 @@ impl Peer {
                     self.conn.sasl_init(init);
                 }
                 Some(Event::HeaderExchanged) => {
-                    self.conn.open(Open { container_id: self.container.clone(), ..Open::default() });
+                    self.conn.open(Open {
+                        container_id: self.container.clone(),
+                        properties: self.properties.clone(),
+                        ..Open::default()
+                    });
                 }
                 Some(Event::Open(_)) => _ = self.conn.begin(None, true),
                 Some(Event::Attach { link, attach, .. }) => {

@@ -86,6 +86,59 @@ fn messages_that_a_client_gets_and_does_not_read_stay_in_the_queue() {
     assert_eq!((client.got, h.messages("q")), (40, 0));
 }
 
+/// All of a payload stays in memory until its last byte is written. It counts once, wherever its parts are.
+#[test]
+fn a_large_message_that_was_written_in_part_counts_as_a_whole() {
+    let mut h = house();
+    let mut client = Client091::open(&mut h, &[1]);
+    client.deaf = true;
+    client.publish_unroutable(&mut h, 1, 3 * MIB, 1);
+    client.read(&mut h, 5 * MIB / 2);
+    assert!(client.is_read(&mut h), "little is left");
+    client.publish_unroutable(&mut h, 1, 3 * MIB, 1);
+    let used = h.budget(BUDGET).0 as usize;
+    assert!((6 * MIB..6 * MIB + 1000).contains(&used), "two messages: {used}");
+    client.deaf = false;
+    client.settle(&mut h);
+    assert_eq!((client.returned, h.budget(BUDGET).0), (2, 0));
+
+    // Some of it waits in the session, which counts all of it, too.
+    let (publisher, consumer) = (h.connect(0), h.connect(0));
+    let out = h.sender(publisher, "/queues/q");
+    h.send(publisher, out, &[0; 3 * MIB]);
+    let link = h.receiver(consumer, "/queues/q");
+    h.peers[consumer].deaf = true;
+    h.grant(consumer, link, 1);
+    let used = h.budget(BUDGET).0 as usize;
+    assert!((3 * MIB..3 * MIB + 100_000).contains(&used), "one message: {used}");
+    h.peers[consumer].deaf = false;
+    h.settle();
+    assert_eq!((h.peers[consumer].got.len(), h.budget(BUDGET).0), (1, 0));
+}
+
+/// What the client has read of a message frees nothing until it has read the rest.
+#[test]
+fn clients_that_do_not_read_the_ends_of_large_answers_are_closed() {
+    let mut h = small_house();
+    let mut flood = Vec::new();
+    for _ in 0..10 {
+        let mut client = Client091::open(&mut h, &[1]);
+        (client.deaf, client.doomed) = (true, true);
+        client.publish_unroutable(&mut h, 1, 1_000_000, 1);
+        // The last one may be closed at once.
+        if client.unread(&mut h) > 990_000 {
+            client.read(&mut h, 990_000);
+        }
+        flood.push(client);
+        let (used, limit) = h.budget(BUDGET);
+        assert!(used <= limit + STEP_BYTES, "{used} bytes are in use");
+    }
+    flood.iter_mut().for_each(|client| client.deaf = false);
+    flood.iter_mut().for_each(|client| client.settle(&mut h));
+    let closed = flood.iter().filter(|client| client.closed.is_some()).count();
+    assert_eq!((closed, h.budget(BUDGET).0), (10 - 4, 0));
+}
+
 /// Makes a client that leaves some 900 KB of returned messages unread.
 fn flooder(h: &mut House) -> Client091 {
     let mut client = Client091::open(h, &[1]);

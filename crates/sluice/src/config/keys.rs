@@ -556,14 +556,14 @@ const KEYS: &[Key] = &[
     key(
         "unread_output_memory",
         "256MiB",
-        "The memory for what clients do not read, of all connections. Above it, the user who uses most loses the largest connection. At least max_message_size and 1.25 MiB.",
+        "The memory for what clients do not read, of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size, and 1.25 MiB more.",
         |c, _, v| put(&mut c.settings.unread_output_memory, bytes(v)),
     ),
     key(
-        "link_names_memory",
+        "client_state_memory",
         "128MiB",
-        "The memory for the names of links and containers, of all connections. Above it, the user who uses most loses the largest connection. At least 4 MiB and 4 KiB.",
-        |c, _, v| put(&mut c.settings.link_names_memory, bytes(v)),
+        "The memory for what is kept for clients: names, properties, links and consumers, of all connections. Above it, the user who uses most loses the largest connection. At least 4 MiB and twice frame_max.",
+        |c, _, v| put(&mut c.settings.client_state_memory, bytes(v)),
     ),
     key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {
         put(&mut c.settings.durable_by_default, boolean(v))

@@ -13,6 +13,7 @@ use super::unsettled::Unsettled;
 use crate::desk::PassedCounts;
 use crate::ids::QueueId;
 use crate::intake::Intake;
+use crate::kept::Kept;
 use crate::outlet::{Holder, Outlet};
 
 /// A channel.
@@ -76,6 +77,8 @@ pub(super) struct Consumer {
     pub tag: Arc<str>,
     /// The entries of the table of arguments, for people.
     pub arguments: Box<[u8]>,
+    /// The bytes of both.
+    pub _kept: Kept,
     /// The number of unsettled deliveries that it may have. 0 means any number.
     pub prefetch: u16,
     pub unsettled: u32,

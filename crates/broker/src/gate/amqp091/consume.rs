@@ -20,6 +20,7 @@ use crate::cx::Cx;
 use crate::follow::home_of_queue;
 use crate::ids::QueueId;
 use crate::outlet::{Outlet, PeerEvent, Wanted};
+use crate::settings::STATE_MAX;
 
 /// The class and the number of `basic.consume`.
 const CONSUME: (u16, u16) = (BasicConsume::CLASS_ID, BasicConsume::METHOD_ID);
@@ -47,6 +48,13 @@ impl Gate {
     }
 
     fn consume(&mut self, channel: u16, consume: &BasicConsume<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let more = consume.consumer_tag.len() + consume.arguments.as_bytes().len();
+        if self.state_bytes() + more > STATE_MAX {
+            let text = format!(
+                "tags and arguments of a connection's consumers, and its properties, have at most {STATE_MAX} bytes together"
+            );
+            return Err(Refused::new(ReplyCode::ResourceError, text));
+        }
         if consume.queue == REPLY_TO {
             return self.consume_replies(channel, consume, cx);
         }
@@ -100,12 +108,14 @@ impl Gate {
         let prefetch = state.prefetch;
         let at = self.address(channel, place);
         let outlet = Outlet::open(at, Protocol::Amqp091, &record, wanted, cx).ok_or_else(refusal::busy)?;
+        let kept = self.kept.keep(more);
         let Some(state) = self.channel(channel) else { return Ok(()) };
         let wants_answer = !consume.nowait;
         state.tags.insert(tag.clone(), place);
-        let arguments = consume.arguments.as_bytes().into();
+        let arguments: Box<[u8]> = consume.arguments.as_bytes().into();
         let (unsettled, cancelled) = (0, Cancelled::No);
-        let consumer = Consumer { outlet, tag, arguments, prefetch, unsettled, wants_answer, cancelled };
+        let consumer =
+            Consumer { outlet, tag, arguments, _kept: kept, prefetch, unsettled, wants_answer, cancelled };
         state.roles.insert(Role::Consumer(Box::new(consumer)));
         self.touch(channel, place);
         Ok(())

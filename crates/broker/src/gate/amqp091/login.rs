@@ -18,7 +18,7 @@ use crate::categories::{CONNECTION, PEER};
 use crate::cx::Cx;
 use crate::names::cut;
 use crate::peer::{Ends, OpenRefused};
-use crate::settings::SLUICE_VERSION;
+use crate::settings::{PROPERTIES_MAX, SLUICE_VERSION};
 
 /// The extensions of RabbitMQ that this gate has, as the server's capabilities.
 const CAPABILITIES: [&str; 9] = [
@@ -48,6 +48,8 @@ const SILENT_CLOSE_DELAY_MS: u64 = 3000;
 pub(super) struct Client {
     /// The client's properties, in the form that people are shown.
     pub properties: Map,
+    /// The bytes of memory that they take.
+    pub property_bytes: usize,
     /// True if the client takes `basic.cancel` from the broker.
     pub is_told_of_cancel: bool,
     /// True if the client takes `connection.blocked`.
@@ -63,8 +65,10 @@ impl Client {
             _ => Table::EMPTY,
         };
         let has = |name: &str| matches!(capabilities.get(name), Some(Value::Bool(true)));
+        let properties = shown(properties);
         Self {
-            properties: shown(properties),
+            property_bytes: properties.heap_bytes(),
+            properties,
             is_told_of_cancel: has("consumer_cancel_notify"),
             is_told_of_blocking: has("connection.blocked"),
             wants_reason: has("authentication_failure_close"),
@@ -86,6 +90,13 @@ impl Gate {
     /// Starts a login check. No more input is handled before the result arrives.
     pub(super) fn handle_start_ok(&mut self, start_ok: &ConnectionStartOk<'_>, cx: &mut Cx<'_>) {
         self.client = Client::new(start_ok.client_properties);
+        let bytes = self.client.property_bytes;
+        if bytes > PROPERTIES_MAX {
+            self.client = Client::default();
+            let text =
+                format!("client properties take at most {PROPERTIES_MAX} bytes of memory, not {bytes}");
+            return self.fail(refusal::connection(ReplyCode::ResourceError, text), cx);
+        }
         if self.peer.log_in_vouched(start_ok.mechanism) {
             return self.conn.tune();
         }

@@ -49,6 +49,7 @@ use crate::cx::Cx;
 use crate::follow::Follow;
 use crate::input::Input;
 use crate::intake::Unanswered;
+use crate::kept::KeptBytes;
 use crate::mail::GateAddress;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
@@ -94,6 +95,8 @@ pub struct Gate {
     conn: Connection,
     pub(super) phase: Phase,
     client: Client,
+    /// What is kept of the client and its consumers.
+    kept: KeptBytes,
     channels: Vec<Option<Box<Channel>>>,
     waiting: HashMap<Ticket, Waiting>,
     /// The exclusive queues of the connection, and the answers that wait for their deletion.
@@ -148,6 +151,7 @@ impl Gate {
             phase: Phase::Handshake,
             peer,
             client: Client::default(),
+            kept: KeptBytes::default(),
             channels: Vec::new(),
             waiting: HashMap::new(),
             own: OwnQueues::default(),
@@ -211,8 +215,18 @@ impl Gate {
         }
     }
 
+    /// Returns the bytes that are kept for the client: its properties, and the tags and arguments of its consumers.
+    pub fn state_bytes(&self) -> usize {
+        self.kept.sum() + self.client.property_bytes
+    }
+
     pub fn unread(&self) -> Unread {
-        Unread::new(self.conn.unread_bytes(), self.conn.answers_len())
+        Unread::new(self.conn.unread_bytes(), self.conn.answers_held())
+    }
+
+    /// Returns the bytes of memory that deliveries in the output keep.
+    pub fn deliveries_held(&self) -> usize {
+        self.conn.deliveries_held()
     }
 
     pub fn has_room_for_answers(&self) -> bool {

@@ -10,6 +10,7 @@ use queue::Verdict;
 use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, parts, refusal};
 use crate::counters::Protocol;
 use crate::cx::Cx;
+use crate::kept::Kept;
 use crate::reply_to::ReplyTo;
 
 /// The name that clients consume from, and that they put into the property `reply-to`.
@@ -20,6 +21,8 @@ pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
 pub(super) struct Replies {
     pub to: ReplyTo,
     tag: Arc<str>,
+    /// The bytes of the tag.
+    _kept: Kept,
 }
 
 impl Replies {
@@ -65,7 +68,8 @@ impl Gate {
         if !consume.nowait {
             self.conn.send(channel, &Method::BasicConsumeOk(BasicConsumeOk { consumer_tag: &tag }));
         }
-        state.replies = Some(Box::new(Replies { to, tag }));
+        let kept = self.kept.keep(tag.len());
+        state.replies = Some(Box::new(Replies { to, tag, _kept: kept }));
         Ok(())
     }
 

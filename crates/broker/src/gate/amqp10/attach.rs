@@ -18,7 +18,7 @@ use crate::counters::{Deprecated, Protocol};
 use crate::intake::{Intake, Target as IntakeTarget};
 use crate::outlet::{Outlet, Wanted};
 use crate::reply_to::ReplyTo;
-use crate::settings::NAMES_MAX;
+use crate::settings::STATE_MAX;
 use amqp10::link::NAME_MAX;
 use amqp10::{
     Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value, condition,
@@ -33,15 +33,17 @@ const COPY: &str = "copy";
 const MOVE: &str = "move";
 
 impl Gate {
-    /// Checks the name of a link before anything else is known of it. The name is kept as long as the link.
-    pub(super) fn check_name(&self, attach: &Attach) -> Result<(), Refused> {
+    /// Checks the size of an ATTACH before anything else is known of it. What it says may be kept as long as the link.
+    pub(super) fn check_size(&self, attach: &Attach) -> Result<(), Refused> {
         let len = attach.name.len();
         if len > NAME_MAX {
             let what = format!("a link name has at most {NAME_MAX} bytes, not {len},");
             return Err(on_link(condition::INVALID_FIELD, &what, attach));
         }
-        if self.conn.name_bytes() > NAMES_MAX {
-            let what = format!("the names of a connection's links have at most {NAMES_MAX} bytes together,");
+        if self.state_bytes() > STATE_MAX {
+            let what = format!(
+                "the ATTACHes of a connection's links and its properties have at most {STATE_MAX} bytes together,"
+            );
             return Err(on_link(condition::RESOURCE_LIMIT_EXCEEDED, &what, attach));
         }
         Ok(())
@@ -93,7 +95,7 @@ impl Gate {
                 };
                 if self.answer_attach(session, link, reply, cx) {
                     self.detach(session, link, error, cx);
-                    self.conn.forget_name(session, link);
+                    self.conn.forget_attach(session, link);
                 }
             }
         }
@@ -228,6 +230,9 @@ impl Gate {
             ..blank_reply(attach)
         };
         self.set_role(session, link, LinkRole::Intake(Box::new(intake)));
+        // A route has the key three times: by itself, and in both of its encodings.
+        let address_bytes = attach.target.as_ref().map_or(0, address_bytes);
+        self.conn.add_attached_bytes(session, link, 2 * address_bytes);
         self.answer_attach(session, link, reply, cx);
         self.touch(session, link);
     }
@@ -435,6 +440,13 @@ impl Gate {
             ..blank_reply(attach)
         };
         self.answer_attach(session, link, reply, cx);
+    }
+}
+
+fn address_bytes(target: &TargetArchetype) -> usize {
+    match target {
+        TargetArchetype::Target(target) => target.address.as_ref().map_or(0, String::len),
+        TargetArchetype::Coordinator(_) => 0,
     }
 }
 

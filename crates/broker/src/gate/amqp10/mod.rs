@@ -100,6 +100,8 @@ enum LinkRole {
 pub struct Client {
     pub container_id: String,
     pub properties: Option<Map>,
+    /// The bytes of memory that the properties take.
+    property_bytes: usize,
 }
 
 /// The request for whose answer a ticket waits.
@@ -260,13 +262,18 @@ impl Gate {
         }
     }
 
-    /// Returns the bytes of the names that the client has given to its links and to itself.
-    pub fn name_bytes(&self) -> usize {
-        self.conn.name_bytes() + self.client.container_id.len()
+    /// Returns the bytes that are kept for the client: its name and properties, and the ATTACHes of its links.
+    pub fn state_bytes(&self) -> usize {
+        self.conn.attached_bytes() + self.client.container_id.len() + self.client.property_bytes
     }
 
     pub fn unread(&self) -> Unread {
-        Unread::new(self.conn.unread_bytes(), self.conn.answers_len())
+        Unread::new(self.conn.unread_bytes(), self.conn.answers_held())
+    }
+
+    /// Returns the bytes of memory that deliveries in the output keep.
+    pub fn deliveries_held(&self) -> usize {
+        self.conn.deliveries_held()
     }
 
     pub fn has_room_for_answers(&self) -> bool {
@@ -331,7 +338,7 @@ impl Gate {
             Event::End { session, error, answered } => self.handle_end(session, error.as_ref(), answered, cx),
             Event::Attach { session, link, attach } => {
                 self.forget_ended_link(session, link);
-                match self.check_name(&attach) {
+                match self.check_size(&attach) {
                     Ok(()) => self.attach_or_follow(session, link, attach, cx),
                     Err(refused) => self.refuse(session, link, &attach, refused, cx),
                 }

@@ -12,7 +12,7 @@ use crate::access::{AccessRefused, Identity, LoginRefused};
 use crate::categories::{CONNECTION, PEER};
 use crate::names::cut;
 use crate::peer::OpenRefused;
-use crate::settings::SLUICE_VERSION;
+use crate::settings::{PROPERTIES_MAX, SLUICE_VERSION};
 
 /// The hostname in OPEN names a virtual host in this form. Any other hostname means the default virtual host.
 const VHOST_PREFIX: &str = "vhost:";
@@ -115,6 +115,13 @@ impl Gate {
             let reason = format!("a container-id has at most {NAME_MAX} bytes, not {len}");
             return self.fail(error(condition::INVALID_FIELD, reason), cx);
         }
+        let property_bytes = open.properties.as_ref().map_or(0, Map::heap_bytes);
+        if property_bytes > PROPERTIES_MAX {
+            let reason = format!(
+                "the properties of OPEN take at most {PROPERTIES_MAX} bytes of memory, not {property_bytes}"
+            );
+            return self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);
+        }
         let hostname = open.hostname.as_deref().unwrap_or_default();
         self.peer.vhost = hostname.strip_prefix(VHOST_PREFIX).unwrap_or(&cx.settings.default_vhost).into();
         match self.peer.open(cx) {
@@ -129,7 +136,7 @@ impl Gate {
                 return self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);
             }
         }
-        self.client = Client { container_id: open.container_id, properties: open.properties };
+        self.client = Client { container_id: open.container_id, properties: open.properties, property_bytes };
         self.conn.open(open_frame(cx));
         self.phase = Phase::Open;
         tracing::info!(

@@ -23,6 +23,15 @@ const STEP_BYTES: u64 = 64 * 1024;
 /// can only follow a whole frame. This is the largest frame of a client that has not asked for larger ones.
 const BEGUN_MAX: usize = 128 * 1024;
 
+/// The bytes that a TLS session keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Encrypted {
+    /// What has arrived of a record, or of a message of the handshake. It counts as unfinished.
+    pub unread: usize,
+    /// What the socket did not take. It counts as unread output, and no connection is closed for it.
+    pub unsent: usize,
+}
+
 /// What the connections of this shard hold for one budget.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -73,14 +82,24 @@ impl Shard {
                 0
             }
         };
+        let bytes = bytes + conn.encrypted.unread;
         self.count(ClientBudget::Unfinished, key, bytes as u64);
     }
 
-    /// Recounts the names that a client has given. Called when its connection was marked as dirty, as every ATTACH does.
+    /// Recounts what is kept for a client. Called when its connection was marked as dirty: everything that is kept is answered.
     #[inline]
-    pub(super) fn count_names(&mut self, key: usize) {
+    pub(super) fn count_state(&mut self, key: usize) {
         let Some(conn) = self.connections.conns.get(key) else { return };
-        self.count(ClientBudget::Names, key, conn.gate.name_bytes() as u64);
+        self.count(ClientBudget::State, key, conn.gate.state_bytes() as u64);
+    }
+
+    /// Called when the TLS session of a connection may keep more or less than before.
+    pub(crate) fn note_encrypted(&mut self, key: usize, encrypted: Encrypted) {
+        let Some(conn) = self.connections.conns.get_mut(key) else { return };
+        if encrypted != std::mem::replace(&mut conn.encrypted, encrypted) {
+            self.count_unfinished(key);
+            self.count_unread(key);
+        }
     }
 
     /// Recounts what a connection has not read. Called when it may have changed.
@@ -89,7 +108,11 @@ impl Shard {
         let Connections { conns, held, .. } = &mut self.connections;
         let Some(conn) = conns.get_mut(key) else { return };
         let Unread { charged, uncharged } = conn.gate.unread();
-        let uncharged = uncharged as u64;
+        // What readers of streams have in memory counts in their own budget until it is written.
+        let of_readers = conn.reader_memory.as_ref().map_or(0, |memory| memory.bytes() as usize);
+        let waiting = of_readers.min(uncharged);
+        let charged = charged - (of_readers - waiting).min(conn.gate.deliveries_held()).min(charged);
+        let uncharged = (uncharged - waiting + conn.encrypted.unsent) as u64;
         if uncharged != conn.uncharged && !conn.is_shed {
             let before = std::mem::replace(&mut conn.uncharged, uncharged);
             held[ClientBudget::Unread as usize].ledger.change_uncharged(self.here.id, before, uncharged);
@@ -158,7 +181,7 @@ impl Shard {
         );
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         let is_told = match budget {
-            ClientBudget::Unfinished | ClientBudget::Names => true,
+            ClientBudget::Unfinished | ClientBudget::State => true,
             ClientBudget::Unread => {
                 let is_open = conn.gate.phase().is_open();
                 conn.gate.output().drop_unbegun(BEGUN_MAX) && is_open

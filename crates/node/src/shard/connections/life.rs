@@ -182,7 +182,7 @@ impl Shard {
         // A connection that this turn has ended holds no incomplete data any more.
         for i in 0..self.connections.dirty.len() {
             self.count_unfinished(self.connections.dirty[i]);
-            self.count_names(self.connections.dirty[i]);
+            self.count_state(self.connections.dirty[i]);
         }
         for key in self.connections.dirty.drain(..) {
             // A connection that has closed or moved leaves its key behind, which a new one may have by now.

@@ -34,6 +34,7 @@ use queue::{ConsumerId, Deliver, DeliveryRef, PublisherId, Ticket};
 use slab::Slab;
 use wal::Held;
 
+pub(crate) use self::held::Encrypted;
 use self::held::Held as HeldBytes;
 pub(crate) use self::input::{READ_BUFFER, READ_MAX};
 pub use self::moving::Moved;
@@ -66,6 +67,8 @@ pub struct Conn {
     held: [u64; ClientBudget::ALL.len()],
     /// What it holds of unread output besides; see [`broker::client_budget::Unread`].
     uncharged: u64,
+    /// What its TLS session keeps.
+    encrypted: Encrypted,
     /// Who held it at the last count.
     owner: Owner,
     /// True if the connection was closed because a budget was exceeded. What is left of it is not counted.
@@ -301,6 +304,7 @@ impl Connections {
             sends_small: true,
             held: Default::default(),
             uncharged: 0,
+            encrypted: Encrypted::default(),
             owner: Owner { user: None, vhost },
             is_shed: false,
             is_cut: false,
