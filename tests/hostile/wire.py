@@ -91,11 +91,11 @@ def get091(channel, queue):
     return method(channel, 60, 70, b"\0\0" + short(queue) + b"\1")
 
 
-def consume091(channel, queue, argument=b""):
+def consume091(channel, queue, argument=b"", tag=""):
     """Consumes from a queue, with an argument of this value. Deliveries are settled as they are sent."""
     entry = short("x") + b"S" + struct.pack(">I", len(argument)) + argument if argument else b""
     table = struct.pack(">I", len(entry)) + entry
-    return method(channel, 60, 20, b"\0\0" + short(queue) + short("") + b"\2" + table)
+    return method(channel, 60, 20, b"\0\0" + short(queue) + short(tag) + b"\2" + table)
 
 
 def attach(name, handle, address, channel=0):

@@ -163,7 +163,7 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
         let (wire, bare_at) = message.bare_in();
         put_transfer_frame(output.buffer(), 0, black_box(&HEAD), head.len() + wire.len() - bare_at);
         output.buffer().extend_from_slice(head);
-        output.put_payload(wire, bare_at, wire.len(), PayloadOf::Delivery);
+        output.put_payload(wire, bare_at, wire.len(), false, PayloadOf::Delivery);
         (output.len() - before) as u64
     })
 }

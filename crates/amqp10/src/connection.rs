@@ -147,6 +147,11 @@ impl Connection {
         self.sessions().map(|(_, session)| session.attached_bytes()).sum()
     }
 
+    /// Returns the number of links of all sessions.
+    pub fn link_count(&self) -> usize {
+        self.sessions().map(|(_, session)| session.link_count()).sum()
+    }
+
     /// Returns the bytes of memory in use for what the peer has not read: the output, and deliveries that wait for it or for
     /// the peer's window.
     pub fn unread_bytes(&self) -> usize {

@@ -87,7 +87,8 @@ pub struct Session {
     /// Our link number for each handle of the peer.
     by_remote_handle: Vec<Option<u32>>,
     pending: VecDeque<Pending>,
-    /// The bytes that count for its links ([`Session::attached_bytes`]).
+    /// The number of links, and the bytes that count for them ([`Session::attached_bytes`]).
+    link_count: usize,
     attached_bytes: usize,
     /// The bytes of the deliveries in `pending`.
     pending_bytes: usize,
@@ -131,6 +132,7 @@ impl Session {
             by_remote_handle: Vec::new(),
             pending: VecDeque::new(),
             pending_bytes: 0,
+            link_count: 0,
             attached_bytes: 0,
             unsettled: Unsettled::default(),
         }
@@ -354,6 +356,7 @@ impl Session {
         self.pending_bytes = 0;
         self.unsettled = Unsettled::default();
         self.links.clear();
+        self.link_count = 0;
         self.attached_bytes = 0;
         self.partial_bytes = 0;
         self.by_remote_handle.clear();

@@ -10,6 +10,11 @@ const CROWDED_PART: u64 = 2;
 /// The bytes of output that a connection may have unwritten and still get messages, when there is a crowd.
 const CROWDED_ROOM: usize = 16 * 1024;
 
+/// The bytes of what is kept for a client ([`ClientBudget::State`]) for which no connection is closed. So ordinary clients are never
+/// closed for what they keep, however many they are: the properties of known clients take some 2 KiB, and there is room for five
+/// links or consumers besides. The number of connections has limits of its own.
+pub const STATE_UNCHARGED: usize = 8 * 1024;
+
 /// Returns the bytes of output that a connection may have unwritten and still get messages, given what all connections of the
 /// node have not read.
 pub fn output_room(unread: u64, limit: u64) -> usize {

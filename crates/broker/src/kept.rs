@@ -6,7 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The sum of what is kept. Clones share it. Only the connection and what belongs to it change it, so it is an atomic number for
 /// connections that move to another thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KeptBytes(Arc<AtomicUsize>);
+pub(crate) struct KeptBytes(Arc<Sum>);
+
+#[derive(Debug, Default)]
+struct Sum {
+    bytes: AtomicUsize,
+    parts: AtomicUsize,
+}
 
 /// A part of the sum. It is taken off when this is dropped.
 #[derive(Debug)]
@@ -17,18 +23,25 @@ pub(crate) struct Kept {
 
 impl KeptBytes {
     pub fn sum(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of parts.
+    pub fn parts(&self) -> usize {
+        self.0.parts.load(Ordering::Relaxed)
     }
 
     pub fn keep(&self, bytes: usize) -> Kept {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.0.parts.fetch_add(1, Ordering::Relaxed);
         Kept { of: self.clone(), bytes }
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.of.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.of.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.of.0.parts.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -40,10 +53,10 @@ mod tests {
     fn what_is_dropped_does_not_count() {
         let sum = KeptBytes::default();
         let (one, two) = (sum.keep(3), sum.keep(4));
-        assert_eq!(sum.sum(), 7);
+        assert_eq!((sum.sum(), sum.parts()), (7, 2));
         drop(one);
         assert_eq!(sum.clone().sum(), 4);
         drop(two);
-        assert_eq!(sum.sum(), 0);
+        assert_eq!((sum.sum(), sum.parts()), (0, 0));
     }
 }

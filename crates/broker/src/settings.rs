@@ -19,9 +19,13 @@ pub(crate) const ANSWERS_MAX: usize = 1024 * 1024;
 /// What a connection may leave unread besides its largest messages: see [`ANSWERS_MAX`] and [`HIGH_WATER`].
 const UNREAD_MAX: usize = HIGH_WATER + ANSWERS_MAX;
 
-/// The bytes that the broker keeps for a client: its name and its properties, the ATTACHes of its links, the tags and the arguments
-/// of its consumers. It is enough for 250 bytes for each of 16,384 links, or for 2,000 links with the longest names.
+/// The bytes that the broker keeps of what a client says: its name and its properties, the ATTACHes of its links, the tags and the
+/// arguments of its consumers. It is enough for 16,384 links with ATTACHes of 256 bytes, or for 1,900 links with the longest names.
 pub(crate) const STATE_MAX: usize = 4 * 1024 * 1024;
+
+/// The bytes of memory that a link or a consumer takes, besides what the client says of it. They count for the node only: the
+/// links of a connection have a bound in number.
+pub const LINK_BYTES: usize = 1024;
 
 /// The bytes of memory that the properties of a client may take. Those of known clients take some 4 KiB.
 pub(crate) const PROPERTIES_MAX: usize = 64 * 1024;
@@ -79,7 +83,7 @@ pub struct Settings {
     /// below what one connection may have.
     pub unread_output_memory: u64,
     /// The memory for what is kept for clients ([`STATE_MAX`]), of all connections together, in bytes (`client_state_memory`). It
-    /// is never below the limit of one connection.
+    /// is never below [`STATE_MAX`], the limit of one connection.
     pub client_state_memory: u64,
     /// The memory for readers of streams of all connections together, in bytes (`stream.reader_memory`).
     pub reader_memory: u64,
@@ -141,8 +145,8 @@ impl Default for Settings {
             // As much as for what clients do not finish. A client that does not read has at most 1.25 MiB, unless its
             // messages are large, so some 200 such clients have room.
             unread_output_memory: 256 * 1024 * 1024,
-            // Half a million links with ATTACHes of 256 bytes.
-            client_state_memory: 128 * 1024 * 1024,
+            // 200,000 links with ATTACHes of 256 bytes, besides the first few of each connection.
+            client_state_memory: 256 * 1024 * 1024,
             reader_memory: 256 * 1024 * 1024,
             durable_by_default: true,
             permit_address_v1: false,

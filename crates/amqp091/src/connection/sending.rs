@@ -113,7 +113,7 @@ fn put_content(
     while at < payload.len() {
         let end = payload.len().min(at + body_max);
         put_header(output.buffer(), FRAME_BODY, channel, (end - at) as u32);
-        output.put_payload(payload, at, end, of);
+        output.put_payload(payload, at, end, at > from, of);
         output.buffer().put_u8(FRAME_END);
         at = end;
     }

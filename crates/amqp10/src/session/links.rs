@@ -99,6 +99,11 @@ impl Session {
         self.attached_bytes
     }
 
+    /// Returns the number of links, also of those that wait for the peer's DETACH.
+    pub fn link_count(&self) -> usize {
+        self.link_count
+    }
+
     /// Counts more bytes for a link, until it is gone.
     pub(crate) fn add_attached_bytes(&mut self, link: u32, bytes: usize) {
         if let Some(l) = self.link_mut(link) {
@@ -121,6 +126,7 @@ impl Session {
     }
 
     fn insert_link(&mut self, link: Link) -> u32 {
+        self.link_count += 1;
         self.attached_bytes += link.attached_bytes;
         match self.links.iter().position(Option::is_none) {
             Some(free) => {
@@ -163,6 +169,7 @@ impl Session {
             && let Some(mut removed) = slot.take()
         {
             self.partial_bytes -= removed.forget_partial();
+            self.link_count -= 1;
             self.attached_bytes -= removed.attached_bytes;
             let handle = removed.remote_handle;
             if let Some(slot) = handle.and_then(|handle| self.by_remote_handle.get_mut(handle as usize)) {

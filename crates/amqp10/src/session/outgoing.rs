@@ -311,7 +311,8 @@ impl Session {
             }
             if to > h {
                 let Part { of, from: start } = delivery.bare;
-                out.put_payload(of, start + from.max(h) - h, start + to - h, PayloadOf::Delivery);
+                let (first, end) = (start + from.max(h) - h, start + to - h);
+                out.put_payload(of, first, end, from > h, PayloadOf::Delivery);
             }
             // The peer takes frames of any size. A smaller one exceeds the mark by so little that it does not matter.
             if n >= OUTPUT_HIGH_WATER {

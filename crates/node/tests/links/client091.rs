@@ -1,4 +1,4 @@
-//! A client of AMQP 0.9.1 on the first shard. It logs in as guest, and only counts what it is sent.
+//! A client of AMQP 0.9.1 on the first shard. It only counts what it is sent.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use amqp091::{
 use broker::gate::Phase;
 use bytes::{Bytes, BytesMut};
 
-use super::house::{House, take};
+use super::house::{GUEST, House, take};
 
 /// The property list of a durable message: the flag of the delivery mode, and 2.
 const DURABLE: [u8; 3] = [0x10, 0x00, 2];
@@ -35,6 +35,8 @@ pub struct Client091 {
     pub closed: Option<(u16, String)>,
     /// True if the broker may close the connection.
     pub doomed: bool,
+    /// Who logs in.
+    user: &'static str,
     /// The number of properties that it has besides.
     properties: usize,
     /// What was read and not handled yet.
@@ -54,17 +56,17 @@ impl Client091 {
 
     /// Opens a connection with this interval of heartbeats. The client sends none.
     pub fn open_with_heartbeat(house: &mut House, heartbeat_s: u16) -> Self {
-        let client = Self::connect(house, heartbeat_s, 0);
+        let client = Self::connect(house, GUEST, heartbeat_s, 0);
         assert_eq!(client.conn.state(), State::Opened);
         client
     }
 
     /// Connects a client with this number of properties. The broker may close it.
-    pub fn connect_with_properties(house: &mut House, properties: usize) -> Self {
-        Self::connect(house, 0, properties)
+    pub fn connect_with_properties(house: &mut House, user: &'static str, properties: usize) -> Self {
+        Self::connect(house, user, 0, properties)
     }
 
-    fn connect(house: &mut House, heartbeat_s: u16, properties: usize) -> Self {
+    fn connect(house: &mut House, user: &'static str, heartbeat_s: u16, properties: usize) -> Self {
         let config = Config {
             channel_max: 0,
             frame_max: 0,
@@ -89,6 +91,7 @@ impl Client091 {
             got: 0,
             closed: None,
             doomed: properties > 0,
+            user,
             properties,
             begun: Vec::new(),
         };
@@ -327,6 +330,7 @@ impl Client091 {
 
     fn handle(&mut self, input: &[u8], now_ms: u64) {
         let mut rest = input;
+        let login = format!("\0{}\0guest", self.user);
         loop {
             let mut properties = BytesMut::new();
             let (used, event) = self.conn.handle_input(rest, usize::MAX, now_ms);
@@ -335,7 +339,7 @@ impl Client091 {
                 Some(Event::Start(_)) => self.conn.start_ok(ConnectionStartOk {
                     client_properties: takes_blocked(&mut properties, self.properties),
                     mechanism: "PLAIN",
-                    response: Secret::new(b"\0guest\0guest"),
+                    response: Secret::new(login.as_bytes()),
                     locale: "en_US",
                 }),
                 Some(Event::Tuned) => self.conn.open("/"),

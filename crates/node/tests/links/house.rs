@@ -31,6 +31,9 @@ use wal_testing::SimDisk;
 /// The capability of a link that receives direct replies.
 const REPLIES: &str = "rabbitmq:volatile-queue";
 
+/// The user of most clients.
+pub const GUEST: &str = "guest";
+
 /// A user besides guest, with the same password and rights.
 pub const OTHER: &str = "other";
 
@@ -43,6 +46,8 @@ pub struct House {
     pub properties: Option<Map>,
     /// The keys of other clients of the first shard. Their sockets take nothing during a round.
     pub others: Vec<usize>,
+    /// True if their sockets take all output of a round before it is counted, as sockets that are not full do.
+    pub others_take_at_once: bool,
     /// True if the log does not write what it was given.
     pub log_stopped: bool,
     /// True if shards write records themselves when no sync is needed.
@@ -109,7 +114,7 @@ impl House {
             loopback_only: true,
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
         };
-        let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user("guest"), user(OTHER)])));
+        let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user(GUEST), user(OTHER)])));
         let shards = make_shards(Restored::default(), shards, &settings, &access, limits, 1000);
         let disk = SimDisk::new(1);
         Self {
@@ -118,6 +123,7 @@ impl House {
             container: "peer".into(),
             properties: None,
             others: Vec::new(),
+            others_take_at_once: false,
             log_stopped: false,
             at_once: false,
             mail_stopped: false,
@@ -447,7 +453,9 @@ impl House {
                 }
             }
         }
-        self.others.iter().for_each(|key| self.shards[0].note_written(*key, 0));
+        if !self.others_take_at_once {
+            self.others.iter().for_each(|key| self.shards[0].note_written(*key, 0));
+        }
         moved |= self.check_logins();
         if !self.mail_stopped {
             moved |= !self.mail.is_empty();

@@ -3,15 +3,21 @@
 use amqp10::link::NAME_MAX;
 use amqp10::{Attach, Map, Role, Source, Symbol, Target, TargetArchetype};
 use broker::catalog::Arguments;
-use broker::settings::Settings;
+use broker::settings::{LINK_BYTES, Settings};
 
 use super::client091::Client091;
-use super::house::{House, OTHER};
+use super::house::{GUEST, House, OTHER};
 
 const BUDGET: &str = "client_state";
 
 /// What a connection may keep, in bytes.
 const STATE_MAX: u64 = 4 << 20;
+
+/// The number of properties that take 4 KiB, as much as an ordinary client keeps.
+const ORDINARY: usize = 35;
+
+/// What a link or a consumer takes itself.
+const LINK: u64 = LINK_BYTES as u64;
 
 /// More bytes than an ATTACH of these tests has besides its name, or besides its property.
 const REST: u64 = 200;
@@ -51,8 +57,13 @@ fn name(number: usize, bytes: usize) -> String {
     number.clone() + &"n".repeat(bytes - number.len())
 }
 
+/// Returns a house with the smallest budget.
 fn house() -> House {
-    let mut h = House::new(2, Settings { client_state_memory: 1, max_link_credit: 1, ..Settings::default() });
+    house_with(1)
+}
+
+fn house_with(client_state_memory: u64) -> House {
+    let mut h = House::new(2, Settings { client_state_memory, max_link_credit: 1, ..Settings::default() });
     h.declare("q", Arguments::new());
     h
 }
@@ -66,15 +77,16 @@ fn a_name_that_is_too_long_is_refused_and_not_kept() {
     h.settle();
     let kept = h.budget(BUDGET).0 - before;
     assert_eq!(h.peers[peer].detached.clone(), Vec::<String>::new());
-    assert!((NAME_MAX as u64..NAME_MAX as u64 + REST).contains(&kept), "{kept} bytes");
+    assert!((NAME_MAX as u64..NAME_MAX as u64 + REST).contains(&(kept - LINK)), "{kept} bytes");
     h.peers[peer].deaf = true;
     (0..3).for_each(|number| attach(&mut h, peer, 0, name(number, 100_000)));
     h.settle();
-    assert_eq!(h.budget(BUDGET).0 - before, kept, "although the client has not answered");
+    let all = h.budget(BUDGET).0 - before;
+    assert_eq!(all, kept + 3 * LINK, "no name, although the client has not answered");
     h.peers[peer].deaf = false;
     h.settle();
     assert_eq!(h.peers[peer].detached, ["amqp:invalid-field"; 3]);
-    h.peers[peer].conn.detach(0, 0, None);
+    (0..4).for_each(|link| h.peers[peer].conn.detach(0, link, None));
     h.settle();
     assert_eq!(h.budget(BUDGET).0, before);
 }
@@ -94,7 +106,7 @@ fn a_container_with_a_name_that_is_too_long_is_closed() {
 
 #[test]
 fn the_links_of_a_connection_are_bounded_in_bytes() {
-    let mut h = house();
+    let mut h = house_with(64 << 20);
     let peer = h.connect(0);
     for session in 0..10 {
         if session > 0 {
@@ -105,7 +117,7 @@ fn the_links_of_a_connection_are_bounded_in_bytes() {
         h.settle();
     }
     let kept = 2500 - h.peers[peer].detached.len() as u64;
-    let bytes = h.budget(BUDGET).0;
+    let bytes = h.budget(BUDGET).0 - 2500 * LINK;
     assert!((STATE_MAX - NAME_MAX as u64 - REST..=STATE_MAX).contains(&bytes), "{bytes} bytes");
     assert!(
         (STATE_MAX / (NAME_MAX as u64 + REST)..=STATE_MAX / NAME_MAX as u64).contains(&kept),
@@ -120,13 +132,13 @@ fn the_state_of_clients_is_bounded_over_the_node_and_the_largest_user_pays() {
     let other = h.connect_as(0, Some(OTHER));
     (0..200).for_each(|number| attach(&mut h, other, 0, name(number, NAME_MAX)));
     h.settle();
-    let flood: Vec<usize> = (0..16).map(|number| h.connect(number % 2)).collect();
+    let flood: Vec<usize> = (0..12).map(|number| h.connect(number % 2)).collect();
     for peer in &flood {
         h.peers[*peer].doomed = true;
         (0..190).for_each(|number| attach(&mut h, *peer, 0, name(number, NAME_MAX)));
         h.settle();
         let (used, limit) = h.budget(BUDGET);
-        assert!(used <= limit + 200 * (NAME_MAX as u64 + REST), "{used} bytes of {limit}");
+        assert!(used <= limit + 200 * (NAME_MAX as u64 + REST + LINK), "{used} bytes of {limit}");
     }
     assert_eq!(h.peers[other].closed, None, "it is larger than each of the others");
     let closed: Vec<_> = flood.iter().filter_map(|peer| h.peers[*peer].closed.clone()).collect();
@@ -149,7 +161,7 @@ fn everything_in_an_attach_counts() {
         h.settle();
     }
     let bytes = h.budget(BUDGET).0;
-    assert!((STATE_MAX - 100_000..STATE_MAX + 100_000 + REST).contains(&bytes), "{bytes} bytes");
+    assert!((STATE_MAX - 100_000..STATE_MAX + 100_000 + REST + 22 * LINK).contains(&bytes), "{bytes} bytes");
     let refused = &h.peers[peer].detached;
     assert!(
         refused.len() >= 60 - 21 && refused.iter().all(|why| why == "amqp:resource-limit-exceeded"),
@@ -157,7 +169,7 @@ fn everything_in_an_attach_counts() {
     );
     h.peers[peer].conn.detach(0, 0, None);
     h.settle();
-    let less = bytes - h.budget(BUDGET).0;
+    let less = bytes - h.budget(BUDGET).0 - LINK;
     assert!(
         (200_000..200_000 + REST).contains(&less),
         "{less} bytes of one link: its address three times, and a property"
@@ -175,11 +187,11 @@ fn properties_of_a_connection_are_counted_and_bounded() {
     assert!((400..400 + REST).contains(&counted), "{counted} bytes");
     // Each of these takes few bytes in the frame, and much more in memory.
     let before = h.budget(BUDGET).0;
-    let client = Client091::connect_with_properties(&mut h, 100);
+    let client = Client091::connect_with_properties(&mut h, GUEST, 100);
     assert_eq!(client.closed, None);
     let counted = h.budget(BUDGET).0 - before;
     assert!((6_000..20_000).contains(&counted), "{counted} bytes");
-    let client = Client091::connect_with_properties(&mut h, 1_200);
+    let client = Client091::connect_with_properties(&mut h, GUEST, 1_200);
     let (code, why) = client.closed.clone().expect("it is closed");
     assert_eq!(code, 506);
     assert!(why.contains("client properties") && why.contains("65536"), "{why}");
@@ -193,20 +205,86 @@ fn tags_and_arguments_of_consumers_are_counted_and_bounded() {
     let before = h.budget(BUDGET).0;
     client.consume_with_argument(&mut h, 1, "q", "first", 100_000);
     client.consume_with_argument(&mut h, 2, "q", "first", 100_000);
-    let counted = h.budget(BUDGET).0 - before;
+    let counted = h.budget(BUDGET).0 - before - 2 * LINK;
     assert!((200_000..200_000 + REST).contains(&counted), "{counted} bytes");
     client.cancel(&mut h, 1, "first");
-    let counted = h.budget(BUDGET).0 - before;
+    let counted = h.budget(BUDGET).0 - before - LINK;
     assert!((100_000..100_000 + REST).contains(&counted), "{counted} bytes are left");
     client.doomed = true;
     for number in 0..60 {
         if client.closed.is_none() {
             client.consume_with_argument(&mut h, 1, "q", &number.to_string(), 100_000);
-            assert!(h.budget(BUDGET).0 <= STATE_MAX);
+            assert!(h.budget(BUDGET).0 <= STATE_MAX + 42 * LINK);
         }
     }
     let (code, why) = client.closed.clone().expect("it is closed");
     assert_eq!(code, 506);
     assert!(why.contains("tags and arguments of a connection's consumers"), "{why}");
     assert!(h.budget(BUDGET).0 <= before, "its consumers are gone");
+}
+
+/// What ordinary clients keep is listed, but no connection is closed for it, however many there are.
+#[test]
+fn ordinary_clients_are_not_closed() {
+    let mut h = house();
+    let mut clients: Vec<_> =
+        (0..1200).map(|_| Client091::connect_with_properties(&mut h, GUEST, ORDINARY)).collect();
+    let (used, limit) = h.budget(BUDGET);
+    assert!(used > limit, "{used} bytes of {limit}");
+    clients.iter_mut().for_each(|client| client.settle(&mut h));
+    assert_eq!(clients.iter().filter(|client| client.closed.is_some()).count(), 0);
+}
+
+/// Clients of AMQP 0.9.1 send their properties before they log in.
+#[test]
+fn what_was_sent_before_the_login_is_charged_to_the_user() {
+    let mut h = house();
+    h.others_take_at_once = true;
+    let mut idle: Vec<_> = Vec::new();
+    for _ in 0..25 {
+        for user in [GUEST, OTHER] {
+            idle.push(Client091::connect_with_properties(&mut h, user, 500));
+        }
+    }
+    let largest = h.connect(0);
+    h.peers[largest].doomed = true;
+    for number in 0..STATE_MAX as usize / NAME_MAX {
+        let session = (number / 250) as u16;
+        if session > 0 && number % 250 == 0 {
+            h.peers[largest].conn.begin(None, true);
+            h.settle();
+        }
+        if h.peers[largest].closed.is_none() {
+            attach(&mut h, largest, session, name(number, NAME_MAX));
+        }
+    }
+    h.settle();
+    assert!(h.peers[largest].closed.is_some(), "it is the largest connection of the largest user");
+    idle.iter_mut().for_each(|client| client.settle(&mut h));
+    assert_eq!(idle.iter().filter(|client| client.closed.is_some()).count(), 0);
+}
+
+/// A consumer takes memory, whatever its client says of it.
+#[test]
+fn consumers_without_a_tag_are_counted_and_the_connection_with_most_of_them_is_closed() {
+    let mut h = house();
+    let mut client = Client091::open(&mut h, &[1]);
+    let before = h.budget(BUDGET).0;
+    (0..100).for_each(|_| client.consume_with_argument(&mut h, 1, "q", "", 10));
+    let counted = h.budget(BUDGET).0 - before - 100 * LINK;
+    assert!((100 * 40..100 * 80).contains(&counted), "{counted} bytes of generated tags and arguments");
+    client.doomed = true;
+    let (_, limit) = h.budget(BUDGET);
+    let mut other = Client091::open(&mut h, &[1]);
+    other.consume_with_argument(&mut h, 1, "q", "", 10);
+    for _ in 0..limit / LINK {
+        if client.closed.is_none() {
+            client.consume_with_argument(&mut h, 1, "q", "", 10);
+        }
+    }
+    let (code, why) = client.closed.clone().expect("it is closed");
+    assert_eq!(code, 506);
+    assert!(why.contains("client_state_memory"), "{why}");
+    other.settle(&mut h);
+    assert!(other.is_open(&mut h));
 }

@@ -14,7 +14,9 @@ use ranges::{Range, Ranges, Span};
 pub use self::config::{
     Config, DeadLetter, DelayedRetry, Overflow, QueueType, QuorumConfig, RetryKind, StreamConfig,
 };
-pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, Replay, Retained, Start, StreamUpdate};
+pub use self::replay::{
+    BloomFilter, Chunk, FILTER_VALUES_MAX, FilterValues, Follower, Replay, Retained, Start, StreamUpdate,
+};
 
 /// The id of a consumer of one queue. Ids are never reused, so a late message for a closed consumer cannot reach
 /// another one.

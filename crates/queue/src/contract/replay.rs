@@ -27,9 +27,29 @@ pub enum Start {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BloomFilter {
     /// Wants chunks with at least one message that has one of these filter values.
-    pub values: Vec<Box<[u8]>>,
+    pub values: Box<[Box<[u8]>]>,
     /// Also wants chunks with at least one message without a filter value.
     pub unfiltered: bool,
+}
+
+/// The most values of a [`BloomFilter`]. A reader looks for each of them in each chunk, and keeps each in memory.
+pub const FILTER_VALUES_MAX: usize = 1024;
+
+/// The least bytes of memory that an allocation takes.
+const ALLOCATION_MIN: usize = 8;
+
+impl BloomFilter {
+    /// Returns a filter for these values, or `None` if they are more than [`FILTER_VALUES_MAX`].
+    pub fn new(values: impl IntoIterator<Item: Into<Box<[u8]>>>, unfiltered: bool) -> Option<Self> {
+        let values: Vec<Box<[u8]>> = values.into_iter().take(FILTER_VALUES_MAX + 1).map(Into::into).collect();
+        (values.len() <= FILTER_VALUES_MAX).then(|| Self { values: values.into(), unfiltered })
+    }
+
+    /// Returns the bytes of memory that the filter takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        let value = |value: &Box<[u8]>| size_of::<Box<[u8]>>() + value.len().max(ALLOCATION_MIN);
+        self.values.iter().map(value).sum()
+    }
 }
 
 /// What a consumer of a stream requests: a start, chunks, and messages.
@@ -42,12 +62,18 @@ pub struct Replay {
 }
 
 impl Replay {
+    /// Returns the bytes of memory that the filter for chunks takes. The other one has bounds of its own.
+    pub fn bloom_bytes(&self) -> usize {
+        self.bloom.as_ref().map_or(0, |bloom| bloom.heap_bytes())
+    }
+
     /// Returns the replay for a message filter. The start and the wanted chunks are derived from the filter where it
     /// limits them. If it limits both offset and time, the start is the offset, because an offset is exact.
     pub fn matching(filter: Filter) -> Self {
         let scope = filter.scope();
         let start = scope.offset.map(Start::Offset).or(scope.at_ms.map(Start::Time));
-        let bloom = |ScopeValues { values, none }| Arc::new(BloomFilter { values, unfiltered: none });
+        let bloom =
+            |ScopeValues { values, none }| Arc::new(BloomFilter { values: values.into(), unfiltered: none });
         Self {
             start: start.unwrap_or_default(),
             bloom: scope.values.map(bloom),

@@ -561,8 +561,8 @@ const KEYS: &[Key] = &[
     ),
     key(
         "client_state_memory",
-        "128MiB",
-        "The memory for what is kept for clients: names, properties, links and consumers, of all connections. Above it, the user who uses most loses the largest connection. At least 4 MiB and twice frame_max.",
+        "256MiB",
+        "The memory for what is kept for clients: names, properties, links and consumers, of all connections. The first 8 KiB of each connection do not count. Above it, the user who uses most loses the largest connection. At least 4 MiB and twice frame_max.",
         |c, _, v| put(&mut c.settings.client_state_memory, bytes(v)),
     ),
     key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use amqp10::{Map, Value as CatalogValue};
 use amqp091::{Table, Value};
-use queue::{BloomFilter, Replay, Start};
+use queue::{BloomFilter, FILTER_VALUES_MAX, Replay, Start};
 
 use super::{Refused, refusal};
 use crate::catalog::Arguments;
@@ -122,7 +122,12 @@ impl ConsumerArguments {
             }
         }
         if !values.is_empty() {
-            replay.bloom = Some(Arc::new(BloomFilter { values, unfiltered }));
+            let bloom = BloomFilter::new(values, unfiltered).ok_or_else(|| {
+                let text =
+                    format!("invalid arg 'x-stream-filter': it has at most {FILTER_VALUES_MAX} values");
+                refusal::precondition_failed(text)
+            })?;
+            replay.bloom = Some(Arc::new(bloom));
         }
         Ok(Self { priority, timeout_ms, replay })
     }
@@ -144,5 +149,30 @@ fn filter(value: &Value<'_>) -> Option<Vec<Box<[u8]>>> {
         Value::LongString(_) => Some(vec![value.as_str()?.as_bytes().into()]),
         Value::Array(values) => values.iter().map(|value| Some(value.as_str()?.as_bytes().into())).collect(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amqp091::TableWriter;
+    use bytes::BytesMut;
+
+    use super::*;
+
+    fn read(values: usize) -> Result<Replay, Refused> {
+        let mut table = BytesMut::new();
+        let mut writer = TableWriter::new(&mut table);
+        let mut array = writer.array("x-stream-filter");
+        (0..values).for_each(|_| array.put(&Value::LongString(b"abc")));
+        drop(array);
+        drop(writer);
+        ConsumerArguments::read(Table::from_entries(&table[4..]), 0).map(|arguments| arguments.replay)
+    }
+
+    #[test]
+    fn filters_of_many_values_take_what_is_counted_or_are_refused() {
+        assert_eq!(read(FILTER_VALUES_MAX).expect("it is accepted").bloom_bytes(), 1024 * (16 + 8));
+        let refused = read(FILTER_VALUES_MAX + 1).expect_err("it is refused");
+        assert!(format!("{refused:?}").contains("at most 1024 values"), "{refused:?}");
     }
 }

@@ -19,6 +19,7 @@ use crate::counters::{Deprecated, Protocol};
 use crate::cx::Cx;
 use crate::follow::home_of_queue;
 use crate::ids::QueueId;
+use crate::kept::Kept;
 use crate::outlet::{Outlet, PeerEvent, Wanted};
 use crate::settings::STATE_MAX;
 
@@ -48,13 +49,6 @@ impl Gate {
     }
 
     fn consume(&mut self, channel: u16, consume: &BasicConsume<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        let more = consume.consumer_tag.len() + consume.arguments.as_bytes().len();
-        if self.state_bytes() + more > STATE_MAX {
-            let text = format!(
-                "tags and arguments of a connection's consumers, and its properties, have at most {STATE_MAX} bytes together"
-            );
-            return Err(Refused::new(ReplyCode::ResourceError, text));
-        }
         if consume.queue == REPLY_TO {
             return self.consume_replies(channel, consume, cx);
         }
@@ -106,9 +100,13 @@ impl Gate {
         };
         let place = state.roles.vacant_key() as u32;
         let prefetch = state.prefetch;
+        let filter_bytes = match &wanted.mode {
+            Mode::Replay(replay) => replay.bloom_bytes(),
+            _ => 0,
+        };
+        let kept = self.keep(tag.len() + consume.arguments.as_bytes().len() + filter_bytes)?;
         let at = self.address(channel, place);
         let outlet = Outlet::open(at, Protocol::Amqp091, &record, wanted, cx).ok_or_else(refusal::busy)?;
-        let kept = self.kept.keep(more);
         let Some(state) = self.channel(channel) else { return Ok(()) };
         let wants_answer = !consume.nowait;
         state.tags.insert(tag.clone(), place);
@@ -119,6 +117,20 @@ impl Gate {
         state.roles.insert(Role::Consumer(Box::new(consumer)));
         self.touch(channel, place);
         Ok(())
+    }
+
+    /// Counts what is kept of a consumer.
+    ///
+    /// # Errors
+    /// The connection keeps too much.
+    pub(super) fn keep(&self, bytes: usize) -> Result<Kept, Refused> {
+        if self.kept_bytes() + bytes > STATE_MAX {
+            let text = format!(
+                "tags and arguments of a connection's consumers, and its properties, have at most {STATE_MAX} bytes together"
+            );
+            return Err(Refused::new(ReplyCode::ResourceError, text));
+        }
+        Ok(self.kept.keep(bytes))
     }
 
     pub(super) fn cancel(

@@ -53,7 +53,7 @@ use crate::kept::KeptBytes;
 use crate::mail::GateAddress;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
-use crate::settings::{ANSWERS_MAX, Settings};
+use crate::settings::{ANSWERS_MAX, LINK_BYTES, Settings};
 
 /// The protocol header of AMQP 0.9.1 and those of its predecessors start with these bytes. The headers of AMQP 1.0 are
 /// told apart by [`is_header`].
@@ -215,9 +215,14 @@ impl Gate {
         }
     }
 
-    /// Returns the bytes that are kept for the client: its properties, and the tags and arguments of its consumers.
-    pub fn state_bytes(&self) -> usize {
+    /// Returns the bytes that are kept of what the client has said: its properties, and the tags and arguments of its consumers.
+    fn kept_bytes(&self) -> usize {
         self.kept.sum() + self.client.property_bytes
+    }
+
+    /// Returns the bytes that are kept for the client: what it has said, and its consumers themselves.
+    pub fn state_bytes(&self) -> usize {
+        self.kept_bytes() + self.kept.parts() * LINK_BYTES
     }
 
     pub fn unread(&self) -> Unread {

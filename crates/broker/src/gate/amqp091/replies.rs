@@ -45,7 +45,7 @@ impl Gate {
     ) -> Result<(), Refused> {
         let unique = self.peer.id.0;
         let at = self.address(channel, REPLIES);
-        let Some(state) = channel_in(&mut self.channels, channel) else { return Ok(()) };
+        let Some(state) = self.channel(channel) else { return Ok(()) };
         if !consume.no_ack {
             return Err(refusal::precondition_failed("reply consumer cannot acknowledge"));
         }
@@ -60,15 +60,16 @@ impl Gate {
             }
             tag => tag.into(),
         };
+        let kept = self.keep(tag.len())?;
         let key = cx.names.key()?;
         let outlet = cx.consumers.insert(at).ok_or_else(refusal::busy)?;
         cx.counters.over_mut(Protocol::Amqp091).consumers += 1;
         let to = ReplyTo::new(cx.names, outlet, key);
+        let Some(state) = channel_in(&mut self.channels, channel) else { return Ok(()) };
         state.tags.insert(tag.clone(), REPLIES);
         if !consume.nowait {
             self.conn.send(channel, &Method::BasicConsumeOk(BasicConsumeOk { consumer_tag: &tag }));
         }
-        let kept = self.kept.keep(tag.len());
         state.replies = Some(Box::new(Replies { to, tag, _kept: kept }));
         Ok(())
     }

@@ -40,7 +40,7 @@ impl Gate {
             let what = format!("a link name has at most {NAME_MAX} bytes, not {len},");
             return Err(on_link(condition::INVALID_FIELD, &what, attach));
         }
-        if self.state_bytes() > STATE_MAX {
+        if self.kept_bytes() > STATE_MAX {
             let what = format!(
                 "the ATTACHes of a connection's links and its properties have at most {STATE_MAX} bytes together,"
             );
@@ -341,13 +341,14 @@ impl Gate {
     ) -> Result<(), Refused> {
         let mut attach = attach.clone();
         let mut mode = queue::Mode::Take;
-        let mut left_out = Vec::new();
+        let (mut left_out, mut filter_bytes) = (Vec::new(), 0);
         if let Some(source) = &mut attach.source {
             if record.is_stream() {
                 let accepted = filter::accept(source.filter.as_ref(), cx.now_ms)
                     .map_err(|bad| bad.to_error(&record.name, &record.vhost))?;
                 // The answer contains the filters that are in effect.
                 source.filter = accepted.filters;
+                filter_bytes = accepted.replay.bloom_bytes();
                 mode = queue::Mode::Replay(Box::new(accepted.replay));
                 left_out = accepted.left_out;
             } else {
@@ -388,6 +389,7 @@ impl Gate {
         outlet.owned = dynamic;
         let attach = Some(Box::new(attach));
         self.set_role(session, link, LinkRole::Outlet(Box::new(Consuming { outlet, attach, bound: None })));
+        self.conn.add_attached_bytes(session, link, filter_bytes);
         Ok(())
     }
 

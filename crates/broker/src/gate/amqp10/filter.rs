@@ -19,9 +19,10 @@
 //!
 //! Filters must be described values [3.5.8]. A filter that is unknown or invalid is left out. The answer to ATTACH
 //! contains exactly the filters that are in effect [3.5.3]. Few clients check the answer, so the log and
-//! `sluice explain` name the filters that were left out. Two filters refuse the consumer instead:
+//! `sluice explain` name the filters that were left out. Three filters refuse the consumer instead:
 //!
 //! - an invalid offset, as in RabbitMQ;
+//! - a `rabbitmq:stream-filter` of too many values ([`FILTER_VALUES_MAX`]), because the consumer would get much more than it wants;
 //! - a selector that is invalid, or whose queue is not a stream, because a JMS client does not check the answer.
 
 use std::fmt;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 
 use amqp10::{AmqpError, Map, Value, condition};
 use message::{Dialect, FieldError, FieldFilter, Filter, SqlError, SqlFilter};
-use queue::{BloomFilter, Replay, Start};
+use queue::{BloomFilter, FILTER_VALUES_MAX, Replay, Start};
 
 use super::{error, shown};
 use crate::stream_offset::parse_offset;
@@ -124,7 +125,8 @@ pub(super) fn has_selector(asked: Option<&Map>) -> bool {
 /// `now_ms`: milliseconds since the Unix epoch, for durations.
 ///
 /// # Errors
-/// The offset that counts is an invalid text, or the selector that counts is invalid.
+/// The offset that counts is an invalid text, the Bloom filter that counts has too many values, or the selector that counts is
+/// invalid.
 pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unreadable> {
     let mut taken = Taken { now_ms, ..Taken::default() };
     let asked = asked.map_or(&[][..], |map| &map.0);
@@ -142,11 +144,9 @@ pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unrea
     if let Some(start) = taken.start.transpose()? {
         replay.start = start;
     }
-    if let Some(mut values) = taken.values {
-        // An empty value in the filter matches messages without a value, because an empty value in a message
-        // counts as none.
-        let empty = values.extract_if(.., |value| value.is_empty()).count() > 0;
-        replay.bloom = Some(Arc::new(BloomFilter { values, unfiltered: taken.unfiltered || empty }));
+    if let Some(mut bloom) = taken.bloom.transpose()? {
+        bloom.unfiltered |= taken.unfiltered;
+        replay.bloom = Some(Arc::new(bloom));
     }
     let filters = Some(Map(filters)).filter(|map| !map.is_empty());
     Ok(Accepted { replay, filters, left_out })
@@ -157,6 +157,8 @@ pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unrea
 pub(super) enum Unreadable {
     /// The text is neither a keyword nor a duration.
     Offset(String),
+    /// The Bloom filter has too many values.
+    Values,
     Selector(SqlError),
 }
 
@@ -165,7 +167,7 @@ impl Unreadable {
     pub fn to_error(&self, queue: &str, vhost: &str) -> AmqpError {
         let condition = match self {
             Self::Offset(_) => condition::PRECONDITION_FAILED,
-            Self::Selector(_) => condition::INVALID_FIELD,
+            Self::Values | Self::Selector(_) => condition::INVALID_FIELD,
         };
         error(condition, format!("failed consuming from stream '{queue}' in vhost '{vhost}': {self}"))
     }
@@ -177,6 +179,7 @@ impl fmt::Display for Unreadable {
             Self::Offset(text) => {
                 write!(f, "offset '{text}' is not first, last, next or a span such as 10m (of Y M D h m s)")
             }
+            Self::Values => write!(f, "rabbitmq:stream-filter has at most {FILTER_VALUES_MAX} values"),
             Self::Selector(error) => write!(f, "the selector cannot be read: {error}"),
         }
     }
@@ -220,7 +223,7 @@ impl Kind {
 struct Taken {
     now_ms: u64,
     start: Option<Result<Start, Unreadable>>,
-    values: Option<Vec<Box<[u8]>>>,
+    bloom: Option<Result<BloomFilter, Unreadable>>,
     unfiltered: bool,
     matching: Option<Result<Filter, Unreadable>>,
 }
@@ -238,7 +241,7 @@ impl Taken {
         let kind = Kind::of(descriptor).ok_or_else(|| Why::Unknown(shown_value(descriptor)))?;
         match (kind, value) {
             (Kind::Offset, value) => put(&mut self.start, start(value, self.now_ms)),
-            (Kind::Bloom, value) => put(&mut self.values, bloom_values(value)),
+            (Kind::Bloom, value) => put(&mut self.bloom, bloom(value)),
             (Kind::Unfiltered, Value::Boolean(v)) => {
                 self.unfiltered = *v;
                 Ok(())
@@ -310,17 +313,22 @@ fn start(value: &Value, now_ms: u64) -> Option<Result<Start, Unreadable>> {
     Some(parse_offset(text, now_ms).ok_or_else(|| Unreadable::Offset(shown(text))))
 }
 
-/// Reads the values of a Bloom filter. Returns `None` if the value is neither a string nor a list. Items of a list that
-/// are not strings are ignored.
-fn bloom_values(value: &Value) -> Option<Vec<Box<[u8]>>> {
-    let octets = |value: &Value| match value {
-        Value::String(text) => Some(text.as_bytes().into()),
-        _ => None,
+/// Reads a Bloom filter. Returns `None` if the value is neither a string nor a list. Items of a list that are not strings are
+/// ignored.
+fn bloom(value: &Value) -> Option<Result<BloomFilter, Unreadable>> {
+    let items = match value {
+        Value::List(items) => items,
+        Value::String(_) => std::slice::from_ref(value),
+        _ => return None,
     };
-    match value {
-        Value::List(items) => Some(items.iter().filter_map(octets).collect()),
-        value => octets(value).map(|octets| vec![octets]),
-    }
+    let texts = items.iter().filter_map(|item| match item {
+        Value::String(text) => Some(text.as_bytes()),
+        _ => None,
+    });
+    // An empty value in the filter matches messages without a value, because an empty value in a message counts as none.
+    let has_empty = texts.clone().any(<[u8]>::is_empty);
+    let values = texts.filter(|text| !text.is_empty());
+    Some(BloomFilter::new(values, has_empty).ok_or(Unreadable::Values))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ use crate::names::cut;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
 use crate::reply_to::ReplyTo;
-use crate::settings::{ANSWERS_MAX, Settings};
+use crate::settings::{ANSWERS_MAX, LINK_BYTES, Settings};
 
 pub use address::{Address, BadAddress, queue_address};
 
@@ -262,9 +262,14 @@ impl Gate {
         }
     }
 
-    /// Returns the bytes that are kept for the client: its name and properties, and the ATTACHes of its links.
-    pub fn state_bytes(&self) -> usize {
+    /// Returns the bytes that are kept of what the client has said: its name and properties, and the ATTACHes of its links.
+    fn kept_bytes(&self) -> usize {
         self.conn.attached_bytes() + self.client.container_id.len() + self.client.property_bytes
+    }
+
+    /// Returns the bytes that are kept for the client: what it has said, and its links themselves.
+    pub fn state_bytes(&self) -> usize {
+        self.kept_bytes() + self.conn.link_count() * LINK_BYTES
     }
 
     pub fn unread(&self) -> Unread {

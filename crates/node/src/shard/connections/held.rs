@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use broker::client_budget::{ClientBudget, Unread, output_room};
+use broker::client_budget::{ClientBudget, STATE_UNCHARGED, Unread, output_room};
 use broker::gate::Ending;
 use broker::ids::ShardId;
 use broker::mail::Mail;
@@ -83,14 +83,19 @@ impl Shard {
             }
         };
         let bytes = bytes + conn.encrypted.unread;
-        self.count(ClientBudget::Unfinished, key, bytes as u64);
+        self.count(ClientBudget::Unfinished, key, bytes);
     }
 
     /// Recounts what is kept for a client. Called when its connection was marked as dirty: everything that is kept is answered.
     #[inline]
     pub(super) fn count_state(&mut self, key: usize) {
         let Some(conn) = self.connections.conns.get(key) else { return };
-        self.count(ClientBudget::State, key, conn.gate.state_bytes() as u64);
+        let bytes = conn.gate.state_bytes();
+        // A client of AMQP 0.9.1 sends its properties before it logs in, and may send nothing more.
+        self.check_owner(key);
+        let uncharged = bytes.min(STATE_UNCHARGED);
+        self.count_uncharged(ClientBudget::State, key, uncharged);
+        self.count(ClientBudget::State, key, bytes - uncharged);
     }
 
     /// Called when the TLS session of a connection may keep more or less than before.
@@ -105,45 +110,61 @@ impl Shard {
     /// Recounts what a connection has not read. Called when it may have changed.
     #[inline]
     pub(super) fn count_unread(&mut self, key: usize) {
-        let Connections { conns, held, .. } = &mut self.connections;
-        let Some(conn) = conns.get_mut(key) else { return };
+        let Some(conn) = self.connections.conns.get(key) else { return };
         let Unread { charged, uncharged } = conn.gate.unread();
         // What readers of streams have in memory counts in their own budget until it is written.
         let of_readers = conn.reader_memory.as_ref().map_or(0, |memory| memory.bytes() as usize);
         let waiting = of_readers.min(uncharged);
         let charged = charged - (of_readers - waiting).min(conn.gate.deliveries_held()).min(charged);
-        let uncharged = (uncharged - waiting + conn.encrypted.unsent) as u64;
-        if uncharged != conn.uncharged && !conn.is_shed {
-            let before = std::mem::replace(&mut conn.uncharged, uncharged);
-            held[ClientBudget::Unread as usize].ledger.change_uncharged(self.here.id, before, uncharged);
-        }
-        self.count(ClientBudget::Unread, key, charged as u64);
+        let uncharged = uncharged - waiting + conn.encrypted.unsent;
+        self.count_uncharged(ClientBudget::Unread, key, uncharged);
+        self.count(ClientBudget::Unread, key, charged);
     }
 
     #[inline]
-    fn count(&mut self, budget: ClientBudget, key: usize, bytes: u64) {
+    fn count_uncharged(&mut self, budget: ClientBudget, key: usize, bytes: usize) {
+        let Connections { conns, held, .. } = &mut self.connections;
+        let Some(conn) = conns.get_mut(key) else { return };
+        let (place, after) = (&mut conn.uncharged[budget as usize], bytes as u64);
+        if after != *place && !conn.is_shed {
+            let before = std::mem::replace(place, after);
+            held[budget as usize].ledger.change_uncharged(self.here.id, before, after);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, budget: ClientBudget, key: usize, bytes: usize) {
         let Some(conn) = self.connections.conns.get(key) else { return };
+        let bytes = bytes as u64;
         if bytes != conn.held[budget as usize] && !conn.is_shed {
             self.count_change(budget, key, bytes);
         }
     }
 
-    fn count_change(&mut self, budget: ClientBudget, key: usize, bytes: u64) {
-        let here = self.here.id;
+    /// If the client has logged in or opened its connection since the last count, charges what it holds to its user.
+    #[inline]
+    fn check_owner(&mut self, key: usize) {
         let Connections { conns, held, .. } = &mut self.connections;
         let Some(conn) = conns.get_mut(key) else { return };
         let peer = conn.gate.peer();
         let user = peer.identity.as_ref().map(|who| (who.authority(), &who.user));
-        if !conn.owner.is(user, &peer.vhost) {
-            // The client has logged in since the last count.
-            let user = user.map(|(authority, name)| (authority, name.clone()));
-            let owner = Owner { user, vhost: peer.vhost.clone() };
-            for (held, bytes) in held.iter().zip(conn.held).filter(|(_, bytes)| *bytes > 0) {
-                held.ledger.change(here, &conn.owner, key, bytes, 0);
-                held.ledger.change(here, &owner, key, 0, bytes);
-            }
-            conn.owner = owner;
+        if conn.owner.is(user, &peer.vhost) {
+            return;
         }
+        let user = user.map(|(authority, name)| (authority, name.clone()));
+        let owner = Owner { user, vhost: peer.vhost.clone() };
+        for (held, bytes) in held.iter().zip(conn.held).filter(|(_, bytes)| *bytes > 0) {
+            held.ledger.change(self.here.id, &conn.owner, key, bytes, 0);
+            held.ledger.change(self.here.id, &owner, key, 0, bytes);
+        }
+        conn.owner = owner;
+    }
+
+    fn count_change(&mut self, budget: ClientBudget, key: usize, bytes: u64) {
+        self.check_owner(key);
+        let here = self.here.id;
+        let Connections { conns, held, .. } = &mut self.connections;
+        let Some(conn) = conns.get_mut(key) else { return };
         let before = std::mem::replace(&mut conn.held[budget as usize], bytes);
         let held = &mut held[budget as usize];
         held.ledger.change(here, &conn.owner, key, before, bytes);
@@ -204,5 +225,7 @@ pub(super) fn uncount(held: &[Held], here: ShardId, key: usize, conn: &mut Conn)
             held.ledger.change(here, &conn.owner, key, std::mem::take(bytes), 0);
         }
     }
-    held[ClientBudget::Unread as usize].ledger.change_uncharged(here, std::mem::take(&mut conn.uncharged), 0);
+    for (held, bytes) in held.iter().zip(&mut conn.uncharged).filter(|(_, bytes)| **bytes > 0) {
+        held.ledger.change_uncharged(here, std::mem::take(bytes), 0);
+    }
 }

@@ -65,8 +65,9 @@ pub struct Conn {
     sends_small: bool,
     /// What the connection holds for each budget, in bytes, at the last count.
     held: [u64; ClientBudget::ALL.len()],
-    /// What it holds of unread output besides; see [`broker::client_budget::Unread`].
-    uncharged: u64,
+    /// What it holds of each budget besides, for which it is not closed; see [`broker::client_budget::Unread`] and
+    /// [`broker::client_budget::STATE_UNCHARGED`].
+    uncharged: [u64; ClientBudget::ALL.len()],
     /// What its TLS session keeps.
     encrypted: Encrypted,
     /// Who held it at the last count.
@@ -303,7 +304,7 @@ impl Connections {
             partial_taken: 0,
             sends_small: true,
             held: Default::default(),
-            uncharged: 0,
+            uncharged: Default::default(),
             encrypted: Encrypted::default(),
             owner: Owner { user: None, vhost },
             is_shed: false,

@@ -464,7 +464,7 @@ fn unwanted_chunks_are_skipped() {
         world.publish(2, value);
         world.settle();
     }
-    let bloom = |unfiltered| Some(Arc::new(BloomFilter { values: vec![(*b"1").into()], unfiltered }));
+    let bloom = |unfiltered| Some(Arc::new(BloomFilter { values: [(*b"1").into()].into(), unfiltered }));
     for (consumer, unfiltered) in [(1, false), (2, true)] {
         world.attach(consumer, Replay { start: Start::First, bloom: bloom(unfiltered), matching: None });
         world.grant(consumer, 100, true);

@@ -80,7 +80,7 @@ proptest! {
                 Step::Attach { start, bloom } => {
                     consumers += 1;
                     let bloom = (bloom > 0).then(|| {
-                        Arc::new(BloomFilter { values: vec![[b'0' + bloom % 3].into()], unfiltered: bloom == 3 })
+                        Arc::new(BloomFilter { values: [[b'0' + bloom % 3].into()].into(), unfiltered: bloom == 3 })
                     });
                     wants.push((consumers, Wants { start, bloom: bloom.clone() }));
                     world.attach(consumers, Replay { start, bloom, matching: None });

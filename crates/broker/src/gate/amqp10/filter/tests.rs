@@ -125,6 +125,27 @@ fn of_two_offsets_the_first_counts_and_both_are_accepted() {
 }
 
 #[test]
+fn bloom_filters_of_many_values_take_what_is_counted_or_are_refused() {
+    let of = |count: usize, text: &str| {
+        filter(symbol("rabbitmq:stream-filter"), Value::List(vec![text.into(); count]))
+    };
+    let bytes = |asked: (Value, Value)| accepts(&[asked], &[0]).bloom_bytes();
+    assert_eq!(bytes(of(1024, "abc")), 1024 * (16 + 8));
+    assert_eq!(bytes(of(2, &"x".repeat(100))), 2 * (16 + 100));
+    assert_eq!(bytes(of(50_000, "")), 0, "empty ones are not kept");
+    let refused = accept(Some(&Map(vec![of(1025, "abc")])), NOW_MS).unwrap_err();
+    assert_eq!(refused, Unreadable::Values);
+    let error = refused.to_error("s", "/");
+    assert_eq!(error.condition, Symbol::from_static("amqp:invalid-field"));
+    assert!(error.description.unwrap().contains("at most 1024 values"));
+    assert_eq!(bytes_of_two(of(2, "abc"), of(1025, "abc")), 2 * (16 + 8), "the first one counts");
+}
+
+fn bytes_of_two(first: (Value, Value), second: (Value, Value)) -> usize {
+    accepts(&[first, second], &[0, 1]).bloom_bytes()
+}
+
+#[test]
 fn bloom_filters_are_read() {
     let values = |value: Value| filter(symbol("rabbitmq:stream-filter"), value);
     let unfiltered = |value: bool| filter(symbol("rabbitmq:stream-match-unfiltered"), value);
