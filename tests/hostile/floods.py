@@ -178,7 +178,7 @@ def links_that_come_and_go(broker, full):
     broker.declare("stormed")
     yield
     client = wire.Client(broker.amqp)
-    for _ in range(2_000 if full else 100):
+    for _ in range(2_000 if full else 1_000):
         for _ in range(50):
             client.detach(client.receiver("/queues/stormed", 10))
             client.links = 0

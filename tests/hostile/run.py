@@ -48,8 +48,8 @@ ROUND_TRIP_MS, HEALTH_S = 100, 1
 # apart after a rest. A small difference is no fault during a flood either: half of the base is less than what is read and
 # released between two samples.
 DURING, APART, APART_PART, REST_S = 1.5, 32 * MIB, 0.15, 5
-# The fewest samples of a flood. Each flood takes at least a second, and samples are taken 20 times a second.
-SAMPLES_MIN = 5
+# Seconds between two looks at memory, the fewest samples of a flood, and the seconds in which they must be there when it has ended.
+LOOK_S, SAMPLES_MIN, SAMPLES_WAIT_S = 0.02, 5, 5
 # Seconds within which the allocator has returned freed memory to the system. It counts as in use until then.
 RETURNED_AFTER = 1
 
@@ -230,7 +230,10 @@ class Watch(threading.Thread):
 
     def run(self):
         asked = looked = 0.0
-        while not self.over:
+        # A flood may be short. It still holds what it has, so that its memory can be seen.
+        more = SAMPLES_WAIT_S / LOOK_S
+        while not self.over or self.account.taken < SAMPLES_MIN and more > 0:
+            more -= self.over
             # Whatever goes wrong must end the test, not only this thread.
             try:
                 self.peak = max(self.peak, self.broker.resident())
@@ -248,7 +251,7 @@ class Watch(threading.Thread):
                 except Exception as error:  # noqa: BLE001
                     self.failed = self.failed or f"health check: {error!r}"
                 self.slowest = max(self.slowest, time.monotonic() - asked)
-            time.sleep(0.02)
+            time.sleep(LOOK_S)
 
 
 def check(program, flood, full):

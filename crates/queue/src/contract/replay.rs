@@ -47,8 +47,8 @@ impl BloomFilter {
 
     /// Returns the bytes of memory that the filter takes besides itself.
     pub fn heap_bytes(&self) -> usize {
-        let of = |value: &[u8]| size_of::<Box<[u8]>>() + value.len().max(ALLOCATION_MIN);
-        self.values.iter().map(|value| of(value)).sum()
+        let texts: usize = self.values.iter().map(|value| value.len().max(ALLOCATION_MIN)).sum();
+        size_of_val(&*self.values) + texts
     }
 }
 
