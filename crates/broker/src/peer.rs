@@ -8,8 +8,8 @@ use amqp10::sasl::{self, Secret};
 use queue::Ticket;
 
 use crate::access::{
-    AccessRefused, Authority, ConnectionLimits, Credentials, Failed, Full, Identity, Login, LoginRefused,
-    Refusal, Resource, Seat, SessionLimits, SessionsFull, UserLimits, Verb, permit_binding,
+    AccessRefused, ConnectionLimits, Credentials, Failed, Full, Identity, Login, LoginRefused, Refusal,
+    Resource, Seat, SessionLimits, SessionsFull, Verb, permit_binding,
 };
 use crate::audit::{Actor, Rate};
 use crate::catalog::{Caller, DEFAULT_VHOST};
@@ -363,7 +363,7 @@ impl Peer {
         let limits = ConnectionLimits {
             node: cx.settings.connection_max,
             vhost: cx.catalog.vhost_settings(&self.vhost).and_then(|vhost| vhost.max_connections),
-            user: limits_of(identity, cx).max_connections,
+            user: cx.catalog.users().limits_of(identity).max_connections,
         };
         let (vhost, user) = (&self.vhost, &identity.user);
         let seat = cx.access.seats().take(vhost, (identity.authority(), user), limits).map_err(|full| {
@@ -394,8 +394,10 @@ impl Peer {
     pub fn begin_session(&mut self, cx: &Cx<'_>) -> Result<(), String> {
         let (Some(seat), Some(identity)) = (&mut self.seat, &self.identity) else { return Ok(()) };
         let user = &identity.user;
-        let limits =
-            SessionLimits { node: cx.settings.session_max, user: limits_of(identity, cx).max_channels };
+        let limits = SessionLimits {
+            node: cx.settings.session_max,
+            user: cx.catalog.users().limits_of(identity).max_channels,
+        };
         seat.begin_session(limits).map_err(|full| match full {
             SessionsFull::Node(max) => format!(
                 "number of channels opened on node '{}' has reached the maximum allowed limit of {max}",
@@ -483,13 +485,4 @@ impl Peer {
     pub fn refused(&self, ended: &str, place: &str, why: &str) {
         self.actor().refused(ended, &format!("vhost={}{place}", cut(&self.vhost)), why);
     }
-}
-
-/// Returns the limits of a user. Only users of the catalog have some.
-fn limits_of(who: &Identity, cx: &Cx<'_>) -> UserLimits {
-    let user = match who.authority() {
-        Authority::Internal => cx.catalog.users().get(&who.user),
-        Authority::OAuth2 | Authority::Http => None,
-    };
-    user.map(|user| user.limits).unwrap_or_default()
 }
