@@ -2,6 +2,7 @@
 //! desk, the front end of management requests. Both use [`broker::access`].
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use amqp10::sasl::Secret;
 use axum::http::{HeaderMap, Uri, header};
@@ -89,9 +90,15 @@ pub async fn authenticate<D: Desk>(
         Err(error) => {
             let actor = Actor { user: &user, peer: &shown, protocol: Protocol::Http, mechanism: scheme };
             actor.login_refused(match &error {
-                DeskError::LoginRefused(why) | DeskError::LoginClosed(why) => why,
+                DeskError::LoginRefused(why)
+                | DeskError::LoginWaits { why, .. }
+                | DeskError::LoginClosed(why) => why,
                 _ => "it was not checked in time",
             });
+            // After the log: the client may hang up meanwhile, and this is dropped with it.
+            if let DeskError::LoginWaits { ms, .. } = error {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+            }
             Err(error.into())
         }
     }

@@ -114,7 +114,7 @@ impl Failure {
 impl From<DeskError> for Failure {
     fn from(error: DeskError) -> Self {
         match error {
-            DeskError::LoginRefused(_) => Self::not_authenticated(),
+            DeskError::LoginRefused(_) | DeskError::LoginWaits { .. } => Self::not_authenticated(),
             DeskError::LoginClosed(_) => Self { closes: true, ..Self::not_authenticated() },
             DeskError::AccessRefused(reason) => Self::not_authorised(reason),
             DeskError::Catalog(error @ CatalogError::InBatch { .. }) => Self::bad_request(error.to_string()),

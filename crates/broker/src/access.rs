@@ -13,6 +13,7 @@ mod topics;
 mod users;
 mod verbs;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
@@ -22,8 +23,10 @@ use hashbrown::{HashMap, HashSet};
 
 pub use self::grants::{Grants, matches_wildcard};
 use self::guesses::Guesses;
-pub use self::guesses::{Failed, WaitingPlace, network};
-pub use self::login::{Backend, BackendPair, Checking, Credentials, ExternalBackend, Login, LoginRefused};
+pub use self::guesses::{Failed, network};
+pub use self::login::{
+    Backend, BackendPair, Checking, Credentials, ExternalBackend, Login, LoginRefused, Refusal, Standing,
+};
 pub use self::password::{Hashing, PasswordHash, Salt};
 use self::remembered::Remembered;
 pub use self::remembered::{Keyed, RememberKey, keyed};
@@ -37,6 +40,7 @@ pub use self::topics::{TOPICS_MAX, TopicPermissions, Topics};
 pub use self::users::{UserRecord, Users};
 pub use self::verbs::{Need, Verb, permit, permit_binding, permit_exchange, permit_policy, permit_queue};
 use crate::categories::{CONNECTION, PEER};
+use crate::names::cut;
 use crate::pattern::Pattern;
 
 /// The name of the default exchange in texts, where its real name (empty) would not be visible.
@@ -441,32 +445,57 @@ impl Access {
     /// # Errors
     /// Those of [`Access::find`].
     pub fn check(&self, login: &Login) -> Result<Identity, LoginRefused> {
-        self.find(login).inspect_err(|_| self.note_failure(login))
+        self.find(login).inspect(|_| self.note_success(login)).inspect_err(|_| self.note_failure(login))
     }
 
-    /// Returns true if so many logins of the address have failed that this one may be a guess. A login that is known to be right
-    /// is none.
-    pub fn is_suspect(&self, login: &Login) -> bool {
+    /// Returns what is known about a login before it is checked.
+    pub fn standing(&self, login: &Login) -> Standing {
         let Login { credentials: Credentials::Plain { user, password }, from, at_ms } = login else {
-            return false;
+            return Standing::Calm;
         };
-        self.guesses.is_suspect(*from, user, *at_ms)
-            && !self
-                .users()
-                .get(user)
-                .is_some_and(|known| self.remembered.knows(user, &known.hash, password, *at_ms))
-    }
-
-    /// Counts a login that all backends have refused.
-    pub fn note_failure(&self, login: &Login) {
-        if let Credentials::Plain { user, .. } = &login.credentials {
-            self.guesses.record_failure(login.from, user, login.at_ms);
+        let users = self.users();
+        let known = users.get(user);
+        if known.is_some_and(|known| self.remembered.knows(user, &known.hash, password, *at_ms)) {
+            return Standing::Known;
+        }
+        let name = self.guesses.name_of(user, password);
+        match self.guesses.is_suspect(*from, &name, *at_ms) {
+            true => Standing::Suspect { is_proven: self.guesses.is_proven(*from, &name, *at_ms) },
+            false => Standing::Calm,
         }
     }
 
-    /// Returns what happens to a failed login of this address with this user.
-    pub fn fail(&self, from: IpAddr, user: &str, now_ms: u64) -> Failed {
-        self.guesses.fail(from, user, now_ms)
+    /// Returns the name by which logins that may be guesses take turns.
+    pub fn name_of<'a>(&self, login: &'a Login) -> Cow<'a, str> {
+        match &login.credentials {
+            Credentials::Plain { user, password } => self.guesses.name_of(user, password),
+            other => cut(other.user()).into(),
+        }
+    }
+
+    /// Counts a login with a wrong password.
+    pub fn note_failure(&self, login: &Login) {
+        if let Credentials::Plain { user, password } = &login.credentials {
+            let name = self.guesses.name_of(user, password);
+            self.guesses.record_failure(login.from, &name, login.at_ms);
+        }
+    }
+
+    /// Notes a login with a right password.
+    pub fn note_success(&self, login: &Login) {
+        if let Credentials::Plain { user, password } = &login.credentials {
+            let name = self.guesses.name_of(user, password);
+            self.guesses.note_success(login.from, &name, login.at_ms);
+        }
+    }
+
+    /// Returns what happens to a refused login of this address with this user. It is usually answered after `usual_ms`. Only
+    /// guesses wait for the failures of others.
+    pub fn fail(&self, from: IpAddr, user: &str, refusal: &Refusal, now_ms: u64, usual_ms: u64) -> Failed {
+        match refusal.is_guess {
+            true => self.guesses.fail(from, user, now_ms, usual_ms),
+            false => Failed::Refused,
+        }
     }
 
     /// Looks a client up among the users of the catalog. Calculates the hash of the password.
@@ -596,7 +625,8 @@ mod tests {
     #[test]
     fn a_right_password_is_right_however_many_were_wrong() {
         let (access, _) = access(Permissions::ALL);
-        let fail = |user| access.fail(HERE, user, 0);
+        let wrong = Refusal::from(&LoginRefused::UnknownUserOrPassword);
+        let fail = |user| access.fail(HERE, user, &wrong, 0, 0);
         assert!(matches!(fail("u"), Failed::Refused));
         for n in 0..1000 {
             let user = if n % 2 == 0 { "u" } else { "v" };
@@ -605,7 +635,14 @@ mod tests {
         assert!(matches!(fail("u"), Failed::Waits { .. }) && matches!(fail("w"), Failed::Waits { .. }));
         assert!(login(&access, "u", "p", 0).is_ok());
         (0..1000).for_each(|_| assert!(login(&access, "u", "p", 1_000_000).is_ok()));
-        assert!(matches!(access.fail(HERE, "u", 1_000_000), Failed::Refused), "right logins are not counted");
+        assert!(
+            matches!(access.fail(HERE, "u", &wrong, 1_000_000, 0), Failed::Refused),
+            "right logins are not counted"
+        );
+        for no_guess in [LoginRefused::Unavailable(String::new()), LoginRefused::AnonymousDisabled] {
+            assert_eq!(access.fail(HERE, "u", &(&no_guess).into(), 0, 0), Failed::Refused, "{no_guess:?}");
+        }
+        assert_eq!(access.fail(HERE, "u", &Refusal::other("malformed"), 0, 0), Failed::Refused);
     }
 
     #[test]

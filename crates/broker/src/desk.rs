@@ -35,6 +35,12 @@ pub enum DeskError {
     /// The login is refused: unknown user, wrong password, or an address that the user may not log in from.
     /// The reason is logged and not sent to the caller.
     LoginRefused(String),
+    /// The login is refused, and many logins of its address have failed. The caller logs it at once, and is told after `ms`
+    /// milliseconds.
+    LoginWaits {
+        why: String,
+        ms: u64,
+    },
     /// The login is refused, and too many failures of its address wait for their answers already. The socket is closed.
     LoginClosed(String),
     /// The user does not have the permission.

@@ -8,8 +8,8 @@ use amqp10::sasl::{self, Secret};
 use queue::Ticket;
 
 use crate::access::{
-    AccessRefused, Authority, ConnectionLimits, Credentials, Failed, Full, Identity, Login, LoginRefused,
-    Resource, Seat, SessionLimits, SessionsFull, UserLimits, Verb, WaitingPlace, permit_binding,
+    AccessRefused, ConnectionLimits, Credentials, Failed, Full, Identity, Login, LoginRefused, Refusal,
+    Resource, Seat, SessionLimits, SessionsFull, Verb, permit_binding,
 };
 use crate::audit::{Actor, Rate};
 use crate::catalog::{Caller, DEFAULT_VHOST};
@@ -54,8 +54,6 @@ pub struct Peer {
     pub(crate) is_announced: bool,
     /// The place among the open connections, from the opening to the end.
     seat: Option<Seat>,
-    /// The place among the failed logins that wait, if this is one.
-    waiting: Option<WaitingPlace>,
     /// New credentials that were refused, and for which the connection will end.
     refused_renewal: Option<Box<RefusedRenewal>>,
 }
@@ -65,7 +63,6 @@ pub struct Peer {
 struct RefusedRenewal {
     why: String,
     due_ms: u64,
-    _place: WaitingPlace,
 }
 
 /// How a connection ends whose new credentials do not count.
@@ -120,7 +117,6 @@ impl Peer {
             secured: None,
             is_announced: false,
             seat: None,
-            waiting: None,
             refused_renewal: None,
         }
     }
@@ -144,7 +140,6 @@ impl Peer {
             secured: self.secured.clone(),
             is_announced: false,
             seat: None,
-            waiting: None,
             refused_renewal: None,
         }
     }
@@ -257,8 +252,8 @@ impl Peer {
     }
 
     /// Called when a login was refused. The client is told at [`Peer::handshake_deadline_ms`], after `delay_ms` at the
-    /// latest, or later if its address guesses passwords. The delay ends with the handshake timeout, so that a guesser cannot
-    /// keep a connection longer than a silent client. `access::guesses` slows guessing over many connections down.
+    /// latest, or later if its password is wrong and its address guesses passwords. The delay ends with the handshake timeout, so that a guesser cannot
+    /// keep a connection longer than a silent client.
     ///
     /// Returns false if the socket must be closed at once, without an answer.
     #[must_use = "false closes the socket"]
@@ -266,28 +261,22 @@ impl Peer {
         &mut self,
         mechanism: &str,
         user: &str,
-        reason: &str,
+        refusal: &Refusal,
         delay_ms: u64,
         cx: &mut Cx<'_>,
     ) -> bool {
         self.count_login(user, false, cx);
-        let failed = cx.access.fail(self.address, user, cx.now_ms);
-        let (delay_ms, is_told) = match &failed {
+        let failed = cx.access.fail(self.address, user, refusal, cx.now_ms, delay_ms);
+        let (delay_ms, is_told) = match failed {
             Failed::Refused => (delay_ms, true),
-            Failed::Waits { ms, .. } => (delay_ms.max(*ms), true),
+            Failed::Waits { ms } => (ms, true),
             Failed::Closed => (0, false),
         };
-        let reason = failed.told(reason);
+        let reason = failed.told(&refusal.reason);
         Actor { user, mechanism, ..self.actor() }.login_refused(&reason);
         self.emit_login(user, mechanism, Some(&reason), cx);
-        self.waiting = failed.into_place();
         self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + delay_ms);
         is_told
-    }
-
-    /// Called when the client is told that its login was refused.
-    pub fn end_wait(&mut self) {
-        self.waiting = None;
     }
 
     /// Returns when the token of the client expires, in milliseconds since the epoch.
@@ -310,18 +299,18 @@ impl Peer {
         let user = self.identity.as_ref().map(|who| who.user.clone()).unwrap_or_default();
         self.count_login(&user, result.is_ok(), cx);
         let identity = result.map_err(|refused| {
-            let failed = cx.access.fail(self.address, &user, cx.now_ms);
-            let reason = failed.told(&refused.to_string());
+            let refusal = Refusal::from(&refused);
+            let failed = cx.access.fail(self.address, &user, &refusal, cx.now_ms, 0);
+            let reason = failed.told(&refusal.reason);
             self.actor().login_refused(&reason);
             self.emit_login(&user, self.mechanism, Some(&reason), cx);
             let why = "the new credentials are refused".to_owned();
-            let Failed::Waits { ms, place } = failed else { return Ends::Now(why) };
+            let Failed::Waits { ms } = failed else { return Ends::Now(why) };
             // A client has one refusal that waits.
             if self.refused_renewal.is_some() {
                 return Ends::Now(why);
             }
-            self.refused_renewal =
-                Some(Box::new(RefusedRenewal { why, due_ms: cx.now_ms + ms, _place: place }));
+            self.refused_renewal = Some(Box::new(RefusedRenewal { why, due_ms: cx.now_ms + ms }));
             Ends::Later
         })?;
         self.take_identity(&user, identity, cx).map_err(Ends::Now)
@@ -374,7 +363,7 @@ impl Peer {
         let limits = ConnectionLimits {
             node: cx.settings.connection_max,
             vhost: cx.catalog.vhost_settings(&self.vhost).and_then(|vhost| vhost.max_connections),
-            user: limits_of(identity, cx).max_connections,
+            user: cx.catalog.users().limits_of(identity).max_connections,
         };
         let (vhost, user) = (&self.vhost, &identity.user);
         let seat = cx.access.seats().take(vhost, (identity.authority(), user), limits).map_err(|full| {
@@ -405,8 +394,10 @@ impl Peer {
     pub fn begin_session(&mut self, cx: &Cx<'_>) -> Result<(), String> {
         let (Some(seat), Some(identity)) = (&mut self.seat, &self.identity) else { return Ok(()) };
         let user = &identity.user;
-        let limits =
-            SessionLimits { node: cx.settings.session_max, user: limits_of(identity, cx).max_channels };
+        let limits = SessionLimits {
+            node: cx.settings.session_max,
+            user: cx.catalog.users().limits_of(identity).max_channels,
+        };
         seat.begin_session(limits).map_err(|full| match full {
             SessionsFull::Node(max) => format!(
                 "number of channels opened on node '{}' has reached the maximum allowed limit of {max}",
@@ -494,13 +485,4 @@ impl Peer {
     pub fn refused(&self, ended: &str, place: &str, why: &str) {
         self.actor().refused(ended, &format!("vhost={}{place}", cut(&self.vhost)), why);
     }
-}
-
-/// Returns the limits of a user. Only users of the catalog have some.
-fn limits_of(who: &Identity, cx: &Cx<'_>) -> UserLimits {
-    let user = match who.authority() {
-        Authority::Internal => cx.catalog.users().get(&who.user),
-        Authority::OAuth2 | Authority::Http => None,
-    };
-    user.map(|user| user.limits).unwrap_or_default()
 }

@@ -16,9 +16,8 @@ mod traces;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use broker::access::{Access, Failed, Identity, Verb};
+use broker::access::{Access, Failed, Identity, Refusal, Verb};
 use broker::catalog::QueueRecord;
 use broker::counters::Protocol;
 use broker::desk::{DeskError, QueueNumbers, QueueRow};
@@ -139,18 +138,14 @@ impl NodeDesk {
         all.into_iter().filter(|(_, on)| *on).map(|(what, _)| what)
     }
 
-    /// Returns the refusal of a login over HTTP. If its address guesses passwords, that takes a while.
-    async fn refuse(&self, user: &str, peer: IpAddr, why: &str) -> DeskError {
-        let failed = self.inner.access.fail(peer, user, self.inner.clock.now_ms());
-        let why = failed.told(why);
+    /// Returns the refusal of a login over HTTP.
+    fn refuse(&self, user: &str, peer: IpAddr, refusal: &Refusal) -> DeskError {
+        let failed = self.inner.access.fail(peer, user, refusal, self.inner.clock.now_ms(), 0);
+        let why = failed.told(&refusal.reason);
         match failed {
             Failed::Closed => DeskError::LoginClosed(why),
             Failed::Refused => DeskError::LoginRefused(why),
-            Failed::Waits { ms, place } => {
-                tokio::time::sleep(Duration::from_millis(ms)).await;
-                drop(place);
-                DeskError::LoginRefused(why)
-            }
+            Failed::Waits { ms } => DeskError::LoginWaits { why, ms },
         }
     }
 
@@ -159,7 +154,9 @@ impl NodeDesk {
         let settings = self.settings();
         let Some(vhost) = settings.event_vhost() else { return };
         let refused = refused.map(|error| match error {
-            DeskError::LoginRefused(why) | DeskError::LoginClosed(why) => why.as_str(),
+            DeskError::LoginRefused(why)
+            | DeskError::LoginWaits { why, .. }
+            | DeskError::LoginClosed(why) => why.as_str(),
             _ => "it was not checked in time",
         });
         let login = Authentication {

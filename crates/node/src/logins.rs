@@ -2,35 +2,35 @@
 //! mostly its own.
 //!
 //! ```text
-//!   shards, desk ──> Line: a queue per network of clients ──one of each network in turn──> two threads ──> shard, desk
+//!   shards, desk ──> Line: right within the last minute ──────────────────first──────────> two threads ──> shard, desk
+//!                ├─> a queue per network of clients ──one of each network in turn─────────> two threads
 //!                └─> what may be a guess: a queue per network and user ──in turn──────────> one of the two
 //! ```
 //!
 //! A login may be a guess if many logins of its address have failed lately, and if it was not right within the last minute
-//! (`broker::access::Access::is_suspect`). It is checked like any other, because only that tells a right password from a wrong one.
+//! (`broker::access::Access::standing`). It is checked like any other, because only that tells a right password from a wrong one.
 //!
 //! If the configuration names other backends than the catalog, each login is a task that asks one after the other. The two threads
-//! are then the backend `internal`.
+//! are then the backend `internal`. Logins that may be guesses wait in a line of their own for one of a few places.
 
-use std::collections::VecDeque;
-use std::hash::Hash;
+mod line;
+
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use amqp10::sasl::Secret;
 use broker::access::{
     Access, Authority, Backend, BackendPair, Credentials, Hashing, Identity, Login, LoginRefused,
-    PasswordHash, Question as RemoteQuestion, Remote, Salt, network,
+    PasswordHash, Question as RemoteQuestion, Refusal, Remote, Salt, Standing,
 };
 use broker::ids::ShardId;
-use broker::names::cut;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use queue::Ticket;
 use tokio::runtime;
 use tokio::sync::{Semaphore, oneshot};
 
+use self::line::{Entry, Line, Waiting};
 use crate::clock::Clock;
 use crate::incoming::{Checked, Incoming, Shards};
 use crate::renewal::renew_hash;
@@ -66,16 +66,23 @@ pub struct Backends {
     patience: Duration,
     /// The places for logins in flight.
     room: Arc<Semaphore>,
-    /// The places for those of them that may be guesses.
-    suspects: Arc<Semaphore>,
+    /// Those of them that may be guesses.
+    suspects: Arc<Mutex<Suspects>>,
+}
+
+/// The logins that external backends check and that may be guesses.
+#[derive(Debug, Default)]
+struct Suspects {
+    waiting: Waiting,
+    /// At most [`SUSPECTS_IN_FLIGHT_MAX`].
+    in_flight: usize,
 }
 
 impl Backends {
     /// Tasks that ask external backends run on `runtime`. A login that takes longer than `patience` is refused.
     pub fn new(chain: Vec<BackendPair>, runtime: runtime::Handle, patience: Duration) -> Self {
-        let places = |max| Arc::new(Semaphore::new(max));
-        let (room, suspects) = (places(IN_FLIGHT_MAX), places(SUSPECTS_IN_FLIGHT_MAX));
-        Self { chain, over_http: None, runtime, patience, room, suspects }
+        let room = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+        Self { chain, over_http: None, runtime, patience, room, suspects: Arc::default() }
     }
 
     /// Sets the backends that check logins over HTTP. `None`: those of other clients.
@@ -83,6 +90,10 @@ impl Backends {
     pub fn with_http_chain(mut self, chain: Option<Vec<BackendPair>>) -> Self {
         self.over_http = chain;
         self
+    }
+
+    fn suspects(&self) -> MutexGuard<'_, Suspects> {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the backends that check logins of clients.
@@ -111,7 +122,8 @@ pub(crate) struct Logins {
 
 #[derive(Debug)]
 enum Question {
-    Shard(ShardId, Ticket, Login),
+    /// The last part tells whether the connection is still there.
+    Shard(ShardId, Ticket, Login, Weak<()>),
     Desk(Login, oneshot::Sender<Checked>),
     /// The part of the catalog in a login that several backends check.
     Internal(Login, oneshot::Sender<Checked>),
@@ -130,14 +142,18 @@ impl Question {
     /// Returns the login that is checked.
     fn login(&self) -> Option<&Login> {
         match self {
-            Self::Shard(_, _, login) | Self::Desk(login, _) | Self::Internal(login, _) => Some(login),
+            Self::Shard(_, _, login, _) | Self::Desk(login, _) | Self::Internal(login, _) => Some(login),
             Self::Hash(..) => None,
         }
     }
 
-    /// Returns the network whose turn it takes. New passwords share one of their own.
-    fn network(&self) -> IpAddr {
-        self.login().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |login| network(login.from))
+    /// Returns true if nobody waits for the answer any more.
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Shard(.., alive) => alive.strong_count() == 0,
+            Self::Desk(_, reply) | Self::Internal(_, reply) => reply.is_closed(),
+            Self::Hash(_, reply) => reply.is_closed(),
+        }
     }
 }
 
@@ -147,156 +163,7 @@ struct Handle(Arc<Line>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.lock().has_ended = true;
-        self.0.bell.notify_all();
-    }
-}
-
-/// The logins that wait for a thread. Each connection and each HTTP request in flight has at most one, so their bounds are the bound
-/// of the line.
-#[derive(Debug, Default)]
-struct Line {
-    waiting: Mutex<Waiting>,
-    bell: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    /// By network.
-    calm: Turns<IpAddr, VecDeque<Question>>,
-    /// Logins that may be guesses, by network, and within a network by user.
-    suspect: Turns<IpAddr, Turns<Box<str>, VecDeque<Question>>>,
-    has_ended: bool,
-}
-
-/// A queue of questions.
-trait Queue: Default {
-    fn push(&mut self, question: Question);
-    fn pop(&mut self) -> Option<Question>;
-    fn is_empty(&self) -> bool;
-}
-
-impl Queue for VecDeque<Question> {
-    fn push(&mut self, question: Question) {
-        self.push_back(question);
-    }
-
-    fn pop(&mut self) -> Option<Question> {
-        self.pop_front()
-    }
-
-    fn is_empty(&self) -> bool {
-        Self::is_empty(self)
-    }
-}
-
-/// Queues that take turns, by their keys.
-#[derive(Debug)]
-struct Turns<K, Q> {
-    by_key: HashMap<K, Q>,
-    /// The keys in `by_key`, the next one first.
-    next: VecDeque<K>,
-}
-
-impl<K, Q> Default for Turns<K, Q> {
-    fn default() -> Self {
-        Self { by_key: HashMap::new(), next: VecDeque::new() }
-    }
-}
-
-impl<K: Key, Q: Queue> Queue for Turns<K, Q> {
-    fn push(&mut self, question: Question) {
-        let key = K::of(&question);
-        let own = self.by_key.entry(key.clone()).or_default();
-        if own.is_empty() {
-            self.next.push_back(key);
-        }
-        own.push(question);
-    }
-
-    /// Removes the first question of the queue whose turn it is.
-    fn pop(&mut self) -> Option<Question> {
-        let key = self.next.pop_front()?;
-        let own = self.by_key.get_mut(&key)?;
-        let question = own.pop();
-        if own.is_empty() {
-            self.by_key.remove(&key);
-        } else {
-            self.next.push_back(key);
-        }
-        question
-    }
-
-    fn is_empty(&self) -> bool {
-        self.next.is_empty()
-    }
-}
-
-/// What questions take turns by.
-trait Key: Clone + Eq + Hash {
-    fn of(question: &Question) -> Self;
-}
-
-impl Key for IpAddr {
-    fn of(question: &Question) -> Self {
-        question.network()
-    }
-}
-
-impl Key for Box<str> {
-    fn of(question: &Question) -> Self {
-        cut(question.login().map_or("", |login| login.credentials.user())).into()
-    }
-}
-
-impl Waiting {
-    fn push(&mut self, question: Question, is_suspect: bool) {
-        match is_suspect {
-            true => self.suspect.push(question),
-            false => self.calm.push(question),
-        }
-    }
-
-    /// Removes the next question. Only the thread that `takes_suspects` is for gets those that may be guesses, each after one of
-    /// the others.
-    fn pop(&mut self, takes_suspects: bool, last_was_suspect: bool) -> Option<(Question, bool)> {
-        let calm = |waiting: &mut Self| waiting.calm.pop().map(|question| (question, false));
-        let suspect = |waiting: &mut Self| waiting.suspect.pop().map(|question| (question, true));
-        match (takes_suspects, last_was_suspect) {
-            (false, _) => calm(self),
-            (true, true) => calm(self).or_else(|| suspect(self)),
-            (true, false) => suspect(self).or_else(|| calm(self)),
-        }
-    }
-}
-
-impl Line {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, question: Question, is_suspect: bool) {
-        self.lock().push(question, is_suspect);
-        // A thread that takes no suspects may be the one that wakes up.
-        if is_suspect {
-            self.bell.notify_all();
-        } else {
-            self.bell.notify_one();
-        }
-    }
-
-    /// Waits for the next question of a thread. Returns `None` when the line has ended.
-    fn next(&self, takes_suspects: bool, last_was_suspect: bool) -> Option<(Question, bool)> {
-        let mut waiting = self.lock();
-        loop {
-            if waiting.has_ended {
-                return None;
-            }
-            if let Some(next) = waiting.pop(takes_suspects, last_was_suspect) {
-                return Some(next);
-            }
-            waiting = self.bell.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.0.end();
     }
 }
 
@@ -320,21 +187,22 @@ impl Logins {
                     checked.inspect(|_| renew_hash(&access, login, &shards))
                 };
                 let (takes_suspects, mut last_was_suspect) = (number < SUSPECT_THREADS, false);
-                while let Some((question, is_suspect)) = line.next(takes_suspects, last_was_suspect) {
-                    last_was_suspect = is_suspect;
-                    match question {
-                        Question::Shard(shard, ticket, login) => {
+                while let Some(entry) = line.next(takes_suspects, last_was_suspect, &access) {
+                    if entry.question.is_gone() {
+                        give_up(&shards, entry.question);
+                        continue;
+                    }
+                    last_was_suspect = matches!(entry.standing, Standing::Suspect { .. });
+                    match entry.question {
+                        Question::Shard(shard, ticket, login, _) => {
                             send(&shards, shard, ticket, renewing(&login, access.check(&login)));
                         }
-                        // The caller has given up, so the login is not checked.
-                        Question::Desk(_, reply) | Question::Internal(_, reply) if reply.is_closed() => {}
                         Question::Desk(login, reply) => {
                             drop(reply.send(renewing(&login, access.check(&login))))
                         }
                         Question::Internal(login, reply) => {
                             drop(reply.send(renewing(&login, access.find(&login))))
                         }
-                        Question::Hash(_, reply) if reply.is_closed() => {}
                         Question::Hash(NewHash { hashing, salt, password }, reply) => {
                             drop(reply.send(hashing.hash(salt, &password)));
                         }
@@ -346,17 +214,56 @@ impl Logins {
         Ok(Self { line: handle, shards, access, backends, clock, namesakes })
     }
 
-    /// Checks the login of a connection. The shard receives the result as [`Incoming::Login`].
-    pub fn ask(&self, shard: ShardId, ticket: Ticket, login: Login) {
-        let Some(Backends { runtime, .. }) = &self.backends else {
-            let is_suspect = self.access.is_suspect(&login);
-            return self.line.0.push(Question::Shard(shard, ticket, login), is_suspect);
-        };
-        let logins = self.clone();
-        runtime.spawn(async move {
-            let checked = logins.check_external(&login, Backends::of_clients).await;
-            send(&logins.shards, shard, ticket, checked);
-        });
+    /// Checks the login of a connection, unless `alive` is gone before. The shard receives the result as [`Incoming::Login`].
+    pub fn ask(&self, shard: ShardId, ticket: Ticket, login: Login, alive: Weak<()>) {
+        self.begin(Question::Shard(shard, ticket, login, alive));
+    }
+
+    /// Begins a login, or lets it wait for its turn.
+    fn begin(&self, question: Question) {
+        let entry = Entry::new(question, &self.access);
+        let Some(backends) = &self.backends else { return self.push(entry) };
+        if !matches!(entry.standing, Standing::Suspect { .. }) {
+            let logins = self.clone();
+            backends.runtime.spawn(async move { logins.answer_external(entry.question).await });
+            return;
+        }
+        let mut suspects = backends.suspects();
+        let gone = suspects.waiting.push(entry);
+        let has_place = suspects.in_flight < SUSPECTS_IN_FLIGHT_MAX;
+        suspects.in_flight += usize::from(has_place);
+        drop(suspects);
+        gone.into_iter().for_each(|question| give_up(&self.shards, question));
+        if has_place {
+            let mut place = SuspectPlace { logins: self.clone(), is_held: true };
+            backends.runtime.spawn(async move {
+                while let Some(question) = place.next() {
+                    place.logins.answer_external(question).await;
+                }
+            });
+        }
+    }
+
+    /// Puts a question into the line of the threads.
+    fn push(&self, entry: Entry) {
+        let gone = self.line.0.push(entry);
+        gone.into_iter().for_each(|question| give_up(&self.shards, question));
+    }
+
+    /// Asks the backends about a login of a connection or of the desk, and answers it.
+    async fn answer_external(&self, question: Question) {
+        match question {
+            Question::Shard(shard, ticket, login, _) => {
+                let checked = self.check_external(&login, Backends::of_clients).await;
+                send(&self.shards, shard, ticket, checked);
+            }
+            // If the caller has given up, nobody needs the result.
+            Question::Desk(login, reply) => {
+                drop(reply.send(self.check_external(&login, Backends::of_desk).await));
+            }
+            // These are for the threads.
+            Question::Internal(..) | Question::Hash(..) => {}
+        }
     }
 
     /// Asks somebody else about a permission. The shard receives [`Incoming::Permission`].
@@ -381,11 +288,6 @@ impl Logins {
     async fn check_external(&self, login: &Login, chain: fn(&Backends) -> &[BackendPair]) -> Checked {
         let Some(backends) = &self.backends else { return self.access.check(login) };
         let in_time = async {
-            // Those that may be guesses wait for each other, and leave the other places alone.
-            let _turn = match self.access.is_suspect(login) {
-                true => backends.suspects.acquire().await.ok(),
-                false => None,
-            };
             let Ok(_place) = backends.room.try_acquire() else {
                 return Err(LoginRefused::Unavailable("too many logins are being checked".into()));
             };
@@ -398,24 +300,29 @@ impl Logins {
 
     /// Asks the backends one after the other, until one accepts the login.
     async fn ask_all(&self, login: &Login, chain: &[BackendPair]) -> Checked {
-        let (mut refusals, mut is_known) = (Vec::new(), true);
+        let (mut refusals, mut is_known, mut is_wrong) = (Vec::new(), true, false);
         for (at, pair) in chain.iter().enumerate() {
             match self.ask_pair(pair, login).await {
                 Ok(identity) => {
+                    self.access.note_success(login);
                     self.warn_of_namesake(&identity, &chain[..at]);
                     return Ok(self.by_own_clock(identity));
                 }
                 Err(refused) => {
                     is_known &= !matches!(refused, LoginRefused::Unavailable(_));
+                    is_wrong |= Refusal::from(&refused).is_guess;
                     refusals.push(refused.to_string());
                 }
             }
         }
         let why = refusals.join("; ");
+        // Also while another backend is out of order. Otherwise, passwords could be guessed then without being counted.
+        if is_wrong {
+            self.access.note_failure(login);
+        }
         if !is_known {
             return Err(LoginRefused::Unavailable(why));
         }
-        self.access.note_failure(login);
         Err(LoginRefused::External(why))
     }
 
@@ -472,8 +379,7 @@ impl Logins {
         match backend {
             Backend::Internal => {
                 let (reply, answer) = oneshot::channel();
-                let is_suspect = self.access.is_suspect(login);
-                self.line.0.push(Question::Internal(login.clone(), reply), is_suspect);
+                self.push(Entry::new(Question::Internal(login.clone(), reply), &self.access));
                 // Without an answer, the node is stopping.
                 answer.await.unwrap_or_else(|_| Err(LoginRefused::Unavailable("the node stops".into())))
             }
@@ -484,23 +390,58 @@ impl Logins {
     /// Hashes a new password for the desk.
     pub fn hash(&self, new: NewHash) -> oneshot::Receiver<PasswordHash> {
         let (reply, answer) = oneshot::channel();
-        self.line.0.push(Question::Hash(new, reply), false);
+        self.push(Entry::new(Question::Hash(new, reply), &self.access));
         answer
     }
 
     /// Checks a login at the desk.
     pub fn ask_for_desk(&self, login: Login) -> oneshot::Receiver<Checked> {
         let (reply, answer) = oneshot::channel();
-        let Some(Backends { runtime, .. }) = &self.backends else {
-            let is_suspect = self.access.is_suspect(&login);
-            self.line.0.push(Question::Desk(login, reply), is_suspect);
-            return answer;
-        };
-        let logins = self.clone();
-        // If the caller has given up, nobody needs the result.
-        runtime
-            .spawn(async move { drop(reply.send(logins.check_external(&login, Backends::of_desk).await)) });
+        self.begin(Question::Desk(login, reply));
         answer
+    }
+}
+
+/// One of the [`SUSPECTS_IN_FLIGHT_MAX`] places. It is free again when this is dropped.
+struct SuspectPlace {
+    logins: Logins,
+    is_held: bool,
+}
+
+impl SuspectPlace {
+    /// Returns the next login that waits for the place. If there is none, gives the place up.
+    fn next(&mut self) -> Option<Question> {
+        let backends = self.logins.backends.as_ref()?;
+        let mut gone = Vec::new();
+        let mut suspects = backends.suspects();
+        let next = loop {
+            match suspects.waiting.pop_suspect() {
+                Some(entry) if entry.question.is_gone() => gone.push(entry.question),
+                Some(entry) => break Some(entry.question),
+                None => break None,
+            }
+        };
+        if next.is_none() {
+            (suspects.in_flight, self.is_held) = (suspects.in_flight - 1, false);
+        }
+        drop(suspects);
+        gone.into_iter().for_each(|question| give_up(&self.logins.shards, question));
+        next
+    }
+}
+
+impl Drop for SuspectPlace {
+    fn drop(&mut self) {
+        if let Some(backends) = self.logins.backends.as_ref().filter(|_| self.is_held) {
+            backends.suspects().in_flight -= 1;
+        }
+    }
+}
+
+/// Drops a question whose asker has gone. Its ticket is free again when the shard gets an answer.
+fn give_up(shards: &Shards, question: Question) {
+    if let Question::Shard(shard, ticket, ..) = question {
+        send(shards, shard, ticket, Err(LoginRefused::Unavailable("the client has gone".into())));
     }
 }
 
@@ -512,65 +453,4 @@ fn send(shards: &Shards, shard: ShardId, ticket: Ticket, checked: Checked) {
 }
 
 #[cfg(test)]
-mod tests {
-    use broker::access::Credentials;
-
-    use super::*;
-
-    fn question(from: &str, number: u64) -> Question {
-        let credentials = Credentials::Anonymous { user: (number % 2).to_string() };
-        let from = from.parse().expect("an address");
-        let (reply, _) = oneshot::channel();
-        Question::Desk(Login { credentials, from, at_ms: number }, reply)
-    }
-
-    fn number(question: Question) -> u64 {
-        match question {
-            Question::Desk(login, _) => login.at_ms,
-            other => panic!("{other:?} was never asked"),
-        }
-    }
-
-    #[test]
-    fn networks_take_turns() {
-        let mut waiting = Waiting::default();
-        for number in 0..4 {
-            waiting.push(question("192.0.2.1", number), false);
-        }
-        waiting.push(question("192.0.2.2", 10), false);
-        waiting.push(question("2001:db8::1", 20), false);
-        waiting.push(question("2001:db8::2", 21), false);
-        assert_eq!(order(&mut waiting, false), [0, 10, 20, 1, 21, 2, 3]);
-        assert!(waiting.calm.by_key.is_empty() && waiting.calm.next.is_empty());
-    }
-
-    /// Returns the order in which a thread takes what waits.
-    fn order(waiting: &mut Waiting, takes_suspects: bool) -> Vec<u64> {
-        let mut last_was_suspect = false;
-        let next = || {
-            let (question, is_suspect) = waiting.pop(takes_suspects, last_was_suspect)?;
-            last_was_suspect = is_suspect;
-            Some(number(question))
-        };
-        std::iter::from_fn(next).collect()
-    }
-
-    #[test]
-    fn guesses_take_turns_by_user_and_leave_a_thread_to_others() {
-        let mut waiting = Waiting::default();
-        let fill = |waiting: &mut Waiting| {
-            for number in [0, 2, 4, 6, 1] {
-                waiting.push(question("192.0.2.1", number), true);
-            }
-            waiting.push(question("192.0.2.2", 10), true);
-            (20..23).for_each(|number| waiting.push(question("192.0.2.3", number), false));
-        };
-        fill(&mut waiting);
-        // The one of another user waits for one guess of each network.
-        assert_eq!(order(&mut waiting, true), [0, 20, 10, 21, 1, 22, 2, 4, 6]);
-        fill(&mut waiting);
-        assert_eq!(order(&mut waiting, false), [20, 21, 22], "nobody waits for a guess there");
-        assert_eq!(order(&mut waiting, true), [0, 10, 1, 2, 4, 6]);
-        assert!(waiting.suspect.by_key.is_empty() && waiting.suspect.next.is_empty());
-    }
-}
+mod tests;

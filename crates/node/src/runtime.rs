@@ -307,7 +307,8 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
         host.questions.answer(number, reply);
     }
     for (ticket, login) in shard.poll_logins() {
-        host.logins.ask(shard.id(), ticket, login);
+        let alive = shard.login_alive(ticket);
+        host.logins.ask(shard.id(), ticket, login, alive);
     }
     for (ticket, remote, question) in shard.poll_questions() {
         host.logins.ask_permission(shard.id(), ticket, remote, question);

@@ -1,4 +1,5 @@
-//! Slows guessing of passwords down, and nobody else: a right password is never made to wait for the failures of others.
+//! Delays the answers to guessed passwords, and bounds how many of them keep a socket. A right password is answered as soon as it is
+//! checked. A guesser who closes the socket does not wait for the answer, so this does not bound how fast somebody can guess.
 //!
 //! ```text
 //!   login ──▶ checked, always ──┬─ right ──▶ let in at once
@@ -7,14 +8,17 @@
 //!                                            64 of the address wait already ──▶ the socket is closed
 //! ```
 //!
-//! Only a check tells a right password from a wrong one. So no login is refused without a check, and no user is locked out. What
-//! checks may cost is bounded where they are made: addresses that guess share one thread (`node::logins`).
+//! Only a check tells a right password from a wrong one. So no login is refused because others have failed, and no user is locked
+//! out. How fast somebody can guess, and what that costs, is bounded where logins are checked: those that may be guesses share one
+//! thread (`node::logins`).
 
+use std::borrow::Cow;
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
+use amqp10::sasl::Secret;
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 use crate::names::cut;
@@ -41,11 +45,17 @@ const WAIT_MAX_MS: u64 = 5_000;
 const OVER_MAX: u64 = WAIT_MAX_MS / WAIT_STEP_MS;
 
 /// The most failures of one address that wait. Each keeps a socket and its buffers.
-const WAITING_MAX: u32 = 64;
+const WAITING_MAX: usize = 64;
 
 /// The number of places in each table. What has the same place is counted together. Outsiders cannot tell which place an address
 /// has, and who shares the place of a guesser only fails more slowly.
 const PLACES: usize = 4096;
+
+/// How long a user counts as known at an address after a right login, in milliseconds: a day.
+const PROVEN_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The number of addresses above which rows whose failures no longer wait are looked for.
+const ROWS_MIN: usize = 1024;
 
 /// Failed logins.
 #[derive(Debug, Default)]
@@ -53,16 +63,17 @@ pub(super) struct Guesses {
     addresses: Failures,
     /// By address and user.
     users: Failures,
-    waiting: Arc<Waiting>,
+    waiting: Mutex<Waiting>,
+    successes: Successes,
 }
 
 /// What happens to a login that has failed.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// It is refused as usual.
     Refused,
-    /// It is refused after these milliseconds, unless the usual delay is longer.
-    Waits { ms: u64, place: WaitingPlace },
+    /// It is refused after these milliseconds.
+    Waits { ms: u64 },
     /// Too many failures of its address wait already. Its socket is closed without an answer.
     Closed,
 }
@@ -72,7 +83,7 @@ impl Failed {
     pub fn told(&self, reason: &str) -> String {
         match self {
             Self::Refused => reason.to_owned(),
-            Self::Waits { ms, .. } => {
+            Self::Waits { ms } => {
                 format!("{reason}; many logins of its address have failed, so the answer waits for {ms} ms")
             }
             Self::Closed => format!(
@@ -80,42 +91,31 @@ impl Failed {
             ),
         }
     }
-
-    /// Returns the place that the login keeps while it waits.
-    pub fn into_place(self) -> Option<WaitingPlace> {
-        match self {
-            Self::Waits { place, .. } => Some(place),
-            Self::Refused | Self::Closed => None,
-        }
-    }
 }
 
-/// The place of a failed login that waits. It is free again when this is dropped.
-#[derive(Debug)]
-pub struct WaitingPlace {
-    waiting: Arc<Waiting>,
-    network: IpAddr,
-}
-
-impl Drop for WaitingPlace {
-    fn drop(&mut self) {
-        let mut counts = self.waiting.counts();
-        if let Some(count) = counts.get_mut(&self.network) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.network);
-            }
-        }
-    }
-}
-
-/// The failed logins that wait, by address. Addresses with none have no row, so their sockets bound it.
+/// The failed logins that wait. A place lasts its time even if the socket is closed before.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<HashMap<IpAddr, u32>>);
+struct Waiting {
+    /// For each address, when its waits end, in milliseconds: at most [`WAITING_MAX`] of them.
+    until_ms: HashMap<IpAddr, Vec<u64>>,
+    /// The number of rows above which old ones are looked for.
+    rows_max: usize,
+}
 
 impl Waiting {
-    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes a place. Returns false if there is none.
+    fn take(&mut self, network: IpAddr, now_ms: u64, ms: u64) -> bool {
+        if self.until_ms.len() >= self.rows_max.max(ROWS_MIN) {
+            self.until_ms.retain(|_, waits| waits.iter().any(|until_ms| *until_ms > now_ms));
+            self.rows_max = 2 * self.until_ms.len();
+        }
+        let waits = self.until_ms.entry(network).or_default();
+        waits.retain(|until_ms| *until_ms > now_ms);
+        let is_free = waits.len() < WAITING_MAX;
+        if is_free {
+            waits.push(now_ms + ms);
+        }
+        is_free
     }
 }
 
@@ -138,22 +138,57 @@ impl Guesses {
         of_address.max(self.users.over((network, cut(user)), USER_MAX, now_ms))
     }
 
-    /// Returns what happens to a login that has failed. Takes a place for it if it waits.
-    pub fn fail(&self, from: IpAddr, user: &str, now_ms: u64) -> Failed {
+    /// Returns what happens to a login that has failed, and that would otherwise be answered after `usual_ms`. Takes a place for it
+    /// if it waits.
+    pub fn fail(&self, from: IpAddr, user: &str, now_ms: u64, usual_ms: u64) -> Failed {
         let network = network(from);
         let over = self.over(network, user, now_ms);
         if over == 0 {
             return Failed::Refused;
         }
-        let mut counts = self.waiting.counts();
-        let count = counts.entry(network).or_default();
-        if *count >= WAITING_MAX {
-            return Failed::Closed;
+        let ms = (over * WAIT_STEP_MS).min(WAIT_MAX_MS).max(usual_ms);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.take(network, now_ms, ms) { Failed::Waits { ms } } else { Failed::Closed }
+    }
+
+    /// Notes that a user has logged in from this address.
+    pub fn note_success(&self, from: IpAddr, user: &str, now_ms: u64) {
+        self.successes.place(network(from), user).store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Returns true if this user has logged in from this address within the last day.
+    pub fn is_proven(&self, from: IpAddr, user: &str, now_ms: u64) -> bool {
+        let at_ms = self.successes.place(network(from), user).load(Ordering::Relaxed);
+        at_ms > 0 && now_ms.saturating_sub(at_ms) < PROVEN_MS
+    }
+
+    /// Returns the name by which a login is counted. A token names its user itself, so each token without a user name has a name of
+    /// its own.
+    pub fn name_of<'a>(&self, user: &'a str, password: &Secret) -> Cow<'a, str> {
+        match user {
+            "" => format!("token {:016x}", self.successes.names.hash_one(password.expose())).into(),
+            user => cut(user).into(),
         }
-        *count += 1;
-        drop(counts);
-        let ms = (over * WAIT_STEP_MS).min(WAIT_MAX_MS);
-        Failed::Waits { ms, place: WaitingPlace { waiting: self.waiting.clone(), network } }
+    }
+}
+
+/// When users have last logged in, by address.
+#[derive(Debug)]
+struct Successes {
+    /// In milliseconds. 0: never.
+    at_ms: Box<[AtomicU64]>,
+    names: DefaultHashBuilder,
+}
+
+impl Default for Successes {
+    fn default() -> Self {
+        Self { at_ms: (0..PLACES).map(|_| AtomicU64::new(0)).collect(), names: DefaultHashBuilder::default() }
+    }
+}
+
+impl Successes {
+    fn place(&self, network: IpAddr, user: &str) -> &AtomicU64 {
+        &self.at_ms[self.names.hash_one((network, cut(user))) as usize % PLACES]
     }
 }
 
@@ -215,9 +250,11 @@ mod tests {
     /// Fails once. Returns how long that waits, and `None` if the socket is closed. The place is free again at once.
     fn fail(guesses: &Guesses, from: &str, user: &str, now_ms: u64) -> Option<u64> {
         guesses.record_failure(ip(from), user, now_ms);
-        match guesses.fail(ip(from), user, now_ms) {
+        let failed = guesses.fail(ip(from), user, now_ms, 0);
+        guesses.waiting.lock().unwrap().until_ms.clear();
+        match failed {
             Failed::Refused => Some(0),
-            Failed::Waits { ms, .. } => Some(ms),
+            Failed::Waits { ms } => Some(ms),
             Failed::Closed => None,
         }
     }
@@ -267,13 +304,34 @@ mod tests {
     fn few_failures_of_an_address_wait_at_the_same_time() {
         let guesses = Guesses::default();
         (0..61).for_each(|n| guesses.record_failure(ip("192.0.2.1"), &n.to_string(), START_MS));
-        let fail = |from: &str| guesses.fail(ip(from), "u", START_MS);
-        let mut places: Vec<_> = (0..WAITING_MAX).map(|_| fail("192.0.2.1")).collect();
-        assert!(places.iter().all(|failed| matches!(failed, Failed::Waits { ms: 100, .. })));
-        assert!(matches!(fail("192.0.2.1"), Failed::Closed));
-        places.pop();
-        assert!(matches!(fail("192.0.2.1"), Failed::Waits { .. }));
-        drop(places);
-        assert!(guesses.waiting.counts().is_empty());
+        let fail = |at_ms| guesses.fail(ip("192.0.2.1"), "u", at_ms, 250);
+        for _ in 0..WAITING_MAX {
+            assert_eq!(fail(START_MS), Failed::Waits { ms: 250 }, "the usual wait is longer");
+        }
+        assert_eq!(fail(START_MS), Failed::Closed);
+        // No socket gives a place back before its time.
+        assert_eq!(fail(START_MS + 249), Failed::Closed);
+        assert_eq!(fail(START_MS + 250), Failed::Waits { ms: 250 });
+    }
+
+    #[test]
+    fn addresses_whose_failures_no_longer_wait_are_forgotten() {
+        let mut waiting = Waiting::default();
+        let address = |n: usize| IpAddr::V4((n as u32).into());
+        for n in 0..10 * ROWS_MIN {
+            assert!(waiting.take(address(n), START_MS + n as u64, 1));
+            assert!(waiting.until_ms.len() <= ROWS_MIN);
+        }
+    }
+
+    #[test]
+    fn a_user_is_known_for_a_day_at_the_address_of_a_login() {
+        let guesses = Guesses::default();
+        assert!(!guesses.is_proven(ip("192.0.2.1"), "anna", START_MS));
+        guesses.note_success(ip("192.0.2.1"), "anna", START_MS);
+        assert!(guesses.is_proven(ip("192.0.2.1"), "anna", START_MS + PROVEN_MS - 1));
+        assert!(!guesses.is_proven(ip("192.0.2.1"), "anna", START_MS + PROVEN_MS));
+        assert!(!(0..9).all(|n| guesses.is_proven(ip("192.0.2.1"), &n.to_string(), START_MS)));
+        assert!(!(2..9).all(|n| guesses.is_proven(ip(&format!("192.0.2.{n}")), "anna", START_MS)));
     }
 }

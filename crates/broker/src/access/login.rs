@@ -120,3 +120,44 @@ impl fmt::Display for LoginRefused {
         })
     }
 }
+
+/// Why a login is refused, and whether it may have been a guess.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Logged, and not sent to the peer.
+    pub reason: String,
+    /// True if credentials were checked and are wrong.
+    pub is_guess: bool,
+}
+
+impl Refusal {
+    /// Returns the refusal of a login whose credentials are not wrong, or were not checked.
+    pub fn other(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_guess: false }
+    }
+}
+
+impl From<&LoginRefused> for Refusal {
+    fn from(refused: &LoginRefused) -> Self {
+        let is_guess = match refused {
+            LoginRefused::UnknownUserOrPassword | LoginRefused::External(_) => true,
+            LoginRefused::AnonymousDisabled
+            | LoginRefused::UnknownCertificate
+            | LoginRefused::Unavailable(_) => false,
+        };
+        Self { reason: refused.to_string(), is_guess }
+    }
+}
+
+/// What is known about a login before it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It was right within the last minute.
+    Known,
+    Calm,
+    /// Many logins of its address have failed lately, so it may be a guess. If `is_proven`, its user has logged in from there within
+    /// the last day.
+    Suspect {
+        is_proven: bool,
+    },
+}

@@ -114,7 +114,9 @@ impl Remote {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Identity, Users, Verb};
+    use amqp10::sasl::Secret;
+
+    use super::super::{Authority, Hashing, Identity, UserLimits, Users, Verb};
     use super::*;
 
     /// Allows queues of this name, in any virtual host.
@@ -160,6 +162,20 @@ mod tests {
         }
         assert_eq!(asked(&who, "q"), Ok(()), "known");
         assert!(asked(&who, "r").unwrap_err().1.is_some(), "asked again");
+    }
+
+    /// Limits belong to the user of the catalog, whoever decides about the permissions. A namesake of another backend has none.
+    #[test]
+    fn a_user_of_the_catalog_has_limits_although_somebody_else_is_asked() {
+        let limits = UserLimits { max_connections: Some(1), max_channels: Some(2) };
+        let (mut users, nobody) = (Users::default(), Hashing::Sha256.hash([1; 16], &Secret::new("p")));
+        users.set(&"ann".into(), nobody, &[].into());
+        users.set_limits("ann", limits);
+        let namesake = Identity::remote("ann".into(), [].into(), Arc::new(Only("q")));
+        let ann = Identity { is_of_catalog: true, ..namesake.clone() };
+        assert_eq!((ann.authority(), users.limits_of(&ann)), (Authority::Http, limits));
+        assert_eq!(users.limits_of(&namesake), UserLimits::default());
+        assert_eq!(users.limits_of(&Identity::internal("ann", "")), limits);
     }
 
     #[test]

@@ -193,8 +193,13 @@ mod tests {
         assert_eq!(take("a", "carl").unwrap_err(), Full::Vhost(2));
         let _third = take("b", "carl").unwrap();
         assert_eq!(take("c", "dora").unwrap_err(), Full::Node(3));
-        let namesake =
-            seats.take(&"b".into(), (Authority::OAuth2, &"ann".into()), ConnectionLimits::default());
+        // A table by name alone would refuse: the limit of its namesake is reached.
+        let limit_of_user = ConnectionLimits { user: Some(1), ..ConnectionLimits::default() };
+        let namesake = seats.take(&"b".into(), (Authority::OAuth2, &"ann".into()), limit_of_user);
+        assert_eq!(
+            seats.take(&"b".into(), (Authority::OAuth2, &"ann".into()), limit_of_user).unwrap_err(),
+            Full::User(1)
+        );
         assert_eq!(seats.connections(), 4, "another user than the one of the catalog");
         drop(namesake);
         drop(first);

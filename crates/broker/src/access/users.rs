@@ -34,6 +34,12 @@ impl Users {
         self.by_name.get(name)
     }
 
+    /// Returns the limits of a user. Only users of the catalog have some, whoever says what they may do.
+    pub fn limits_of(&self, who: &Identity) -> UserLimits {
+        let user = if who.is_of_catalog { self.get(&who.user) } else { None };
+        user.map(|user| user.limits).unwrap_or_default()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &UserRecord> {
         self.by_name.values()
     }

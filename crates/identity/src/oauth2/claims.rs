@@ -62,15 +62,15 @@ pub fn identity(
     if seconds(claims, "nbf")?.is_some_and(|from_s| from_s > now_s + NOT_BEFORE_LEEWAY_S) {
         return Err(claim("nbf", "the token is not valid yet"));
     }
-    let scopes = scopes(claims, server);
+    let scopes = scopes(claims, server)?;
     if scopes.len() > SCOPES_MAX {
         return Err(TokenError::Claim("scope", format!("the token has more than {SCOPES_MAX} scopes")));
     }
-    // They may be written as they are or percent-encoded, and no name has one.
+    // `add_texts` has refused those that are written as they are. These are percent-encoded. No name has one.
     let has_control =
         |scope: &String| percent_decode_str(scope).decode_utf8_lossy().contains(char::is_control);
     if scopes.iter().any(has_control) {
-        return Err(claim("scope", "a scope has a control character"));
+        return Err(scope_has_control());
     }
     let tags = scopes.iter().filter_map(|scope| scope.strip_prefix(TAG)).map(str::to_owned).collect();
     let expires_ms = (expires_s.min(EXPIRES_S_MAX) * 1000.0).ceil() as u64;
@@ -115,6 +115,10 @@ fn claim(name: &'static str, why: &str) -> TokenError {
     TokenError::Claim(name, why.to_owned())
 }
 
+fn scope_has_control() -> TokenError {
+    claim("scope", "a scope has a control character")
+}
+
 /// Returns a time in seconds since the epoch. Providers write it as an integer, with a fraction, or as a text.
 fn seconds(claims: &Map<String, Value>, name: &'static str) -> Result<Option<f64>, TokenError> {
     let number = match claims.get(name) {
@@ -144,12 +148,15 @@ fn user(claims: &Map<String, Value>, server: &ResourceServer) -> Result<String, 
 }
 
 /// Returns the scopes of a token that are meant for this resource server, without their prefix.
-fn scopes(claims: &Map<String, Value>, server: &ResourceServer) -> Vec<String> {
+///
+/// # Errors
+/// A text with scopes, for whatever server, has a control character.
+fn scopes(claims: &Map<String, Value>, server: &ResourceServer) -> Result<Vec<String>, TokenError> {
     let own = format!("{}.", server.id);
     let prefix = server.scope_prefix.as_deref().unwrap_or(&own);
     let mut all = Vec::new();
     if let Some(scope) = claims.get("scope") {
-        add_texts(scope, &mut all);
+        add_texts(scope, &mut all)?;
     }
     for key in &server.additional_scopes {
         let found = claims.get(key).or_else(|| at_path(claims, key));
@@ -157,17 +164,20 @@ fn scopes(claims: &Map<String, Value>, server: &ResourceServer) -> Vec<String> {
             // The scopes of each resource server by its id.
             Some(Value::Object(by_server)) => {
                 let mut of_server = Vec::new();
-                by_server.get(&server.id).into_iter().for_each(|found| add_texts(found, &mut of_server));
+                by_server
+                    .get(&server.id)
+                    .into_iter()
+                    .try_for_each(|found| add_texts(found, &mut of_server))?;
                 all.extend(of_server.into_iter().map(|scope| format!("{prefix}{scope}")));
             }
-            Some(found) => add_texts(found, &mut all),
+            Some(found) => add_texts(found, &mut all)?,
             None => {}
         }
     }
     // The form of Keycloak.
     let permissions = at_path(claims, "authorization.permissions").and_then(Value::as_array);
     for permission in permissions.into_iter().flatten() {
-        permission.get("scopes").into_iter().for_each(|found| add_texts(found, &mut all));
+        permission.get("scopes").into_iter().try_for_each(|found| add_texts(found, &mut all))?;
     }
     let named = all.into_iter().flat_map(|scope| match server.aliases.get(&scope) {
         Some(meant) => meant.clone(),
@@ -176,17 +186,24 @@ fn scopes(claims: &Map<String, Value>, server: &ResourceServer) -> Vec<String> {
     let own = named.filter_map(|scope| scope.strip_prefix(prefix).map(str::to_owned));
     let rich = claims.get("authorization_details").into_iter().flat_map(|d| rich::scopes(d, server));
     let all: BTreeSet<String> = own.chain(rich).map(|scope| expand(&scope, claims)).collect();
-    all.into_iter().collect()
+    Ok(all.into_iter().collect())
 }
 
-/// Adds the scopes of a claim: a list of texts, or a text with spaces between them.
-fn add_texts(value: &Value, all: &mut Vec<String>) {
-    let mut add = |text: &str| all.extend(text.split_ascii_whitespace().map(str::to_owned));
-    match value {
-        Value::String(text) => add(text),
-        Value::Array(texts) => texts.iter().filter_map(Value::as_str).for_each(add),
-        _ => {}
+/// Adds the scopes of a claim: a list of texts, each one scope, or one text with spaces between its scopes.
+///
+/// # Errors
+/// A text has a control character. A line break must not begin another scope.
+fn add_texts(value: &Value, all: &mut Vec<String>) -> Result<(), TokenError> {
+    let texts: Vec<&str> = match value {
+        Value::String(text) => text.split(' ').collect(),
+        Value::Array(texts) => texts.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if texts.iter().any(|text| text.contains(char::is_control)) {
+        return Err(scope_has_control());
     }
+    all.extend(texts.into_iter().filter(|text| !text.is_empty()).map(str::to_owned));
+    Ok(())
 }
 
 fn at_path<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
@@ -234,7 +251,7 @@ mod tests {
     }
 
     fn of(scope: Value) -> Vec<String> {
-        scopes(json!({ "scope": scope }).as_object().unwrap(), &server())
+        scopes(json!({ "scope": scope }).as_object().unwrap(), &server()).unwrap()
     }
 
     #[test]
@@ -307,6 +324,34 @@ mod tests {
         assert_eq!(read("ann", "other.read:%00"), Ok(()));
     }
 
+    /// Whoever can write a part of one scope cannot begin another one with it.
+    #[test]
+    fn neither_a_line_break_nor_an_element_of_a_list_becomes_several_scopes() {
+        let server = ResourceServer { additional_scopes: vec!["roles".into()], ..server() };
+        let read = |claims: Value| {
+            let mut all = json!({ "exp": 1_800_000_000, "sub": "ann" });
+            all.as_object_mut().unwrap().extend(claims.as_object().unwrap().clone());
+            read(&all, &server).map(|who| who.tags.to_vec())
+        };
+        let why = Err(claim("scope", "a scope has a control character"));
+        for space in ["\n", "\t", "\r\n", "\u{c}"] {
+            let text = json!(format!("other.x{space}rabbitmq.tag:administrator"));
+            for found in [text.clone(), json!([text])] {
+                assert_eq!(read(json!({ "scope": found })), why, "{space:?}");
+                assert_eq!(read(json!({ "roles": found })), why, "{space:?}");
+                assert_eq!(read(json!({ "roles": { "rabbitmq": found } })), why, "{space:?}");
+                let keycloak = json!({ "authorization": { "permissions": [{ "scopes": found }] } });
+                assert_eq!(read(keycloak), why, "{space:?}");
+            }
+        }
+        let element = json!(["other.x rabbitmq.tag:administrator"]);
+        assert_eq!(read(json!({ "scope": element })), Ok(Vec::new()), "one scope of another server");
+        assert_eq!(
+            read(json!({ "scope": " rabbitmq.tag:monitoring  other.x " })),
+            Ok(vec!["monitoring".into()])
+        );
+    }
+
     #[test]
     fn scopes_have_the_prefix_of_the_server() {
         assert_eq!(of(json!("rabbitmq.read:*/* openid other.write:*/*")), ["read:*/*"]);
@@ -319,7 +364,8 @@ mod tests {
         let who = read(&claims, &server()).unwrap();
         assert_eq!(*who.tags, ["administrator"]);
         let unnamed = ResourceServer { scope_prefix: Some(String::new()), ..server() };
-        assert_eq!(scopes(json!({ "scope": "read:v/q" }).as_object().unwrap(), &unnamed), ["read:v/q"]);
+        let claims = json!({ "scope": "read:v/q" });
+        assert_eq!(scopes(claims.as_object().unwrap(), &unnamed).unwrap(), ["read:v/q"]);
     }
 
     #[test]
@@ -330,7 +376,7 @@ mod tests {
                 .into(),
             ..server()
         };
-        let of = |claims: Value| scopes(claims.as_object().unwrap(), &server);
+        let of = |claims: Value| scopes(claims.as_object().unwrap(), &server).unwrap();
         assert_eq!(
             of(json!({ "roles": "rabbitmq.read:a admin" })),
             ["read:*", "read:a", "tag:administrator"]

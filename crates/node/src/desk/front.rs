@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Credentials, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange, permit_policy,
-    permit_queue,
+    Credentials, Identity, Login, PasswordHash, Refusal, Resource, Users, Verb, permit_exchange,
+    permit_policy, permit_queue,
 };
 use broker::catalog::{
     AccountChange, Answer, Binding, Caller, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters,
@@ -79,14 +79,11 @@ impl Desk for NodeDesk {
             tokio::time::timeout(self.inner.deadlines.login, self.inner.checker.ask_for_desk(login)).await;
         let checked = answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut);
         let checked = checked.and_then(|login| {
-            let identity = login.map_err(|refused| DeskError::LoginRefused(refused.to_string()))?;
+            let identity = login.map_err(|refused| self.refuse(user, peer, &(&refused).into()))?;
             let origin = self.inner.access.check_origin(&identity, peer);
-            origin.map_err(|refused| DeskError::LoginRefused(refused.reason)).map(|()| identity)
+            let refused = origin.map_err(|refused| self.refuse(user, peer, &Refusal::other(refused.reason)));
+            refused.map(|()| identity)
         });
-        let checked = match checked {
-            Err(DeskError::LoginRefused(why)) => Err(self.refuse(user, peer, &why).await),
-            checked => checked,
-        };
         self.inner.logins.count(checked.is_ok());
         let user = checked.as_ref().map_or(user, |identity| &identity.user);
         self.inner.access.sources().count(Protocol::Http, peer, user, checked.is_ok());

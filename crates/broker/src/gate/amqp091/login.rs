@@ -13,7 +13,7 @@ use queue::Ticket;
 use super::arguments::shown;
 use super::held::Held;
 use super::{Gate, Phase, Waiting, refusal, take};
-use crate::access::{AccessRefused, Credentials, Identity, LoginRefused};
+use crate::access::{AccessRefused, Credentials, Identity, LoginRefused, Refusal};
 use crate::categories::{CONNECTION, PEER};
 use crate::cx::Cx;
 use crate::names::cut;
@@ -109,7 +109,7 @@ impl Gate {
             Ok(credentials) => credentials,
             Err(reason) => {
                 self.peer.count_attempt(cx);
-                return self.refuse_login(NO_MECHANISM, "", &reason, cx);
+                return self.refuse_login(NO_MECHANISM, "", &Refusal::other(reason), cx);
             }
         };
         let user: Box<str> = cut(credentials.user()).into();
@@ -119,7 +119,10 @@ impl Gate {
                 self.phase = Phase::Login;
                 cx.post.logins.push((ticket, login));
             }
-            Err(_) => self.refuse_login(mechanism, &user, "too many requests in flight on this shard", cx),
+            Err(_) => {
+                let refusal = Refusal::other("too many requests in flight on this shard");
+                self.refuse_login(mechanism, &user, &refusal, cx);
+            }
         }
     }
 
@@ -132,9 +135,9 @@ impl Gate {
             _ => return,
         };
         // RabbitMQ checks this with the login, not when the virtual host is opened.
-        let result = result.map_err(|refused| refused.to_string()).and_then(|identity| {
+        let result = result.map_err(|refused| Refusal::from(&refused)).and_then(|identity| {
             let allowed = cx.access.check_origin(&identity, self.peer.address);
-            allowed.map(|()| identity).map_err(|refused| refused.reason)
+            allowed.map(|()| identity).map_err(|refused| Refusal::other(refused.reason))
         });
         match result {
             Ok(identity) => {
@@ -142,14 +145,14 @@ impl Gate {
                 self.phase = Phase::Handshake;
                 self.conn.tune();
             }
-            Err(reason) => self.refuse_login(mechanism, &user, &reason, cx),
+            Err(refusal) => self.refuse_login(mechanism, &user, &refusal, cx),
         }
     }
 
-    fn refuse_login(&mut self, mechanism: &'static str, user: &str, reason: &str, cx: &mut Cx<'_>) {
+    fn refuse_login(&mut self, mechanism: &'static str, user: &str, refusal: &Refusal, cx: &mut Cx<'_>) {
         self.peer.mechanism = mechanism;
         let delay_ms = if self.is_told_of_refusal() { REFUSAL_DELAY_MS } else { SILENT_CLOSE_DELAY_MS };
-        match self.peer.refuse_login(mechanism, user, reason, delay_ms, cx) {
+        match self.peer.refuse_login(mechanism, user, refusal, delay_ms, cx) {
             true => self.phase = Phase::Refused,
             false => self.handle_disconnect(cx),
         }
@@ -164,7 +167,6 @@ impl Gate {
 
     /// Called some time after the login was refused.
     pub(super) fn report_refusal(&mut self, cx: &Cx<'_>) {
-        self.peer.end_wait();
         if self.is_told_of_refusal() {
             let text = format!(
                 "Login was refused using authentication mechanism {}. For details see the broker logfile.",
@@ -184,9 +186,10 @@ impl Gate {
         });
         match login {
             Some((mechanism, user)) => {
-                let reason = format!("it was not checked within the handshake timeout of {ms} ms");
+                let refusal =
+                    Refusal::other(format!("it was not checked within the handshake timeout of {ms} ms"));
                 // The socket is closed without an answer in any case.
-                let _ = self.peer.refuse_login(mechanism, &user, &reason, 0, cx);
+                let _ = self.peer.refuse_login(mechanism, &user, &refusal, 0, cx);
             }
             None => tracing::warn!(
                 name: PEER, target: CONNECTION, connection = %self.peer.name,

@@ -8,7 +8,7 @@ use queue::Ticket;
 use super::asking::Held;
 use super::ends::HeldAnswer;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error, take};
-use crate::access::{AccessRefused, Identity, LoginRefused};
+use crate::access::{AccessRefused, Identity, LoginRefused, Refusal};
 use crate::categories::{CONNECTION, PEER};
 use crate::names::cut;
 use crate::peer::OpenRefused;
@@ -36,7 +36,7 @@ impl Gate {
             Ok(credentials) => credentials,
             Err(reason) => {
                 self.peer.count_attempt(cx);
-                return self.refuse_login(init.mechanism.as_str(), "", &reason, cx);
+                return self.refuse_login(init.mechanism.as_str(), "", &Refusal::other(reason), cx);
             }
         };
         let user: Box<str> = cut(credentials.user()).into();
@@ -46,7 +46,10 @@ impl Gate {
                 self.phase = Phase::Login;
                 cx.post.logins.push((ticket, login));
             }
-            None => self.refuse_login(mechanism, &user, "too many requests in flight on this shard", cx),
+            None => {
+                let refusal = Refusal::other("too many requests in flight on this shard");
+                self.refuse_login(mechanism, &user, &refusal, cx);
+            }
         }
     }
 
@@ -66,12 +69,12 @@ impl Gate {
                 self.phase = Phase::Handshake;
                 self.conn.sasl_outcome(SaslCode::Ok);
             }
-            Err(refused) => self.refuse_login(mechanism, &user, &refused.to_string(), cx),
+            Err(refused) => self.refuse_login(mechanism, &user, &(&refused).into(), cx),
         }
     }
 
-    fn refuse_login(&mut self, mechanism: &str, user: &str, reason: &str, cx: &mut Cx<'_>) {
-        let is_told = self.peer.refuse_login(mechanism, user, reason, REFUSAL_DELAY_MS, cx);
+    fn refuse_login(&mut self, mechanism: &str, user: &str, refusal: &Refusal, cx: &mut Cx<'_>) {
+        let is_told = self.peer.refuse_login(mechanism, user, refusal, REFUSAL_DELAY_MS, cx);
         self.phase = if is_told { Phase::Refused } else { Phase::Done };
     }
 
@@ -83,17 +86,15 @@ impl Gate {
         });
         let (mechanism, user) = login.unwrap_or_default();
         let ms = cx.settings.handshake_timeout_ms;
-        let reason = format!("it was not checked within the handshake timeout of {ms} ms");
+        let refusal = Refusal::other(format!("it was not checked within the handshake timeout of {ms} ms"));
         // The handshake is over, so nothing waits.
-        if self.peer.refuse_login(mechanism, &user, &reason, REFUSAL_DELAY_MS, cx) {
+        if self.peer.refuse_login(mechanism, &user, &refusal, REFUSAL_DELAY_MS, cx) {
             self.conn.sasl_outcome(SaslCode::SysTemp);
         }
-        self.peer.end_wait();
         self.phase = Phase::Done;
     }
 
     pub(super) fn report_refusal(&mut self) {
-        self.peer.end_wait();
         self.conn.sasl_outcome(SaslCode::Auth);
         self.phase = Phase::Done;
     }

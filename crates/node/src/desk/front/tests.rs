@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use broker::access::{
-    Authority, Backend, BackendPair, Checking, ExternalBackend, Hashing, LoginRefused, Permissions, User,
+    Authority, Backend, BackendPair, Checking, ExternalBackend, Failed, Hashing, LoginRefused, Permissions,
+    User,
 };
 use broker::catalog::{Arguments, Catalog, CatalogError, Destination};
 use broker::counters::AuthAttempts;
@@ -107,11 +108,14 @@ async fn a_guesser_over_http_waits() {
     for _ in 0..20 {
         assert!(matches!(ask("wrong").await, Err(DeskError::LoginRefused(_))));
     }
-    let Err(DeskError::LoginRefused(why)) = ask("wrong").await else { panic!("it is wrong") };
+    // The caller waits, after it has logged the failure: a client that hangs up meanwhile is counted and logged like any other.
+    let Err(DeskError::LoginWaits { why, ms: 100 }) = ask("wrong").await else { panic!("it is wrong") };
     assert!(why.contains("so the answer waits for"), "{why}");
-    let fail = || access.fail([127, 0, 0, 1].into(), "guest", desk.inner.clock.now_ms());
-    let places: Vec<_> = std::iter::from_fn(|| fail().into_place()).collect();
-    let Err(DeskError::LoginClosed(why)) = ask("wrong").await else { panic!("{} places", places.len()) };
+    assert_eq!(desk.inner.logins.over_http(), AuthAttempts { all: 21, succeeded: 0, failed: 21 });
+    let wrong = Refusal::from(&LoginRefused::UnknownUserOrPassword);
+    let fail = || access.fail([127, 0, 0, 1].into(), "guest", &wrong, desk.inner.clock.now_ms(), 60_000);
+    while fail() != Failed::Closed {}
+    let Err(DeskError::LoginClosed(why)) = ask("wrong").await else { panic!("no place is free") };
     assert!(why.contains("64 failed logins of its address wait"), "{why}");
     assert!(ask("guest").await.is_ok());
 }

@@ -1,7 +1,7 @@
 //! The life of connections: opening, login, closing, and deadlines.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use broker::access::{Identity, Login, LoginRefused, Question, Remote};
 use broker::categories::{CONNECTION, PEER};
@@ -50,6 +50,15 @@ impl Shard {
     /// takes the results.
     pub fn poll_logins(&mut self) -> Vec<(Ticket, Login)> {
         std::mem::take(&mut self.mail.post.logins)
+    }
+
+    /// Returns what tells whether the connection of a login is still there.
+    pub(crate) fn login_alive(&mut self, ticket: Ticket) -> Weak<()> {
+        let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else {
+            return Weak::new();
+        };
+        let conn = self.connections.get_mut(key);
+        conn.map_or_else(Weak::new, |conn| Arc::downgrade(conn.login_alive.get_or_insert_default()))
     }
 
     /// Handles the result of a login. It is ignored if the connection has closed meanwhile.

@@ -86,6 +86,8 @@ pub struct Conn {
     pub send_bytes: u64,
     /// The number of this connection's sessions or channels that [`Connections::open`] includes.
     sessions: u64,
+    /// Dropped with the connection. `None` before its first login.
+    login_alive: Option<Arc<()>>,
 }
 
 impl Conn {
@@ -315,6 +317,7 @@ impl Connections {
             recv_bytes: 0,
             send_bytes: 0,
             sessions: 0,
+            login_alive: None,
         });
         key
     }

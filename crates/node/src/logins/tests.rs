@@ -1,0 +1,78 @@
+use std::time::Duration;
+
+use broker::access::{Checking, ExternalBackend};
+use tokio::runtime::Handle as Runtime;
+
+use super::*;
+use crate::clock::Clock;
+
+fn login(user: &str) -> Login {
+    let credentials = Credentials::Plain { user: user.to_owned(), password: Secret::new("p") };
+    Login { credentials, from: [192, 0, 2, 1].into(), at_ms: 1_000 }
+}
+
+/// A backend that never answers or cannot be asked.
+#[derive(Debug)]
+struct Down {
+    answers: bool,
+}
+
+impl ExternalBackend for Down {
+    fn check<'a>(self: Arc<Self>, _: &'a Login) -> Checking<'a> {
+        Box::pin(async move {
+            match self.answers {
+                true => Err(LoginRefused::Unavailable("it is down".into())),
+                false => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn logins(access: &Arc<Access>, backends: Vec<Backend>) -> Logins {
+    let chain = backends.into_iter().map(BackendPair::from).collect();
+    let backends = Backends::new(chain, Runtime::current(), Duration::from_secs(600));
+    Logins::start(Vec::new(), access.clone(), Some(backends), Clock::start()).expect("it starts")
+}
+
+fn is_suspect(access: &Access, user: &str) -> bool {
+    matches!(access.standing(&login(user)), Standing::Suspect { .. })
+}
+
+/// Passwords of the catalog cannot be guessed without being counted while another backend is out of order.
+#[tokio::test]
+async fn wrong_passwords_are_counted_while_a_backend_is_down() {
+    let access = Arc::new(Access::default());
+    let down = Backend::External(Arc::new(Down { answers: true }));
+    let both = logins(&access, vec![down.clone(), Backend::Internal]);
+    for _ in 0..21 {
+        let answer = both.ask_for_desk(login("u")).await.expect("an answer");
+        assert!(matches!(answer, Err(LoginRefused::Unavailable(_))), "{answer:?}");
+    }
+    assert!(is_suspect(&access, "u"));
+    // Nothing is known about these.
+    let alone = logins(&access, vec![down]);
+    for _ in 0..21 {
+        assert!(alone.ask_for_desk(login("v")).await.expect("an answer").is_err());
+    }
+    assert!(!is_suspect(&access, "v"));
+}
+
+/// Logins that may be guesses wait for one of a few places, and those who hang up wait no longer.
+#[tokio::test]
+async fn guesses_for_other_backends_wait_in_turn_and_leave_when_they_hang_up() {
+    let access = Arc::new(Access::default());
+    (0..100).for_each(|n| access.note_failure(&login(&n.to_string())));
+    let silent = logins(&access, vec![Backend::External(Arc::new(Down { answers: false }))]);
+    let backends = silent.backends.clone().expect("there are some");
+    let mut askers: Vec<_> =
+        (0..SUSPECTS_IN_FLIGHT_MAX).map(|n| silent.ask_for_desk(login(&format!("first-{n}")))).collect();
+    tokio::task::yield_now().await;
+    assert_eq!(backends.suspects().in_flight, SUSPECTS_IN_FLIGHT_MAX);
+    for n in 0..10_000 {
+        drop(silent.ask_for_desk(login(&format!("gone-{n}"))));
+    }
+    askers.push(silent.ask_for_desk(login("stays")));
+    let waiting = format!("{:?}", backends.suspects().waiting).matches("at_ms").count();
+    assert!(waiting < 1_000, "{waiting} wait");
+    assert_eq!(backends.suspects().in_flight, SUSPECTS_IN_FLIGHT_MAX);
+}
