@@ -1,5 +1,5 @@
-//! Guessing passwords over many connections to several shards. The failures of all connections of an address wait, and right
-//! passwords never do.
+//! Guessing passwords over many connections to several shards. The answers to wrong passwords of an address wait, and those to right
+//! ones do not. The tests check the passwords themselves. How logins wait for their check is tested beside `logins/line.rs`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ fn guesses_over_many_connections_wait_and_right_passwords_do_not() {
         let shard = usize::from(n % 3 == 0);
         let key = try_in(&access, &mut shards[shard], "127.0.0.1", &format!("guess {n}"));
         keys.push((shard, key));
-        // A right password is checked and let in at once, however many others of its address are wrong.
+        // A right password is let in when it is checked, however many others of its address are wrong.
         assert!(is_let_in(&access, &mut shards[0], "127.0.0.1", "right"), "after {n}");
         assert!(is_let_in(&access, &mut shards[1], "192.0.2.1", "right"), "nor at other addresses");
     }

@@ -51,15 +51,18 @@ pub(super) struct Line {
     bell: Condvar,
 }
 
+/// The logins of a network that may be guesses. Users who have logged in from there within the last day take turns with all others.
+/// Within these, users take turns.
+type ByUser = Turns<bool, Turns<Box<str>, VecDeque<Entry>>>;
+
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Logins that were right within the last minute. They need no slow hash.
     known: VecDeque<Entry>,
     /// By network.
     calm: Turns<IpAddr, VecDeque<Entry>>,
-    /// Logins that may be guesses: by network. Within a network, users who have logged in from there within the last day take turns
-    /// with all others. Within these, by user.
-    suspect: Turns<IpAddr, Turns<bool, Turns<Box<str>, VecDeque<Entry>>>>,
+    /// Logins that may be guesses, by network.
+    suspect: Turns<IpAddr, ByUser>,
     len: usize,
     /// The number of questions above which the next search for gone askers begins.
     sweep_above: usize,
