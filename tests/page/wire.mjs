@@ -91,6 +91,7 @@ class Peer {
   }
 
   close() {
+    clearInterval(this.beats);
     this.socket.destroy();
   }
 }
@@ -119,6 +120,11 @@ export class Client extends Peer {
 
   frameOf(bytes) {
     return { kind: bytes.length > 10 && bytes[5] === 0 ? bytes[10] : -1 };
+  }
+
+  /** Sends a heartbeat from time to time until it is closed. Without, the broker closes the connection after a minute or two. */
+  beat() {
+    this.beats = setInterval(() => this.write(frame(Buffer.alloc(0))), 10_000);
   }
 
   /** Attaches a publisher. It waits for the credit, unless there will be none. */
@@ -236,6 +242,7 @@ export async function hostile(port) {
     const note = HOSTILE[(i + 1) % HOSTILE.length];
     const ten = await Client.open(port, name, { properties: [symbol("note"), string(note), symbol("product"), string(name)] });
     clients.push(ten);
+    ten.beat();
     ten.receiver(name, "/queues/late");
     const old = await Client091.open(port, [1], Buffer.concat([short("note"), Buffer.from("S"), long(name), short("product"), Buffer.from("S"), long(note)]));
     clients.push(old);
