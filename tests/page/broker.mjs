@@ -185,8 +185,8 @@ export async function messages(broker) {
 
 /** Starts clients of both protocols that run until the end. */
 export function traffic(broker) {
-  broker.client("bench", "--queue", "flow", "--pairs", "2", "--rate", "150", "--duration", "600");
-  broker.client("bench", "--protocol", "amqp091", "--queue", "old", "--pairs", "1", "--rate", "80", "--duration", "600");
+  broker.client("bench", "--queue", "flow", "--pairs", "2", "--rate", "150", "--duration", "3600");
+  broker.client("bench", "--protocol", "amqp091", "--queue", "old", "--pairs", "1", "--rate", "80", "--duration", "3600");
   broker.client("recv", "/queues/orders");
   broker.client("recv", "--credit", "7", "/queues/orders");
 }
