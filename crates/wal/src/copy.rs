@@ -29,7 +29,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 
-use crate::batch::crc32c;
+use crate::batch::{Proof, crc32c};
 use crate::disk::{Disk, read_all, write_all};
 use crate::file::u64_at;
 use crate::worker::{Inbox, Worker};
@@ -158,7 +158,10 @@ impl<D: Disk> CopyFile<D> {
             opened => opened?,
         };
         let header = header(self.boots, content);
-        let check = crc32c_of(&header, content).to_le_bytes();
+        let mut check = Proof::new([]);
+        check.update(&header);
+        check.update(content);
+        let check = check.finish().to_le_bytes();
         let mut pieces = [IoSlice::new(&header), IoSlice::new(content), IoSlice::new(&check)];
         write_all(disk, &mut file, 0, &mut pieces)?;
         let taken = (HEADER + content.len() + CHECK) as u64;
@@ -249,10 +252,6 @@ fn header(boots: u64, content: &[u8]) -> [u8; HEADER] {
     bytes[12..20].copy_from_slice(&boots.to_le_bytes());
     bytes[20..28].copy_from_slice(&(content.len() as u64).to_le_bytes());
     bytes
-}
-
-fn crc32c_of(header: &[u8], content: &[u8]) -> u32 {
-    crc32c(&[header, content].concat())
 }
 
 /// Returns the copy with these bytes. `None` if they are none.
