@@ -1,7 +1,5 @@
 //! What a stream confirms reads back from any place, and what it removes is gone. One case per test.
 
-use std::sync::Arc;
-
 use crate::chunks::{LIMITS, Owner, chunk, data, job, open, read, read_all, reopen};
 use bytes::Bytes;
 use wal::{
@@ -127,7 +125,7 @@ fn unwanted_chunks_are_skipped() {
     let mut reader = StreamReader::new(disk.clone());
     let mut firsts = |values: &[&str], none| {
         let values = values.iter().map(|value| value.as_bytes().into()).collect();
-        let wanted = Some(Arc::new(Wanted { values, none }));
+        let wanted = Some(Wanted { values, none });
         let found = reader.read(&ChunkJob { wanted, ..job(7, ReadFrom::First, &kept) }).unwrap();
         assert!(found.end);
         found.chunks.iter().map(|chunk| chunk.first).collect::<Vec<u64>>()
@@ -146,7 +144,7 @@ fn a_read_inspects_a_bounded_number_of_unwanted_chunks() {
     owner.open(7, StreamLimits { segment_bytes: 100_000, ..LIMITS }, 0).unwrap();
     owner.append(7, (0..10_000).map(|n| chunk(n, 1, 0, 10)).collect(), false).unwrap();
     let kept = owner.retained(7);
-    let wanted = Some(Arc::new(Wanted { values: vec![b"x"[..].into()], none: false }));
+    let wanted = Some(Wanted { values: [b"x"[..].into()].into(), none: false });
     let mut job = ChunkJob { wanted, ..job(7, ReadFrom::First, &kept) };
     let mut reader = StreamReader::new(disk);
     let mut stops = Vec::new();

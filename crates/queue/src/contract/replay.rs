@@ -27,7 +27,7 @@ pub enum Start {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BloomFilter {
     /// Wants chunks with at least one message that has one of these filter values.
-    pub values: Box<[Box<[u8]>]>,
+    pub values: Arc<[Box<[u8]>]>,
     /// Also wants chunks with at least one message without a filter value.
     pub unfiltered: bool,
 }

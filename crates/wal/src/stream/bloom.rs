@@ -16,6 +16,8 @@
 //! A chunk without a filter has no entry with a value. A client that can choose values can fill a filter.
 //! Then readers only read more than they need.
 
+use std::sync::Arc;
+
 /// The minimum and the maximum length of a filter in bytes. The format stores the length in one byte, where 0
 /// is no filter.
 pub const BLOOM_BYTES_MIN: u8 = 16;
@@ -62,7 +64,8 @@ impl Bloom {
 /// What a reader wants: entries with one of these values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    pub values: Vec<Box<[u8]>>,
+    /// Shared with the reader, which asks for chunks again and again.
+    pub values: Arc<[Box<[u8]>]>,
     /// True if entries without a value are wanted, too.
     pub none: bool,
 }

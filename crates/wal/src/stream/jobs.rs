@@ -201,7 +201,7 @@ pub struct ChunkJob {
     /// The approximate number of bytes to read: whole chunks, and at least one.
     pub bytes_max: u32,
     /// Chunks that cannot hold any of these values are skipped.
-    pub wanted: Option<Arc<Wanted>>,
+    pub wanted: Option<Wanted>,
     /// The memory budget that the chunks take their bytes from, if there is one.
     pub claim: Option<Claim>,
     /// True if no chunk is wanted. The job only checks that the heads of the chunks follow each other, and that the files have

@@ -666,8 +666,7 @@ fn chunk_job(shard: u32, ticket: u64, queue: QueueId, load: ChunkLoad) -> ChunkJ
         LoadFrom::Time(ms) => ReadFrom::Time(ms),
         LoadFrom::At(Place { segment, at, offset }) => ReadFrom::At(Position { segment, at, offset }),
     };
-    let wanted =
-        bloom.map(|bloom| Arc::new(Wanted { values: bloom.values.to_vec(), none: bloom.unfiltered }));
+    let wanted = bloom.map(|bloom| Wanted { values: bloom.values.clone(), none: bloom.unfiltered });
     ChunkJob {
         shard,
         ticket,
