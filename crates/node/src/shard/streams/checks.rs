@@ -20,6 +20,7 @@ use queue::{Request, Retained};
 use wal::{Chunks, ReadFrom, StreamError};
 
 use super::Shard;
+use super::readers::damaged_from;
 
 /// The time after a failure of the disk until the check goes on, in milliseconds.
 const RETRY_MS: u64 = 5_000;
@@ -153,7 +154,7 @@ impl Shard {
                 }
                 checks.put_back(check, self.here.now_ms);
             }
-            Err(error) => match super::damaged_from(&error) {
+            Err(error) => match damaged_from(&error) {
                 Some(from) => {
                     tracing::error!(target: QUEUE, stream = %name, %vhost, "the stream is damaged: {error}");
                     self.mail.post.request(queue, Request::Close { from });
