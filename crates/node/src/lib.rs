@@ -7,6 +7,7 @@
 mod admission;
 mod alarms;
 mod clock;
+mod data_dir;
 mod desk;
 pub mod doctor;
 pub mod entries;

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use broker::access::{Access, Users};
+use broker::access::Access;
 use broker::categories::QUEUE;
 use broker::ids::{DECIDER, QueueId, ShardId};
 use broker::placements::Placements;
@@ -18,23 +18,24 @@ use broker::settings::Settings;
 use broker::unguessable::{KEY_BYTES, Names};
 use tokio::sync::mpsc;
 use wal::files::Sharing;
-use wal::tighten::{self, Loose, Tightened};
 use wal::{
-    CopyEnd, CopyFile, Cut, Disk, FileKind, Handover, Identity, IdentityError, Log, OpenError, Options,
-    PackError, PackOptions, PackReader, Packs, PreviewDisk, RealDisk, Records, Recovery, StreamError,
-    StreamFlaw, StreamReader, Streams, Writer,
+    CopyFile, Cut, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions, PackReader,
+    Packs, Recovery, StreamError, StreamFlaw, StreamReader, Streams, Writer,
 };
 
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
+use crate::data_dir::{
+    LostDefinitions, PACKS_DIR, STREAMS_DIR, close_damaged, open_dir, refuse_newer, tighten, write_synced,
+};
 use crate::desk::{NodeDesk, Run, Ways};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::{Backends, Logins};
 use crate::notices::NoticeWay;
-use crate::quarantine::{self, DAMAGED_DIR, DefinitionsLost, Quarantined};
+use crate::quarantine::{self, DefinitionsLost};
 use crate::questions::OpenQuestions;
 use crate::randomness::random;
 use crate::runtime::{self, Listening, Storage};
@@ -161,8 +162,8 @@ impl Node {
         let former = Identity::look(&mut disk).map_err(of_identity)?;
         let boots = former.map_or(0, |former| former.boots).saturating_add(1);
         let mut copy = CopyFile::new(open_dir(&data_dir, sharing)?, boots);
-        let (kept, is_of_this_start) = adopt_copy(&mut copy);
-        // The start is counted before anything else is written, so that no two runs have the same number.
+        let kept = users_copy::adopt(&mut copy);
+        // The start is counted before anything but the copy is written, so that no two runs have the same number.
         let identity = Identity::begin(&mut disk).map_err(of_identity)?;
         tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
         let mut restored = Restored::default();
@@ -173,11 +174,11 @@ impl Node {
             Log::open(disk, log_options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
         restored.finish();
         report(&recovery, &restored);
-        let lost = LostDefinitions { accept: accept_lost_definitions, users: kept.as_ref() };
+        let lost = LostDefinitions { accept: accept_lost_definitions, users: kept.users.as_ref() };
         close_damaged(&mut log, &mut restored, &recovery, (&data_dir, sharing), lost)?;
-        begin_users(&mut log, &mut restored, &access, &data_dir)?;
-        let is_right = is_of_this_start && kept.as_ref() == Some(&**restored.catalog.users());
-        let copied = if is_right { CopyEnd::Written } else { renew_copy(&mut copy, &restored) };
+        // They are created once in the life of a data directory: a user that is deleted stays deleted.
+        write_synced(&mut log, restored.begin_users(&access), &data_dir)?;
+        let copied = users_copy::renew(&mut copy, kept, restored.catalog.users());
         // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
         let packs = Packs::open(
@@ -389,169 +390,6 @@ impl Node {
         }
         log.stop().map_err(|error| StopError(error.to_string()))
     }
-}
-
-/// Returns the users in the copy beside the log, if they are those of the last answered change. True if the next start can
-/// rely on it, too.
-pub(crate) fn adopt_copy(copy: &mut CopyFile<impl Disk>) -> (Option<Users>, bool) {
-    let adopted = copy.adopt().unwrap_or_else(|error| {
-        tracing::warn!("the copy of users and permissions cannot be read: {error}");
-        None
-    });
-    let is_of_this_start = adopted.as_ref().is_some_and(|adopted| adopted.is_of_this_start);
-    (adopted.and_then(|adopted| users_copy::decode(&adopted.content)), is_of_this_start)
-}
-
-/// Replaces the copy by the restored users.
-pub(crate) fn renew_copy(copy: &mut CopyFile<impl Disk>, restored: &Restored) -> CopyEnd {
-    let end = copy.replace(&users_copy::encode(restored.catalog.users()));
-    if let CopyEnd::Removed(error) | CopyEnd::Refused(error) = &end {
-        tracing::warn!(
-            "the copy of users and permissions cannot be written: {error}. They are in the log alone"
-        );
-    }
-    end
-}
-
-/// What happens if the log has lost definitions.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct LostDefinitions<'a> {
-    pub accept: bool,
-    /// The users from then on. `None` if there is no copy of them.
-    pub users: Option<&'a Users>,
-}
-
-/// Closes the queues that may have lost a record, and writes that to the log so that they stay closed. If definitions are
-/// lost, the users are those of their copy from then on.
-pub(crate) fn close_damaged(
-    log: &mut Log<RealDisk>,
-    restored: &mut Restored,
-    recovery: &Recovery,
-    (data_dir, sharing): (&Path, Sharing),
-    lost: LostDefinitions<'_>,
-) -> Result<(), StartError> {
-    let Quarantined { mut records, definitions_lost } =
-        quarantine::quarantine(restored, recovery, lost.accept)
-            .map_err(|lost| StartError::Definitions { data_dir: data_dir.to_owned(), lost })?;
-    match lost.users {
-        Some(users) if definitions_lost => {
-            restored.replace_users(users, &mut records);
-            let users = users.iter().count();
-            tracing::warn!(users, "users and permissions are those of their copy: none of them is lost");
-        }
-        None if definitions_lost => tracing::error!(
-            "there is no copy of users and permissions, so some may be lost. If nobody can log in, stop the broker and add \
-             a user: sluice add user NAME --tags administrator --data-dir DIR"
-        ),
-        _ => {}
-    }
-    let failed = |what: &str| {
-        let what = format!("cannot {what} in {}", data_dir.display());
-        move |error| StartError::Io { what, error }
-    };
-    quarantine::keep_files(data_dir, sharing, restored, recovery)
-        .map_err(failed("keep copies of the damaged log files"))?;
-    write_synced(log, records, data_dir)
-}
-
-/// Creates the first users, once in the life of a data directory: a user that is deleted stays deleted.
-fn begin_users(
-    log: &mut Log<RealDisk>,
-    restored: &mut Restored,
-    access: &Access,
-    data_dir: &Path,
-) -> Result<(), StartError> {
-    write_synced(log, restored.begin_users(access), data_dir)
-}
-
-pub(crate) fn write_synced(
-    log: &mut Log<RealDisk>,
-    records: Records,
-    data_dir: &Path,
-) -> Result<(), StartError> {
-    if records.is_empty() {
-        return Ok(());
-    }
-    let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
-    log.sync(&mut done);
-    let refused = done.into_iter().find_map(|completion| completion.result.err());
-    refused.map_or(Ok(()), |refused| {
-        let what = format!("cannot write to the log in {}", data_dir.display());
-        Err(StartError::Io { what, error: io::Error::other(refused.to_string()) })
-    })
-}
-
-/// The directory of the packs, inside the data directory.
-pub(crate) const PACKS_DIR: &str = "packs";
-
-/// The directory of the streams, inside the data directory.
-pub(crate) const STREAMS_DIR: &str = "streams";
-
-/// Refuses a data directory of a newer program, before anything in it is changed.
-pub(crate) fn refuse_newer(data_dir: &Path) -> Result<(), StartError> {
-    let (packs_dir, streams_dir) = (data_dir.join(PACKS_DIR), data_dir.join(STREAMS_DIR));
-    for folder in [data_dir.to_owned(), packs_dir.clone(), streams_dir.clone()] {
-        if !folder.is_dir() {
-            continue;
-        }
-        let newer = PreviewDisk::new(&folder).and_then(|mut disk| wal::newer_file(&mut disk));
-        let what = || format!("cannot read {}", folder.display());
-        let newer = newer.map_err(|error| StartError::Io { what: what(), error })?;
-        let Some((kind, file, version)) = newer else { continue };
-        return Err(match kind {
-            FileKind::Pack => {
-                StartError::Packs { packs_dir, error: PackError::NewerFormat { file, version } }
-            }
-            FileKind::Segment => {
-                StartError::Streams { streams_dir, error: StreamError::Newer { file, version } }
-            }
-            FileKind::Log | FileKind::Other => StartError::Log {
-                data_dir: data_dir.to_owned(),
-                error: OpenError::NewerFormat { file, version },
-            },
-        });
-    }
-    Ok(())
-}
-
-pub(crate) fn open_dir(path: &Path, sharing: Sharing) -> Result<RealDisk, StartError> {
-    RealDisk::shared(path, sharing).map_err(of_directory(path))
-}
-
-fn of_directory(path: &Path) -> impl FnOnce(io::Error) -> StartError {
-    move |error| StartError::Io {
-        what: format!("cannot use the data directory {}, which --data-dir names", path.display()),
-        error,
-    }
-}
-
-/// The directories below a data directory.
-const FOLDERS: [&str; 3] = [PACKS_DIR, STREAMS_DIR, DAMAGED_DIR];
-
-/// Gives the modes of new files to those that older versions or a copy have left. Logs how many were changed, and what cannot be.
-fn tighten(data_dir: &Path, sharing: Sharing) -> Result<(), StartError> {
-    let Tightened { changed, loose } =
-        tighten::tighten(data_dir, sharing, &FOLDERS).map_err(of_directory(data_dir))?;
-    if changed > 0 {
-        let (of, setting) = match sharing {
-            Sharing::Owner => ("their owner's alone", "true lets their group in"),
-            Sharing::Group => ("their owner's and their group's", "false shuts their group out"),
-        };
-        tracing::info!(
-            "{changed} files and directories of the data directory have new modes: they are {of}; data_dir.group_access = {setting}"
-        );
-    }
-    if let Some(loose) = loose {
-        let Loose { example, mode, count } = loose;
-        tracing::warn!(
-            "the data directory is not its owner's alone: others may use {} (mode {mode:04o}), {count} files and directories in \
-             all. They belong to another user, or the directory has other files, too, or is set up for a group; \
-             data_dir.group_access = true says that a group is intended",
-            example.display()
-        );
-    }
-    Ok(())
 }
 
 /// Sends a message to a shard. A shard that has ended ignores it.

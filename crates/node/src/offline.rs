@@ -9,10 +9,10 @@ use broker::catalog::{AccountChange, CatalogError, Command};
 use wal::files::Sharing;
 use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, Records};
 
+use crate::data_dir::{LostDefinitions, close_damaged, open_dir, refuse_newer, write_synced};
 use crate::facts::{self, Restored};
-use crate::node::{
-    LostDefinitions, StartError, close_damaged, open_dir, refuse_newer, renew_copy, write_synced,
-};
+use crate::node::StartError;
+use crate::users_copy::{self, Kept};
 
 /// Why a user cannot be added.
 #[derive(Debug)]
@@ -82,9 +82,8 @@ pub fn add_user(
     }
     write_synced(&mut log, records, data_dir)?;
     decision.changes.iter().for_each(|change| restored.catalog.apply(change));
-    if let CopyEnd::Refused(error) =
-        renew_copy(&mut CopyFile::new(open_dir(data_dir, sharing)?, boots), &restored)
-    {
+    let mut copy = CopyFile::new(open_dir(data_dir, sharing)?, boots);
+    if let CopyEnd::Refused(error) = users_copy::renew(&mut copy, Kept::default(), restored.catalog.users()) {
         let what = format!("the user is added, but cannot replace {COPY_FILE} in {}", data_dir.display());
         return Err(StartError::Io { what, error }.into());
     }

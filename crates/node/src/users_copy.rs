@@ -7,6 +7,7 @@
 use broker::access::Users;
 use broker::catalog::{Catalog, Change, decode_change, definitions_of, encode_change};
 use bytes::{Buf as _, BufMut as _, BytesMut};
+use wal::{Adopted, CopyEnd, CopyFile, Disk};
 
 /// Encodes all users.
 pub fn encode(users: &Users) -> Vec<u8> {
@@ -49,4 +50,37 @@ pub fn replacing(catalog: &Catalog, users: &Users) -> Vec<Change> {
     changes.extend(lost.into_iter().map(|name| Change::VhostAdded { name }));
     changes.extend(definitions_of(users));
     changes
+}
+
+/// The users of the copy that a start has found.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The users of the last answered change. `None` if no copy says which.
+    pub users: Option<Users>,
+    /// True if the next start can rely on the same file.
+    is_of_this_start: bool,
+}
+
+/// Returns the users of the copy. Called before the start is counted; see [`CopyFile::adopt`].
+pub fn adopt(copy: &mut CopyFile<impl Disk>) -> Kept {
+    let adopted = copy.adopt().unwrap_or_else(|error| {
+        tracing::warn!("the copy of users and permissions cannot be read: {error}");
+        None
+    });
+    let Some(Adopted { content, is_of_this_start }) = adopted else { return Kept::default() };
+    Kept { users: decode(&content), is_of_this_start }
+}
+
+/// Replaces the copy by these users, unless they are those that it has.
+pub fn renew(copy: &mut CopyFile<impl Disk>, kept: Kept, users: &Users) -> CopyEnd {
+    if kept.is_of_this_start && kept.users.as_ref() == Some(users) {
+        return CopyEnd::Written;
+    }
+    let end = copy.replace(&encode(users));
+    if let CopyEnd::Removed(error) | CopyEnd::Refused(error) = &end {
+        tracing::warn!(
+            "the copy of users and permissions cannot be written: {error}. They are in the log alone"
+        );
+    }
+    end
 }

@@ -36,9 +36,7 @@ impl Process {
     fn start(disk: &SimDisk, seed: u64, accept: bool) -> Option<Result<Self, DefinitionsLost>> {
         let former = Identity::look(&mut disk.clone()).ok()?.map_or(0, |former| former.boots);
         let mut copy = CopyFile::new(disk.clone(), former + 1);
-        let adopted = copy.adopt().ok()?;
-        let is_of_this_start = adopted.as_ref().is_some_and(|adopted| adopted.is_of_this_start);
-        let kept = adopted.and_then(|adopted| users_copy::decode(&adopted.content));
+        let kept = users_copy::adopt(&mut copy);
         Identity::begin(&mut disk.clone()).ok()?;
         let mut restored = Restored::default();
         // Files are so small that a few changes fill one.
@@ -51,19 +49,17 @@ impl Process {
             Ok(found) => found,
             Err(lost) => return Some(Err(lost)),
         };
-        let users = kept.as_ref().filter(|_| definitions_lost);
+        let users = kept.users.as_ref().filter(|_| definitions_lost);
         if let Some(users) = users {
             restored.replace_users(users, &mut records);
         }
         append(&mut log, records)?;
         append(&mut log, restored.begin_users(&Access::default()))?;
-        let is_kept = is_of_this_start && kept.as_ref() == Some(&**restored.catalog.users());
-        if !is_kept
-            && matches!(copy.replace(&users_copy::encode(restored.catalog.users())), CopyEnd::Refused(_))
-        {
+        let took_copy = users.is_some();
+        if let CopyEnd::Refused(_) = users_copy::renew(&mut copy, kept, restored.catalog.users()) {
             return None;
         }
-        Some(Ok(Self { log, copy, restored, took_copy: users.is_some() }))
+        Some(Ok(Self { log, copy, restored, took_copy }))
     }
 
     fn users(&self) -> Users {

@@ -1,0 +1,148 @@
+//! What a start does with a data directory before the node runs: which files it takes, their modes, and what happens if they are
+//! damaged.
+
+use std::io;
+use std::path::Path;
+
+use broker::access::Users;
+use wal::files::Sharing;
+use wal::tighten::{self, Loose, Tightened};
+use wal::{
+    FileKind, Handover, Log, OpenError, PackError, PreviewDisk, RealDisk, Records, Recovery, StreamError,
+};
+
+use crate::facts::Restored;
+use crate::node::StartError;
+use crate::quarantine::{self, DAMAGED_DIR, Quarantined};
+
+/// The directory of the packs, inside the data directory.
+pub(crate) const PACKS_DIR: &str = "packs";
+
+/// The directory of the streams, inside the data directory.
+pub(crate) const STREAMS_DIR: &str = "streams";
+
+/// Refuses a data directory of a newer program, before anything in it is changed.
+pub(crate) fn refuse_newer(data_dir: &Path) -> Result<(), StartError> {
+    let (packs_dir, streams_dir) = (data_dir.join(PACKS_DIR), data_dir.join(STREAMS_DIR));
+    for folder in [data_dir.to_owned(), packs_dir.clone(), streams_dir.clone()] {
+        if !folder.is_dir() {
+            continue;
+        }
+        let newer = PreviewDisk::new(&folder).and_then(|mut disk| wal::newer_file(&mut disk));
+        let what = || format!("cannot read {}", folder.display());
+        let newer = newer.map_err(|error| StartError::Io { what: what(), error })?;
+        let Some((kind, file, version)) = newer else { continue };
+        return Err(match kind {
+            FileKind::Pack => {
+                StartError::Packs { packs_dir, error: PackError::NewerFormat { file, version } }
+            }
+            FileKind::Segment => {
+                StartError::Streams { streams_dir, error: StreamError::Newer { file, version } }
+            }
+            FileKind::Log | FileKind::Other => StartError::Log {
+                data_dir: data_dir.to_owned(),
+                error: OpenError::NewerFormat { file, version },
+            },
+        });
+    }
+    Ok(())
+}
+
+pub(crate) fn open_dir(path: &Path, sharing: Sharing) -> Result<RealDisk, StartError> {
+    RealDisk::shared(path, sharing).map_err(of_directory(path))
+}
+
+fn of_directory(path: &Path) -> impl FnOnce(io::Error) -> StartError {
+    move |error| StartError::Io {
+        what: format!("cannot use the data directory {}, which --data-dir names", path.display()),
+        error,
+    }
+}
+
+/// The directories below a data directory.
+const FOLDERS: [&str; 3] = [PACKS_DIR, STREAMS_DIR, DAMAGED_DIR];
+
+/// Gives the modes of new files to those that older versions or a copy have left. Logs how many were changed, and what cannot be.
+pub(crate) fn tighten(data_dir: &Path, sharing: Sharing) -> Result<(), StartError> {
+    let Tightened { changed, loose } =
+        tighten::tighten(data_dir, sharing, &FOLDERS).map_err(of_directory(data_dir))?;
+    if changed > 0 {
+        let (of, setting) = match sharing {
+            Sharing::Owner => ("their owner's alone", "true lets their group in"),
+            Sharing::Group => ("their owner's and their group's", "false shuts their group out"),
+        };
+        tracing::info!(
+            "{changed} files and directories of the data directory have new modes: they are {of}; data_dir.group_access = {setting}"
+        );
+    }
+    if let Some(loose) = loose {
+        let Loose { example, mode, count } = loose;
+        tracing::warn!(
+            "the data directory is not its owner's alone: others may use {} (mode {mode:04o}), {count} files and directories in \
+             all. They belong to another user, or the directory has other files, too, or is set up for a group; \
+             data_dir.group_access = true says that a group is intended",
+            example.display()
+        );
+    }
+    Ok(())
+}
+
+/// What happens if the log has lost definitions.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LostDefinitions<'a> {
+    pub accept: bool,
+    /// The users from then on. `None` if there is no copy of them.
+    pub users: Option<&'a Users>,
+}
+
+/// Closes the queues that may have lost a record, and writes that to the log so that they stay closed. If definitions are
+/// lost, the users are those of their copy from then on.
+pub(crate) fn close_damaged(
+    log: &mut Log<RealDisk>,
+    restored: &mut Restored,
+    recovery: &Recovery,
+    (data_dir, sharing): (&Path, Sharing),
+    lost: LostDefinitions<'_>,
+) -> Result<(), StartError> {
+    let Quarantined { mut records, definitions_lost } =
+        quarantine::quarantine(restored, recovery, lost.accept)
+            .map_err(|lost| StartError::Definitions { data_dir: data_dir.to_owned(), lost })?;
+    match lost.users {
+        Some(users) if definitions_lost => {
+            restored.replace_users(users, &mut records);
+            let users = users.iter().count();
+            tracing::warn!(users, "users and permissions are those of their copy: none of them is lost");
+        }
+        None if definitions_lost => tracing::error!(
+            "there is no copy of users and permissions, so some may be lost. If nobody can log in, stop the broker and add \
+             a user: sluice add user NAME --tags administrator --data-dir DIR"
+        ),
+        _ => {}
+    }
+    let failed = |what: &str| {
+        let what = format!("cannot {what} in {}", data_dir.display());
+        move |error| StartError::Io { what, error }
+    };
+    quarantine::keep_files(data_dir, sharing, restored, recovery)
+        .map_err(failed("keep copies of the damaged log files"))?;
+    write_synced(log, records, data_dir)
+}
+
+/// Writes records to the log of a node that does not run yet.
+pub(crate) fn write_synced(
+    log: &mut Log<RealDisk>,
+    records: Records,
+    data_dir: &Path,
+) -> Result<(), StartError> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let mut done = Vec::new();
+    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+    log.sync(&mut done);
+    let refused = done.into_iter().find_map(|completion| completion.result.err());
+    refused.map_or(Ok(()), |refused| {
+        let what = format!("cannot write to the log in {}", data_dir.display());
+        Err(StartError::Io { what, error: io::Error::other(refused.to_string()) })
+    })
+}
