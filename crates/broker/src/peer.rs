@@ -252,8 +252,8 @@ impl Peer {
     }
 
     /// Called when a login was refused. The client is told at [`Peer::handshake_deadline_ms`], after `delay_ms` at the
-    /// latest, or later if its password is wrong and its address guesses passwords. The delay ends with the handshake timeout, so that a guesser cannot
-    /// keep a connection longer than a silent client.
+    /// latest, or later if its password is wrong and its address guesses passwords. The delay ends with the handshake timeout,
+    /// so that a guesser cannot keep a connection longer than a silent client.
     ///
     /// Returns false if the socket must be closed at once, without an answer.
     #[must_use = "false closes the socket"]

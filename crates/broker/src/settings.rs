@@ -27,7 +27,7 @@ pub(crate) const STATE_MAX: usize = 4 * 1024 * 1024;
 /// links of a connection have a bound in number.
 pub const LINK_BYTES: usize = 1024;
 
-/// The bytes of memory that the properties of a client may take. Those of known clients take some 4 KiB.
+/// The bytes of memory that the properties of a client may take. Those of known clients take some 2 KiB.
 pub(crate) const PROPERTIES_MAX: usize = 64 * 1024;
 
 /// The settings. Their names are those of `sluice.conf`, and their defaults are RabbitMQ's.

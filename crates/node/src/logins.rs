@@ -300,7 +300,7 @@ impl Logins {
 
     /// Asks the backends one after the other, until one accepts the login.
     async fn ask_all(&self, login: &Login, chain: &[BackendPair]) -> Checked {
-        let (mut refusals, mut is_known, mut is_wrong) = (Vec::new(), true, false);
+        let (mut refusals, mut is_known, mut is_guess, mut is_wrong) = (Vec::new(), true, false, false);
         for (at, pair) in chain.iter().enumerate() {
             match self.ask_pair(pair, login).await {
                 Ok(identity) => {
@@ -309,21 +309,29 @@ impl Logins {
                     return Ok(self.by_own_clock(identity));
                 }
                 Err(refused) => {
+                    let refuses_password = Refusal::from(&refused).is_guess;
                     is_known &= !matches!(refused, LoginRefused::Unavailable(_));
-                    is_wrong |= Refusal::from(&refused).is_guess;
+                    is_guess |= refuses_password;
+                    is_wrong |= refuses_password && !self.is_of_others(&pair.authn, login);
                     refusals.push(refused.to_string());
                 }
             }
         }
         let why = refusals.join("; ");
-        // Also while another backend is out of order. Otherwise, passwords could be guessed then without being counted.
-        if is_wrong {
+        // While a backend is out of order, its users are refused by the others. They guess nothing. But passwords of users whom
+        // another backend knows could be guessed then.
+        if is_wrong || is_known && is_guess {
             self.access.note_failure(login);
         }
         if !is_known {
             return Err(LoginRefused::Unavailable(why));
         }
         Err(LoginRefused::External(why))
+    }
+
+    /// Returns true if this backend does not know the user of a login, so that others may.
+    fn is_of_others(&self, backend: &Backend, login: &Login) -> bool {
+        matches!(backend, Backend::Internal) && self.access.users().get(login.credentials.user()).is_none()
     }
 
     /// Warns once if an earlier backend knows another user by this name: people easily take the two for one.

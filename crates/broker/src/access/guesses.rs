@@ -48,7 +48,7 @@ const OVER_MAX: u64 = WAIT_MAX_MS / WAIT_STEP_MS;
 const WAITING_MAX: usize = 64;
 
 /// The number of places in each table. What has the same place is counted together. Outsiders cannot tell which place an address
-/// has, and who shares the place of a guesser only fails more slowly.
+/// has. Who shares the place of a guesser fails more slowly, and waits for the thread of those who may be guessers.
 const PLACES: usize = 4096;
 
 /// How long a user counts as known at an address after a right login, in milliseconds: a day.
@@ -192,7 +192,7 @@ impl Successes {
     }
 }
 
-/// Counts of failures, each of which is forgiven after [`FAILURE_MS`].
+/// Counts failures. One of them is forgiven every [`FAILURE_MS`].
 #[derive(Debug)]
 struct Failures {
     /// For each place, when all its failures are forgiven, in milliseconds.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use broker::access::{Checking, ExternalBackend};
+use broker::access::{Checking, ExternalBackend, Users};
 use tokio::runtime::Handle as Runtime;
 
 use super::*;
@@ -42,13 +42,20 @@ fn is_suspect(access: &Access, user: &str) -> bool {
 #[tokio::test]
 async fn wrong_passwords_are_counted_while_a_backend_is_down() {
     let access = Arc::new(Access::default());
+    let mut users = Users::default();
+    users.set(&"u".into(), Hashing::Sha256.hash([1; 16], &Secret::new("another")), &Vec::new().into());
+    access.publish(Arc::new(users));
     let down = Backend::External(Arc::new(Down { answers: true }));
     let both = logins(&access, vec![down.clone(), Backend::Internal]);
-    for _ in 0..21 {
-        let answer = both.ask_for_desk(login("u")).await.expect("an answer");
-        assert!(matches!(answer, Err(LoginRefused::Unavailable(_))), "{answer:?}");
+    for user in ["u", "of the other"] {
+        for _ in 0..21 {
+            let answer = both.ask_for_desk(login(user)).await.expect("an answer");
+            assert!(matches!(answer, Err(LoginRefused::Unavailable(_))), "{answer:?}");
+        }
     }
     assert!(is_suspect(&access, "u"));
+    // The users of the backend that is down try again and again, and guess nothing.
+    assert!(!is_suspect(&access, "of the other"));
     // Nothing is known about these.
     let alone = logins(&access, vec![down]);
     for _ in 0..21 {
