@@ -1,19 +1,78 @@
 //! What a start does with a data directory before the node runs: which files it takes, their modes, and what happens if they are
 //! damaged.
 
-use std::io;
-use std::path::Path;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use broker::access::Users;
 use wal::files::Sharing;
 use wal::tighten::{self, Loose, Tightened};
 use wal::{
-    FileKind, Handover, Log, OpenError, PackError, PreviewDisk, RealDisk, Records, Recovery, StreamError,
+    FileKind, Handover, IdentityError, Log, OpenError, PackError, PreviewDisk, RealDisk, Records, Recovery,
+    StreamError,
 };
 
 use crate::facts::Restored;
-use crate::node::StartError;
-use crate::quarantine::{self, DAMAGED_DIR, Quarantined};
+use crate::quarantine::{self, DAMAGED_DIR, DefinitionsLost, Quarantined};
+
+/// Why a node does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The log in this data directory cannot be opened.
+    Log { data_dir: PathBuf, error: OpenError },
+    /// The identity of this data directory cannot be read or renewed.
+    Identity { data_dir: PathBuf, error: IdentityError },
+    /// The packs in this directory cannot be opened.
+    Packs { packs_dir: PathBuf, error: PackError },
+    /// The streams in this directory cannot be opened.
+    Streams { streams_dir: PathBuf, error: StreamError },
+    /// The log may have lost definitions.
+    Definitions { data_dir: PathBuf, lost: DefinitionsLost },
+    /// A thread cannot be started, or the data directory cannot be used.
+    Io { what: String, error: io::Error },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log { data_dir, error: OpenError::Locked } => {
+                write!(f, "data directory {} is in use by another broker", data_dir.display())
+            }
+            Self::Log { data_dir, error: OpenError::Io { file, error } }
+                if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
+            {
+                let named = format!("the data directory {}, which --data-dir names", data_dir.display());
+                write!(f, "cannot write to {named}: file {file}: {error}")
+            }
+            Self::Log { data_dir, error } => {
+                write!(f, "cannot open the log in {}: {error}", data_dir.display())
+            }
+            Self::Identity { data_dir, error } => {
+                write!(f, "cannot start on the data directory {}: {error}", data_dir.display())
+            }
+            Self::Definitions { data_dir, lost } => write!(
+                f,
+                "cannot start on {}: {lost}; start with an intact copy of the directory, or with another one{}",
+                data_dir.display(),
+                match lost {
+                    DefinitionsLost::Damage(_) =>
+                        ", or with accept_lost_definitions = true, which closes every remaining queue and keeps its data",
+                    DefinitionsLost::Unreadable => "",
+                }
+            ),
+            Self::Packs { packs_dir, error } => {
+                write!(f, "cannot open the packs in {}: {error}", packs_dir.display())
+            }
+            Self::Streams { streams_dir, error } => {
+                write!(f, "cannot open the streams in {}: {error}", streams_dir.display())
+            }
+            Self::Io { what, error } => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
 
 /// The directory of the packs, inside the data directory.
 pub(crate) const PACKS_DIR: &str = "packs";
@@ -145,4 +204,21 @@ pub(crate) fn write_synced(
         let what = format!("cannot write to the log in {}", data_dir.display());
         Err(StartError::Io { what, error: io::Error::other(refused.to_string()) })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_directory_that_cannot_be_written_is_named() {
+        let error = ErrorKind::PermissionDenied.into();
+        let error = StartError::Log {
+            data_dir: "/var/lib/x".into(),
+            error: OpenError::Io { file: "lock".into(), error },
+        };
+        let told = error.to_string();
+        let expected = "cannot write to the data directory /var/lib/x, which --data-dir names: file lock: ";
+        assert!(told.starts_with(expected), "{told}");
+    }
 }

@@ -11,9 +11,8 @@ use wal::{
     PackReader, Packs, PreviewDisk, ReadError, StreamCut, StreamFlaw, Streams, Surveyed, survey,
 };
 
-use crate::data_dir::{PACKS_DIR, STREAMS_DIR, refuse_newer};
+use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, refuse_newer};
 use crate::facts::{Restored, RestoredQueue};
-use crate::node::StartError;
 use crate::quarantine::{self, DefinitionsLost};
 
 /// The most damaged places that are described one by one. A disk that is broken everywhere fills neither the memory nor the

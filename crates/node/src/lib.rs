@@ -31,9 +31,10 @@ pub mod shard;
 pub mod users_copy;
 
 pub use alarms::{AlarmLimits, Limit, Measured};
+pub use data_dir::StartError;
 pub use desk::NodeDesk;
 pub use logins::Backends;
-pub use node::{Node, NodeOptions, StartError, StopError, make_shards};
+pub use node::{Node, NodeOptions, StopError, make_shards};
 pub use notices::NoticeWay;
 pub use randomness::random;
 pub use runtime::Listening;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,15 +19,16 @@ use broker::unguessable::{KEY_BYTES, Names};
 use tokio::sync::mpsc;
 use wal::files::Sharing;
 use wal::{
-    CopyFile, Cut, Identity, IdentityError, Log, OpenError, Options, PackError, PackOptions, PackReader,
-    Packs, Recovery, StreamError, StreamFlaw, StreamReader, Streams, Writer,
+    CopyFile, Cut, Identity, Log, Options, PackOptions, PackReader, Packs, Recovery, StreamFlaw,
+    StreamReader, Streams, Writer,
 };
 
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
 use crate::data_dir::{
-    LostDefinitions, PACKS_DIR, STREAMS_DIR, close_damaged, open_dir, refuse_newer, tighten, write_synced,
+    LostDefinitions, PACKS_DIR, STREAMS_DIR, StartError, close_damaged, open_dir, refuse_newer, tighten,
+    write_synced,
 };
 use crate::desk::{NodeDesk, Run, Ways};
 use crate::facts::Restored;
@@ -35,7 +36,7 @@ use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::{Backends, Logins};
 use crate::notices::NoticeWay;
-use crate::quarantine::{self, DefinitionsLost};
+use crate::quarantine;
 use crate::questions::OpenQuestions;
 use crate::randomness::random;
 use crate::runtime::{self, Listening, Storage};
@@ -63,64 +64,6 @@ pub struct NodeOptions {
     /// is kept.
     pub accept_lost_definitions: bool,
 }
-
-/// Why a node does not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// The log in this data directory cannot be opened.
-    Log { data_dir: PathBuf, error: OpenError },
-    /// The identity of this data directory cannot be read or renewed.
-    Identity { data_dir: PathBuf, error: IdentityError },
-    /// The packs in this directory cannot be opened.
-    Packs { packs_dir: PathBuf, error: PackError },
-    /// The streams in this directory cannot be opened.
-    Streams { streams_dir: PathBuf, error: StreamError },
-    /// The log may have lost definitions.
-    Definitions { data_dir: PathBuf, lost: DefinitionsLost },
-    /// A thread cannot be started, or the data directory cannot be used.
-    Io { what: String, error: io::Error },
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Log { data_dir, error: OpenError::Locked } => {
-                write!(f, "data directory {} is in use by another broker", data_dir.display())
-            }
-            Self::Log { data_dir, error: OpenError::Io { file, error } }
-                if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
-            {
-                let named = format!("the data directory {}, which --data-dir names", data_dir.display());
-                write!(f, "cannot write to {named}: file {file}: {error}")
-            }
-            Self::Log { data_dir, error } => {
-                write!(f, "cannot open the log in {}: {error}", data_dir.display())
-            }
-            Self::Identity { data_dir, error } => {
-                write!(f, "cannot start on the data directory {}: {error}", data_dir.display())
-            }
-            Self::Definitions { data_dir, lost } => write!(
-                f,
-                "cannot start on {}: {lost}; start with an intact copy of the directory, or with another one{}",
-                data_dir.display(),
-                match lost {
-                    DefinitionsLost::Damage(_) =>
-                        ", or with accept_lost_definitions = true, which closes every remaining queue and keeps its data",
-                    DefinitionsLost::Unreadable => "",
-                }
-            ),
-            Self::Packs { packs_dir, error } => {
-                write!(f, "cannot open the packs in {}: {error}", packs_dir.display())
-            }
-            Self::Streams { streams_dir, error } => {
-                write!(f, "cannot open the streams in {}: {error}", streams_dir.display())
-            }
-            Self::Io { what, error } => write!(f, "{what}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// A running node.
 #[derive(Debug)]
@@ -546,22 +489,5 @@ fn report_flaws(flaws: Vec<StreamFlaw>, restored: &Restored) {
                 tracing::warn!(target: QUEUE, %stream, %vhost, "the stream has a gap, possibly from a power failure: {error}")
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_data_directory_that_cannot_be_written_is_named() {
-        let error = ErrorKind::PermissionDenied.into();
-        let error = StartError::Log {
-            data_dir: "/var/lib/x".into(),
-            error: OpenError::Io { file: "lock".into(), error },
-        };
-        let told = error.to_string();
-        let expected = "cannot write to the data directory /var/lib/x, which --data-dir names: file lock: ";
-        assert!(told.starts_with(expected), "{told}");
     }
 }

@@ -9,9 +9,8 @@ use broker::catalog::{AccountChange, CatalogError, Command};
 use wal::files::Sharing;
 use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, Records};
 
-use crate::data_dir::{LostDefinitions, close_damaged, open_dir, refuse_newer, write_synced};
+use crate::data_dir::{LostDefinitions, StartError, close_damaged, open_dir, refuse_newer, write_synced};
 use crate::facts::{self, Restored};
-use crate::node::StartError;
 use crate::users_copy::{self, Kept};
 
 /// Why a user cannot be added.
