@@ -79,10 +79,10 @@ pub fn body(seed: u64, id: Id) -> Vec<u8> {
         _ => random.between(0, 512),
     };
     let mut octets = Vec::with_capacity(16 + length as usize + 8);
-    octets.extend((id.publisher as u64).to_be_bytes());
-    octets.extend(id.number.to_be_bytes());
+    octets.extend_from_slice(&(id.publisher as u64).to_be_bytes());
+    octets.extend_from_slice(&id.number.to_be_bytes());
     while octets.len() < 16 + length as usize {
-        octets.extend(random.next().to_be_bytes());
+        octets.extend_from_slice(&random.next().to_be_bytes());
     }
     octets.truncate(16 + length as usize);
     octets

@@ -3,7 +3,7 @@
 //! It has no bound on the number of dead letters. No test here reaches that bound.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use message::{Annotations, DeathReason, Message};
 
@@ -318,7 +318,9 @@ impl Model {
 
     /// Expires the head of each level while it is too old.
     pub fn expire(&mut self, now_ms: u64) {
-        for level in (0..=255).rev() {
+        let ready = self.items.iter().filter(|item| item.place == Place::Ready);
+        let levels: BTreeSet<u8> = ready.map(|item| item.level).collect();
+        for level in levels.into_iter().rev() {
             let head_of_level = |items: &[Item]| {
                 (0..items.len())
                     .filter(|&i| items[i].place == Place::Ready && items[i].level == level)
