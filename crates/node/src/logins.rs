@@ -326,7 +326,10 @@ impl Logins {
         if !is_known {
             return Err(LoginRefused::Unavailable(why));
         }
-        Err(LoginRefused::External(why))
+        match login.credentials.has_password() {
+            true => Err(LoginRefused::External(why)),
+            false => Err(LoginRefused::NoPassword(why)),
+        }
     }
 
     /// Returns true if this backend does not know the user of a login, so that others may.
