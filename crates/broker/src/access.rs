@@ -256,6 +256,13 @@ impl Identity {
         UserRef { authority: self.authority(), name: &self.user }
     }
 
+    /// Returns the user in whose limits the connections of this client count. A user of the catalog is one user there, whichever
+    /// backend says what the user may do.
+    pub fn counted_as(&self) -> (Authority, &Arc<str>) {
+        let authority = if self.is_of_catalog { Authority::Internal } else { self.authority() };
+        (authority, &self.user)
+    }
+
     /// Returns how much memory this takes, in bytes, without the answers of [`Remote`], which has a bound of its own.
     pub fn bytes(&self) -> usize {
         let tags: usize = self.tags.iter().map(|tag| size_of::<String>() + tag.len()).sum();
