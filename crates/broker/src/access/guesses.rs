@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use amqp10::sasl::Secret;
 use hashbrown::{DefaultHashBuilder, HashMap};
 
+use crate::categories::{CONNECTION, PEER};
 use crate::names::cut;
 
 /// The number of failures of an address, with whatever users, above which its failures wait. A few clients that keep retrying an
@@ -174,7 +175,16 @@ impl Guesses {
         }
         let ms = (over * WAIT_STEP_MS).min(WAIT_MAX_MS).max(usual_ms);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.take(network, now_ms, ms) { Failed::Waits { ms } } else { Failed::Closed }
+        let (has_place, is_first) = (waiting.take(network, now_ms, ms), waiting.count(network, now_ms) == 1);
+        drop(waiting);
+        if has_place && is_first {
+            // The lines about single logins are shortened when they are many.
+            tracing::warn!(
+                name: PEER, target: CONNECTION, address = %network,
+                "many logins of this address have failed, so the answers to failed ones wait: see sluice explain address {network}"
+            );
+        }
+        if has_place { Failed::Waits { ms } } else { Failed::Closed }
     }
 
     /// Returns what is known about the failures of an address.
