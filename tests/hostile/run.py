@@ -4,9 +4,12 @@
     tests/hostile/run.py [NAME]...        all floods, or the named ones, in a small form
     tests/hostile/run.py --full           all floods, as large as clients could make them
 
-During a flood, memory must stay below a bound, the other client's messages must arrive (in the full form within 100 ms
-each), and the health check must answer within 1 s. Afterwards, memory must be within 32 MiB of its earlier value, and no
-socket and no alarm may be left.
+During a flood, memory must stay below a bound, the other client's messages must arrive, and the health check must answer
+within 1 s. Afterwards, memory must be within 32 MiB of its earlier value, and no socket and no alarm may be left.
+
+In the full form, 99 % of the other client's messages must arrive within 100 ms. The flooding clients run on the same cores as
+the broker, so the time for which a shard is ready and gets no core does not count. A third client of another broker, which is
+idle, does the same meanwhile: what its messages take is the machine's part.
 
 The broker's `budgets` must account for its memory. They and a fixed base, which is what a new broker uses besides, are
 compared with resident memory: during the flood it is at most 1.5 times as much, or 32 MiB more. After 5 s in which nothing
@@ -43,7 +46,7 @@ CERTIFICATE = os.path.join(HERE, "server.pem")
 # Seconds until nothing may be left of a flood. The limit of the full form is five. A machine that is
 # busy otherwise gets more.
 GONE_AFTER = {True: 5, False: 30}
-ROUND_TRIP_MS, HEALTH_S = 100, 1
+ROUND_TRIP_P99_MS, HEALTH_S = 100, 1
 # How much resident memory may be of what the budgets and the base account for: during a flood, and how far they may be
 # apart after a rest. A small difference is no fault during a flood either: half of the base is less than what is read and
 # released between two samples.
@@ -114,6 +117,15 @@ class Broker:
         asked = urllib.request.Request(f"http://127.0.0.1:{self.http}/api{path}", data, headers, method=method)
         with urllib.request.urlopen(asked, timeout=30) as answer:
             return json.loads(answer.read() or "null")
+
+    def neighbour(self):
+        """Starts a well-behaved client, in a virtual host of its own."""
+        self.call("/vhosts/neighbour", "PUT")
+        self.call("/queues/neighbour/neighbour", "PUT", {"durable": True})
+        words = [sys.executable, os.path.join(HERE, "neighbour.py"), str(self.amqp), str(self.process.pid)]
+        client = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert client.stdout.readline() == "ready\n", "the well-behaved client could not begin"
+        return client
 
     def declare(self, queue, kind="classic"):
         self.call(f"/queues/%2F/{queue}", "PUT", {"arguments": {"x-queue-type": kind}, "durable": True})
@@ -257,22 +269,22 @@ class Watch(threading.Thread):
 def check(program, flood, full):
     """Runs one flood. Returns a line with the figures. Raises an error that says what is wrong."""
     broker = Broker(program)
-    neighbour = None
+    idle = Broker(program) if full else None
+    clients = []
     try:
         account = Account(broker)
-        broker.declare("neighbour")
-        neighbour = subprocess.Popen([sys.executable, os.path.join(HERE, "neighbour.py"), str(broker.amqp)],
-                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert neighbour.stdout.readline() == "ready\n", "the well-behaved client could not begin"
+        clients = [each.neighbour() for each in (broker, idle) if each]
         steps = flood(broker, full)
         next(steps)
         time.sleep(2)
         before, sockets = broker.resident(), broker.sockets()
         watch = Watch(broker, account)
         watch.start()
+        flood_began = time.monotonic()
         try:
             next(steps)
         finally:
+            flood_ended = time.monotonic()
             watch.over = True
             watch.join()
         kept = [account.check_flood(), account.check_rest("while it lasts")]
@@ -285,15 +297,16 @@ def check(program, flood, full):
         gone = time.monotonic() - began
         kept.append(account.check_end())
         assert broker.is_healthy(), "an alarm is left"
-        figures = json.loads(neighbour.communicate("", timeout=60)[0] or "{}")
-        assert neighbour.returncode == 0 and figures["round_trips"] > 0, "the well-behaved client was not served"
+        trips, *others = [Trips(client, flood_began, flood_ended) for client in clients]
+        assert trips.count > 0, "the well-behaved client was not served"
         grown = watch.peak - before
-        seen = (f"memory +{grown / MIB:.0f} MiB, {left() / MIB:+.0f} after {gone:.1f} s; {figures['round_trips']} round trips, "
-                f"worst {figures['worst_ms']} ms; health within {watch.slowest:.2f} s; budgets: {', '.join(kept)}")
+        seen = (f"memory +{grown / MIB:.0f} MiB, {left() / MIB:+.0f} after {gone:.1f} s; {trips}"
+                f"{''.join(f' (idle broker: {each})' for each in others)}; health within {watch.slowest:.2f} s; "
+                f"budgets: {', '.join(kept)}")
         assert not watch.failed, f"{watch.failed} ({seen})"
         assert grown <= flood.bound * MIB, f"more than {flood.bound} MiB ({seen})"
-        served = not full or flood.stops_publishers or figures["worst_ms"] < ROUND_TRIP_MS
-        assert served, f"a message took too long ({seen})"
+        served = not full or flood.stops_publishers or p99(trips.served) < ROUND_TRIP_P99_MS
+        assert served, f"messages took too long ({seen})"
         assert not full or watch.slowest < HEALTH_S, f"the health check took too long ({seen})"
         return seen
     except BaseException:
@@ -302,10 +315,30 @@ def check(program, flood, full):
             print("".join(log.readlines()[-20:]), file=sys.stderr)
         raise
     finally:
-        if neighbour:
-            neighbour.kill()
-            neighbour.wait()
+        for client in clients:
+            client.kill()
+            client.wait()
         broker.stop()
+        if idle:
+            idle.stop()
+
+
+class Trips:
+    """The round trips of a well-behaved client during a flood."""
+
+    def __init__(self, client, begin, end):
+        trips = json.loads(client.communicate("", timeout=60)[0] or "[]")
+        assert client.returncode == 0, "the well-behaved client was not served"
+        trips = [(took, served) for began, took, served in trips if begin <= began <= end]
+        self.count, self.took, self.served = len(trips), *(sorted(times) for times in zip(*trips or [(0, 0)]))
+
+    def __str__(self):
+        return (f"{self.count} round trips, p99 {p99(self.took):.1f} ms, without waits for a core {p99(self.served):.1f} ms, "
+                f"worst {self.took[-1]:.1f} ms")
+
+
+def p99(times):
+    return times[int(0.99 * (len(times) - 1))]
 
 
 def main():

@@ -152,7 +152,7 @@ class Client091:
 class Client:
     """One connection with one session. It sends only what a test tells it to send."""
 
-    def __init__(self, port, receive_buffer=None, over_tls=False, user="guest", password="guest"):
+    def __init__(self, port, receive_buffer=None, over_tls=False, user="guest", password="guest", vhost=None):
         self.socket = connect(port, receive_buffer)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if over_tls:
@@ -162,7 +162,7 @@ class Client:
         self.buffer, self.links = b"", 0
         login = described(SASL_INIT, symbol("PLAIN"), binary(f"\0{user}\0{password}".encode()), NULL)
         self.socket.sendall(b"AMQP\x03\x01\x00\x00" + frame(login, kind=1) + b"AMQP\x00\x01\x00\x00"
-                            + frame(described(OPEN, string("hostile"), NULL))
+                            + frame(described(OPEN, string("hostile"), string(f"vhost:{vhost}") if vhost else NULL))
                             + frame(described(BEGIN, NULL, uint(0), uint(MANY), uint(MANY))))
         self.wait_for(BEGIN)
 

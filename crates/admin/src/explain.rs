@@ -1,7 +1,7 @@
 //! `/api/explain`: why nothing moves.
 
 use broker::desk::Desk;
-use broker::explain::{Explanation, Subject};
+use broker::explain::{AddressCause, Explanation, Subject};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
@@ -31,6 +31,26 @@ pub async fn queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 pub async fn connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     explain(call, "connection", 0, Subject::Connection { name: call.param(0).to_owned() }).await
+}
+
+/// Why logins from an address wait.
+pub async fn address<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let address = call.param(0);
+    let address =
+        address.parse().map_err(|_| Failure::bad_request(format!("'{address}' is no IP address")))?;
+    let facts = call.desk.explain_address(&call.who, address).await?;
+    let cause = AddressCause::of(&facts);
+    let numbers: Map<String, Value> =
+        facts.numbers().map(|(k, v)| (k.to_owned(), v.into())).into_iter().collect();
+    Ok(Reply::Json(json!({
+        "kind": "address",
+        "name": call.param(0),
+        "cause": cause.word(),
+        "sentence": cause.sentence(),
+        "at": null,
+        "numbers": numbers,
+        "notes": cause.advice().into_iter().collect::<Vec<_>>(),
+    })))
 }
 
 async fn explain<D: Desk>(

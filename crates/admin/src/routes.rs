@@ -161,6 +161,7 @@ pub enum Action {
     ExplainLinkOfVhost,
     ExplainQueue,
     ExplainConnection,
+    ExplainAddress,
     Version,
     ClusterName,
     NameCluster,
@@ -412,6 +413,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/explain/links/{vhost}/{name}" => ExplainLinkOfVhost, [Manage, ExplainConnection];
     Get "/api/explain/queues/{vhost}/{name}" => ExplainQueue, [Manage, ExplainQueue];
     Get "/api/explain/connections/{name}" => ExplainConnection, [Manage, ExplainConnection];
+    Get "/api/explain/addresses/{address}" => ExplainAddress, [Manage, ReadNodes];
     Get "/api/health/checks/certificate-expiration/{within}/{unit}" => CertificateExpiration, [Manage, ReadAlarms];
     Get "/api/health/checks/port-listener/{port}" => PortListener, [Manage, ReadOverview];
     Get "/api/health/checks/protocol-listener/{protocols}" => ProtocolListener, [Manage, ReadOverview];

@@ -631,13 +631,22 @@ async fn explanations() {
             GET /api/explain/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
             "#,
         ),
-        ("monitor", "GET /api/explain/links/l%2F1 -> 200 {\"kind\":\"link\",.."),
+        (
+            "monitor",
+            r#"
+            GET /api/explain/links/l%2F1 -> 200 {"kind":"link",..
+            GET /api/explain/addresses/127.0.0.1 -> 200 {"kind":"address","name":"127.0.0.1","cause":"failed_logins_wait","sentence":"many logins of the address have failed, so the answers to failed ones wait","at":null,"numbers":{"failed_logins_waiting":3,"failed_logins_waiting_max":64,"failures":61,"failures_max":60,"failures_of_one_user_max":20,"logins_unchecked":2},"notes":["find the client with the wrong password (the log names the users), and correct or stop it; right passwords are let in as soon as they are checked, and one failure is forgiven each second"]}
+            GET /api/explain/addresses/2001:db8::1 -> 200 {"kind":"address","name":"2001:db8::1","cause":"logins_unchecked",..
+            GET /api/explain/addresses/nowhere -> 400 {"error":"bad_request","reason":"'nowhere' is no IP address"}
+            "#,
+        ),
         (
             "own",
             r#"
             GET /api/explain/links/l%2F1 -> 401 {"error":"not_authorised","reason":"read access to connection of user 'guest' in vhost '/' refused for user 'own'"}
             GET /api/explain/links/%2F/l%2F1 -> 401 {"error":"not_authorised",..
             GET /api/explain/connections/a%20-%3E%20b -> 401 {"error":"not_authorised",..
+            GET /api/explain/addresses/127.0.0.1 -> 401 {"error":"not_authorised",..
             "#,
         ),
         ("powerless", "GET /api/explain/queues/%2F/q -> 401 {\"error\":\"not_authorised\",.."),

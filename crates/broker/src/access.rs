@@ -23,7 +23,7 @@ use hashbrown::{HashMap, HashSet};
 
 pub use self::grants::{Grants, matches_wildcard};
 use self::guesses::Guesses;
-pub use self::guesses::{Failed, network};
+pub use self::guesses::{Failed, Guessing, network};
 pub use self::login::{
     Backend, BackendPair, Checking, Credentials, ExternalBackend, Login, LoginRefused, Refusal, Standing,
 };
@@ -254,6 +254,13 @@ impl Identity {
     /// Returns who the user is.
     pub fn owner(&self) -> UserRef<'_> {
         UserRef { authority: self.authority(), name: &self.user }
+    }
+
+    /// Returns the user in whose limits the connections of this client count. A user of the catalog is one user there, whichever
+    /// backend says what the user may do.
+    pub fn counted_as(&self) -> (Authority, &Arc<str>) {
+        let authority = if self.is_of_catalog { Authority::Internal } else { self.authority() };
+        (authority, &self.user)
     }
 
     /// Returns how much memory this takes, in bytes, without the answers of [`Remote`], which has a bound of its own.
@@ -496,6 +503,11 @@ impl Access {
             true => self.guesses.fail(from, user, now_ms, usual_ms),
             false => Failed::Refused,
         }
+    }
+
+    /// Returns what is known about the failed logins of an address.
+    pub fn guessing(&self, from: IpAddr, now_ms: u64) -> Guessing {
+        self.guesses.of_address(from, now_ms)
     }
 
     /// Looks a client up among the users of the catalog. Calculates the hash of the password.

@@ -4,6 +4,7 @@
 //! socket. At each step, something can stop it. [`Facts`] are what the broker knows about these steps. [`cause`] alone
 //! decides which of them is the reason. `docs/operations.md` says what to do about each cause.
 
+mod address;
 mod look;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::access::{Authority, UserRef};
 use crate::catalog::QueueRecord;
 use crate::ids::QueueId;
 
+pub use self::address::{AddressCause, AddressFacts};
 pub use self::look::{End, Look, Wanted};
 
 /// What stops the messages. The variants are ordered from the worst to the best. Among several links, the worst cause

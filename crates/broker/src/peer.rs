@@ -366,7 +366,7 @@ impl Peer {
             user: cx.catalog.users().limits_of(identity).max_connections,
         };
         let (vhost, user) = (&self.vhost, &identity.user);
-        let seat = cx.access.seats().take(vhost, (identity.authority(), user), limits).map_err(|full| {
+        let seat = cx.access.seats().take(vhost, identity.counted_as(), limits).map_err(|full| {
             OpenRefused::Full(match full {
                 Full::Node(max) => format!("connection refused: node connection limit ({max}) is reached"),
                 Full::Vhost(max) => format!(

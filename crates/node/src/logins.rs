@@ -16,6 +16,7 @@
 mod line;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -244,6 +245,12 @@ impl Logins {
         }
     }
 
+    /// Returns the number of logins of an address that wait to be checked. For IPv6, it is that of the first 64 bits.
+    pub fn unchecked(&self, from: IpAddr) -> usize {
+        let elsewhere = self.backends.as_ref().map_or(0, |backends| backends.suspects().waiting.count(from));
+        self.line.0.count(from) + elsewhere
+    }
+
     /// Puts a question into the line of the threads.
     fn push(&self, entry: Entry) {
         let gone = self.line.0.push(entry);
@@ -326,7 +333,10 @@ impl Logins {
         if !is_known {
             return Err(LoginRefused::Unavailable(why));
         }
-        Err(LoginRefused::External(why))
+        match login.credentials.has_password() {
+            true => Err(LoginRefused::External(why)),
+            false => Err(LoginRefused::NoPassword(why)),
+        }
     }
 
     /// Returns true if this backend does not know the user of a login, so that others may.

@@ -12,10 +12,11 @@ mod accept;
 mod encryption;
 mod header;
 mod late;
+mod shares;
 mod sockets;
 mod write;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
@@ -38,6 +39,7 @@ use self::accept::accept;
 pub(crate) use self::accept::{accept_all, accept_all_unix};
 use self::encryption::Encryption;
 use self::late::Punctuality;
+use self::shares::Shares;
 use self::sockets::{Reading, Socket, evict, serve, write_dirty, write_large};
 use crate::clock::Clock;
 use crate::incoming::{Incoming, Shards};
@@ -95,8 +97,7 @@ struct Host {
     /// The questions of the desk (the management front end) that wait for an answer.
     questions: Arc<OpenQuestions>,
     read_buffers: RefCell<ReadBuffers>,
-    /// The number of reads that the next turn will process.
-    reads: Cell<usize>,
+    shares: Shares,
     /// Connections with much output, the one that has waited longest first. See [`sockets::write_large`].
     large_outputs: RefCell<VecDeque<usize>>,
     encryption: Encryption,
@@ -132,7 +133,7 @@ pub(crate) fn run(
         logins,
         questions,
         read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
-        reads: Cell::new(0),
+        shares: Shares::default(),
         large_outputs: RefCell::default(),
         encryption: Encryption::default(),
         punctuality,
@@ -289,7 +290,7 @@ fn send_mail(host: &Host, shard: &mut Shard) {
 fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     let (mut guard, storage) = (host.shard.borrow_mut(), &host.storage);
     let shard = &mut *guard;
-    host.reads.set(0);
+    host.shares.clear();
     let late = host.punctuality.take_late(Instant::now());
     if late.is_some() {
         // The time was last set before the shard was late.

@@ -3,6 +3,7 @@
 mod counting;
 mod nobody;
 
+mod filters;
 mod memory;
 mod monoglot;
 mod work;

@@ -1,6 +1,7 @@
 //! `sluice explain`: why nothing moves, as one cause and the numbers behind it.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -57,6 +58,12 @@ enum What {
         /// The name that `sluice list connections` shows
         name: String,
     },
+    /// Why logins from an address wait
+    Address {
+        /// The IP address that the log shows for its clients
+        #[arg(value_name = "IP")]
+        address: IpAddr,
+    },
 }
 
 /// Prints the explanation.
@@ -76,6 +83,9 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
         }
         What::Connection { name } => {
             ("explain the connection", format!("/api/explain/connections/{}", segment(name)))
+        }
+        What::Address { address } => {
+            ("explain the address", format!("/api/explain/addresses/{}", segment(&address.to_string())))
         }
     };
     let make = async || {

@@ -340,6 +340,7 @@ impl What {
             Self::Connections { .. } => &[
                 ("NAME", "name"),
                 ("USER", "user"),
+                ("BACKEND", "auth_backend"),
                 ("VHOST", "vhost"),
                 ("PROTOCOL", "protocol"),
                 ("CONTAINER", "container_id"),
@@ -530,6 +531,25 @@ n@h   leader     2    12       12         11       11     1       11   1024
 ";
         let members = What::Members { queue: "q".to_owned() };
         assert_eq!(table::list_text(vec![member], members.columns(), false), expected);
+    }
+
+    /// Two backends may know different users by one name.
+    #[test]
+    fn namesakes_among_connections_are_told_apart() {
+        let connection = |name: &str, backend: &str| {
+            json!({
+                "name": name, "user": "anna", "auth_backend": backend, "vhost": "/", "protocol": "AMQP 1-0",
+                "container_id": "c", "channels": 1, "recv_oct": 2, "send_oct": 3,
+            })
+        };
+        let rows = vec![connection("a", "internal"), connection("b", "oauth2")];
+        let expected = "\
+NAME  USER  BACKEND   VHOST  PROTOCOL  CONTAINER  CHANNELS  RECEIVED  SENT
+a     anna  internal  /      AMQP 1-0  c                 1         2     3
+b     anna  oauth2    /      AMQP 1-0  c                 1         2     3
+";
+        let connections = What::Connections { user: None };
+        assert_eq!(table::list_text(rows, connections.columns(), false), expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Credentials, Hashing, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange,
+    Credentials, Guessing, Hashing, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange,
     permit_policy, permit_queue,
 };
 use broker::catalog::{
@@ -17,7 +17,7 @@ use broker::catalog::{
 };
 use broker::desk::*;
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{Explanation, Look, QueueFacts, Subject};
+use broker::explain::{AddressFacts, Explanation, Look, QueueFacts, Subject};
 use broker::ids::QueueId;
 use broker::traces::{TraceChange, Traces};
 
@@ -558,6 +558,16 @@ impl Desk for FakeDesk {
             }
         }
         look.explain(&look, &subject).map_err(DeskError::Catalog)
+    }
+
+    async fn explain_address(&self, who: &Identity, address: IpAddr) -> Result<AddressFacts, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::ReadNodes, &[])?;
+        let guessing = match address.is_loopback() {
+            true => Guessing { failures: 61, waiting: 3 },
+            false => Guessing::default(),
+        };
+        Ok(AddressFacts { guessing, unchecked: 2 })
     }
 
     async fn queue_rows(

@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use amqp10::sasl::Secret;
 use hashbrown::{DefaultHashBuilder, HashMap};
 
+use crate::categories::{CONNECTION, PEER};
 use crate::names::cut;
 
 /// The number of failures of an address, with whatever users, above which its failures wait. A few clients that keep retrying an
@@ -67,6 +68,23 @@ pub(super) struct Guesses {
     successes: Successes,
 }
 
+/// The failed logins of one address, over all connections and protocols.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guessing {
+    /// The failures that are not forgiven yet, with whatever users.
+    pub failures: u64,
+    /// The failed logins whose answers wait.
+    pub waiting: usize,
+}
+
+impl Guessing {
+    /// The most failures of an address after which no failure waits. With one user, it is [`Self::OF_USER_MAX`].
+    pub const FAILURES_MAX: u64 = ADDRESS_MAX;
+    pub const OF_USER_MAX: u64 = USER_MAX;
+    /// The most failures that wait. The sockets of further ones are closed.
+    pub const WAITING_MAX: usize = WAITING_MAX;
+}
+
 /// What happens to a login that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
@@ -84,10 +102,13 @@ impl Failed {
         match self {
             Self::Refused => reason.to_owned(),
             Self::Waits { ms } => {
-                format!("{reason}; many logins of its address have failed, so the answer waits for {ms} ms")
+                format!(
+                    "{reason}; many logins of its address have failed, so the answer waits for {ms} ms (sluice explain address)"
+                )
             }
             Self::Closed => format!(
-                "{reason}; {WAITING_MAX} failed logins of its address wait for their answers, so the socket is closed"
+                "{reason}; {WAITING_MAX} failed logins of its address wait for their answers, so the socket is closed \
+                 (sluice explain address)"
             ),
         }
     }
@@ -116,6 +137,12 @@ impl Waiting {
             waits.push(now_ms + ms);
         }
         is_free
+    }
+
+    /// Returns how many failures of an address wait.
+    fn count(&self, network: IpAddr, now_ms: u64) -> usize {
+        let waits = self.until_ms.get(&network).into_iter().flatten();
+        waits.filter(|until_ms| **until_ms > now_ms).count()
     }
 }
 
@@ -148,7 +175,23 @@ impl Guesses {
         }
         let ms = (over * WAIT_STEP_MS).min(WAIT_MAX_MS).max(usual_ms);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.take(network, now_ms, ms) { Failed::Waits { ms } } else { Failed::Closed }
+        let (has_place, is_first) = (waiting.take(network, now_ms, ms), waiting.count(network, now_ms) == 1);
+        drop(waiting);
+        if has_place && is_first {
+            // The lines about single logins are shortened when they are many.
+            tracing::warn!(
+                name: PEER, target: CONNECTION, address = %network,
+                "many logins of this address have failed, so the answers to failed ones wait: see sluice explain address {network}"
+            );
+        }
+        if has_place { Failed::Waits { ms } } else { Failed::Closed }
+    }
+
+    /// Returns what is known about the failures of an address.
+    pub fn of_address(&self, from: IpAddr, now_ms: u64) -> Guessing {
+        let network = network(from);
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).count(network, now_ms);
+        Guessing { failures: self.addresses.count(network, now_ms), waiting }
     }
 
     /// Notes that a user has logged in from this address.
@@ -217,8 +260,12 @@ impl Failures {
 
     /// Returns by how many the failures exceed the bound.
     fn over(&self, of: impl std::hash::Hash, max: u64, now_ms: u64) -> u64 {
-        let left_ms = self.place(of).load(Ordering::Relaxed).saturating_sub(now_ms);
-        left_ms.div_ceil(FAILURE_MS).saturating_sub(max)
+        self.count(of, now_ms).saturating_sub(max)
+    }
+
+    /// Returns the number of failures that are not forgiven.
+    fn count(&self, of: impl std::hash::Hash, now_ms: u64) -> u64 {
+        self.place(of).load(Ordering::Relaxed).saturating_sub(now_ms).div_ceil(FAILURE_MS)
     }
 
     fn place(&self, of: impl std::hash::Hash) -> &AtomicU64 {
@@ -309,6 +356,10 @@ mod tests {
             assert_eq!(fail(START_MS), Failed::Waits { ms: 250 }, "the usual wait is longer");
         }
         assert_eq!(fail(START_MS), Failed::Closed);
+        let guessing = |at_ms| guesses.of_address(ip("192.0.2.1"), at_ms);
+        assert_eq!(guessing(START_MS), Guessing { failures: 61, waiting: WAITING_MAX });
+        assert_eq!(guessing(START_MS + 250), Guessing { failures: 61, waiting: 0 });
+        assert_eq!(guessing(START_MS + 61 * FAILURE_MS), Guessing::default());
         // No socket gives a place back before its time.
         assert_eq!(fail(START_MS + 249), Failed::Closed);
         assert_eq!(fail(START_MS + 250), Failed::Waits { ms: 250 });

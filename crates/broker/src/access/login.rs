@@ -78,6 +78,11 @@ pub enum Credentials {
 }
 
 impl Credentials {
+    /// Returns true if there is a password or a token to check, which may be guessed.
+    pub fn has_password(&self) -> bool {
+        matches!(self, Self::Plain { .. })
+    }
+
     /// Returns the name of the user who logs in.
     pub fn user(&self) -> &str {
         match self {
@@ -106,6 +111,8 @@ pub enum LoginRefused {
     UnknownCertificate,
     /// The reason of an external backend. It names no secret.
     External(String),
+    /// The reasons of several backends for a login without a password: an anonymous one, or one with a certificate.
+    NoPassword(String),
     /// A backend could not be asked, so that nothing is known about the login.
     Unavailable(String),
 }
@@ -113,7 +120,7 @@ pub enum LoginRefused {
 impl fmt::Display for LoginRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::External(why) | Self::Unavailable(why) => why,
+            Self::External(why) | Self::NoPassword(why) | Self::Unavailable(why) => why,
             Self::UnknownUserOrPassword => "unknown user or wrong password",
             Self::AnonymousDisabled => "anonymous login is disabled",
             Self::UnknownCertificate => "there is no user with this name of the certificate",
@@ -143,6 +150,7 @@ impl From<&LoginRefused> for Refusal {
             LoginRefused::UnknownUserOrPassword | LoginRefused::External(_) => true,
             LoginRefused::AnonymousDisabled
             | LoginRefused::UnknownCertificate
+            | LoginRefused::NoPassword(_)
             | LoginRefused::Unavailable(_) => false,
         };
         Self { reason: refused.to_string(), is_guess }

@@ -116,7 +116,9 @@ impl Remote {
 mod tests {
     use amqp10::sasl::Secret;
 
-    use super::super::{Authority, Hashing, Identity, UserLimits, Users, Verb};
+    use super::super::{
+        Authority, ConnectionLimits, Full, Hashing, Identity, Seats, UserLimits, Users, Verb,
+    };
     use super::*;
 
     /// Allows queues of this name, in any virtual host.
@@ -176,6 +178,23 @@ mod tests {
         assert_eq!((ann.authority(), users.limits_of(&ann)), (Authority::Http, limits));
         assert_eq!(users.limits_of(&namesake), UserLimits::default());
         assert_eq!(users.limits_of(&Identity::internal("ann", "")), limits);
+    }
+
+    /// Clients may come by two chains of backends: those of the protocols and those of HTTP.
+    #[test]
+    fn a_user_of_the_catalog_counts_once_whoever_is_asked() {
+        let namesake = Identity::remote("ann".into(), [].into(), Arc::new(Only("q")));
+        let ann = Identity { is_of_catalog: true, ..namesake.clone() };
+        let seats = Seats::default();
+        let one = ConnectionLimits { user: Some(1), ..ConnectionLimits::default() };
+        let take = |who: &Identity| seats.take(&"v".into(), who.counted_as(), one);
+        let seat = take(&Identity::internal("ann", "")).expect("a free place");
+        assert_eq!(take(&ann).unwrap_err(), Full::User(1));
+        let _other = take(&namesake).expect("another user");
+        assert_eq!(take(&namesake).unwrap_err(), Full::User(1));
+        drop(seat);
+        let _ann = take(&ann).expect("a free place");
+        assert_eq!(take(&Identity::internal("ann", "")).unwrap_err(), Full::User(1));
     }
 
     #[test]

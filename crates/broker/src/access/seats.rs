@@ -62,7 +62,7 @@ struct Counts {
     users: HashMap<User, OfUser>,
 }
 
-/// A user, and the backend that says what the user may do.
+/// A user, and the backend whose user it is: the catalog, or else the one that says what the user may do.
 type User = (Authority, Arc<str>);
 
 #[derive(Debug, Default)]

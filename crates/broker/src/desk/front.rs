@@ -19,7 +19,7 @@ use crate::catalog::{
     AccountChange, Binding, Command, ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
 use crate::exchange_counts::{ExchangeCounts, ExchangeId};
-use crate::explain::{Explanation, Subject};
+use crate::explain::{AddressFacts, Explanation, Subject};
 use crate::ids::QueueId;
 use crate::traces::{TraceChange, Traces};
 
@@ -373,6 +373,13 @@ pub trait Desk: Clone + Send + Sync + 'static {
         who: &Identity,
         subject: Subject,
     ) -> impl Future<Output = Result<Explanation, DeskError>> + Send;
+
+    /// Returns what is known about the logins of an address.
+    fn explain_address(
+        &self,
+        who: &Identity,
+        address: IpAddr,
+    ) -> impl Future<Output = Result<AddressFacts, DeskError>> + Send;
 
     /// Returns up to `limit` queues of all virtual hosts, from place `from` on, each with its place. If there are fewer
     /// than `limit` rows, they are the last ones. The next call starts at the place of the last row plus one. Queues

@@ -13,6 +13,7 @@ use std::fmt;
 use amqp10::sections::map_pairs;
 use amqp10::{DecodeError, Map, Reader, Value};
 
+use super::allocated;
 use super::plain::Plain;
 use super::property::{Cursor, Kind, Property};
 use crate::Message;
@@ -69,6 +70,17 @@ impl FieldFilter {
             Ok((name.as_str().into(), Wanted::of_simple(name, value)?))
         };
         add(&mut self.application_properties, fields, read)
+    }
+
+    /// Returns the bytes of memory that the filter takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        let properties: usize = self.properties.iter().map(|(_, wanted)| wanted.heap_bytes()).sum();
+        let named = self.application_properties.iter();
+        let named: usize = named.map(|(name, wanted)| allocated(name.len()) + wanted.heap_bytes()).sum();
+        self.properties.capacity() * size_of::<(Property, Wanted)>()
+            + self.application_properties.capacity() * size_of::<(Box<str>, Wanted)>()
+            + properties
+            + named
     }
 
     /// Returns true if every field has its required value. A message whose sections cannot be read does not
@@ -181,6 +193,14 @@ impl Wanted {
             Ok(Self::Equal(Value::String(modified.to_owned())))
         } else {
             Err(FieldError::Modifier(shown(name)))
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Anything => 0,
+            Self::Prefix(octets) | Self::Suffix(octets) => allocated(octets.len()),
+            Self::Equal(value) => allocated(value.heap_bytes()),
         }
     }
 

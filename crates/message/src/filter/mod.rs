@@ -21,6 +21,14 @@ pub use sql::{Dialect, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope, ScopeValues, SqlErr
 
 use crate::Message;
 
+/// The least bytes of memory that an allocation takes.
+const ALLOCATION_MIN: usize = 8;
+
+/// Returns the bytes of memory that an allocation takes. One of nothing takes none.
+fn allocated(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { bytes.max(ALLOCATION_MIN) }
+}
+
 /// The messages of a stream that a consumer wants. A filter has one of the two kinds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
@@ -47,6 +55,15 @@ impl Filter {
         match self {
             Self::Fields(filter) => filter.matches(message),
             Self::Sql(filter) => filter.matches(message, position, now_ms),
+        }
+    }
+
+    /// Returns the bytes of memory that the filter takes besides itself. They may be many times those of its text: a pattern
+    /// is kept in pieces.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Fields(filter) => filter.heap_bytes(),
+            Self::Sql(filter) => filter.heap_bytes(),
         }
     }
 

@@ -21,7 +21,7 @@ use broker::desk::{
     QueueSpec, Reclaimed, ResourceLimits, Start, VhostNumbers,
 };
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{Explanation, Subject};
+use broker::explain::{AddressFacts, Explanation, Subject};
 use broker::ids::{DECIDER, QueueId};
 use broker::settings::SLUICE_VERSION;
 use broker::traces::{TraceChange, Traces};
@@ -530,6 +530,12 @@ impl Desk for NodeDesk {
 
     async fn explain(&self, who: &Identity, subject: Subject) -> Result<Explanation, DeskError> {
         self.explained(who, &subject).await
+    }
+
+    async fn explain_address(&self, who: &Identity, address: IpAddr) -> Result<AddressFacts, DeskError> {
+        self.permit_by_tag(who, Verb::ReadNodes)?;
+        let guessing = self.inner.access.guessing(address, self.inner.clock.now_ms());
+        Ok(AddressFacts { guessing, unchecked: self.inner.checker.unchecked(address) })
     }
 
     async fn queue_rows(

@@ -75,6 +75,9 @@ trait Queue: Default {
     fn pop(&mut self) -> Option<Entry>;
     fn is_empty(&self) -> bool;
 
+    /// Returns the number of questions.
+    fn count(&self) -> usize;
+
     /// Removes the questions whose askers have gone.
     fn take_gone(&mut self, gone: &mut Vec<Question>);
 }
@@ -90,6 +93,10 @@ impl Queue for VecDeque<Entry> {
 
     fn is_empty(&self) -> bool {
         Self::is_empty(self)
+    }
+
+    fn count(&self) -> usize {
+        self.len()
     }
 
     fn take_gone(&mut self, gone: &mut Vec<Question>) {
@@ -140,6 +147,10 @@ impl<K: Key, Q: Queue> Queue for Turns<K, Q> {
         self.next.is_empty()
     }
 
+    fn count(&self) -> usize {
+        self.by_key.values().map(Q::count).sum()
+    }
+
     fn take_gone(&mut self, gone: &mut Vec<Question>) {
         self.by_key.retain(|_, own| {
             own.take_gone(gone);
@@ -187,6 +198,13 @@ impl Waiting {
             self.sweep_above = 2 * self.len;
         }
         gone
+    }
+
+    /// Returns the number of logins of an address that wait, without those that were right within the last minute.
+    pub fn count(&self, from: IpAddr) -> usize {
+        let network = network(from);
+        let calm = self.calm.by_key.get(&network).map_or(0, Queue::count);
+        calm + self.suspect.by_key.get(&network).map_or(0, Queue::count)
     }
 
     fn place(&mut self, entry: Entry) {
@@ -267,6 +285,11 @@ impl Line {
             }
             waiting = self.bell.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Returns the number of logins of an address that wait; see [`Waiting::count`].
+    pub fn count(&self, from: IpAddr) -> usize {
+        self.lock().count(from)
     }
 
     pub fn end(&self) {

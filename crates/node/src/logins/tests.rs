@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use broker::access::{Checking, ExternalBackend, Users};
+use broker::access::{Checking, ExternalBackend, Failed, Users};
 use tokio::runtime::Handle as Runtime;
 
 use super::*;
@@ -25,6 +25,16 @@ impl ExternalBackend for Down {
                 false => std::future::pending().await,
             }
         })
+    }
+}
+
+/// A backend that knows nobody.
+#[derive(Debug)]
+struct Refuses;
+
+impl ExternalBackend for Refuses {
+    fn check<'a>(self: Arc<Self>, _: &'a Login) -> Checking<'a> {
+        Box::pin(async { Err(LoginRefused::External("it knows nobody".into())) })
     }
 }
 
@@ -62,6 +72,33 @@ async fn wrong_passwords_are_counted_while_a_backend_is_down() {
         assert!(alone.ask_for_desk(login("v")).await.expect("an answer").is_err());
     }
     assert!(!is_suspect(&access, "v"));
+}
+
+/// Whoever sends no password guesses none: such a login neither counts nor waits among the guesses of its address.
+#[tokio::test]
+async fn logins_without_a_password_are_no_guesses() {
+    let access = Arc::new(Access::default());
+    let chains = [vec![Backend::Internal], vec![Backend::External(Arc::new(Refuses)), Backend::Internal]];
+    let (user, at_ms) = ("nobody".to_owned(), 1_000);
+    for backends in chains {
+        let logins = logins(&access, backends);
+        for credentials in
+            [Credentials::Anonymous { user: user.clone() }, Credentials::Certificate { user: user.clone() }]
+        {
+            let login = Login { credentials, ..login("") };
+            for _ in 0..100 {
+                let answer = logins.ask_for_desk(login.clone()).await.expect("an answer");
+                let refusal = Refusal::from(&answer.expect_err("nobody has this name"));
+                assert!(!refusal.is_guess, "{refusal:?}");
+            }
+        }
+    }
+    assert!(!is_suspect(&access, &user), "nothing was counted");
+    (0..100).for_each(|n| access.note_failure(&login(&n.to_string())));
+    assert!(is_suspect(&access, &user));
+    let refusal = Refusal::from(&LoginRefused::NoPassword(String::new()));
+    let failed = access.fail([192, 0, 2, 1].into(), &user, &refusal, at_ms, 0);
+    assert_eq!(failed, Failed::Refused, "it does not wait among them");
 }
 
 /// Logins that may be guesses wait for one of a few places, and those who hang up wait no longer.

@@ -13,6 +13,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
 use super::Host;
+use super::shares::Waits;
 use super::write::{End, SLICES, Sent, try_write};
 use crate::shard::{Encrypted, READ_MAX, Shard};
 
@@ -60,22 +61,6 @@ impl Encryption {
     }
 }
 
-/// Counts a connection that waits, also if its task is ended meanwhile.
-struct Waits<'a>(&'a Cell<usize>);
-
-impl<'a> Waits<'a> {
-    fn new(waiting: &'a Cell<usize>) -> Self {
-        waiting.set(waiting.get() + 1);
-        Self(waiting)
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
 /// Reads from a socket once, and passes what it decrypts to the shard. Returns the number of encrypted bytes, 0 at the end.
 pub(super) async fn read_encrypted(
     host: &Rc<Host>,
@@ -117,7 +102,7 @@ fn receive(
         input.resize(READ_MAX, 0);
     }
     let have = session.put_unread(&mut input);
-    let end = input.len().min(have + host.shard.borrow().read_max(key));
+    let end = input.len().min(have + host.shard.borrow().read_max(key).min(host.shares.read_max()));
     let n = match read.try_read(&mut input[have..end]) {
         Ok(0) => return Ok(0),
         Ok(n) => n,

@@ -23,21 +23,13 @@ use tokio::task::AbortHandle;
 
 use super::encryption::{note_encrypted, read_encrypted, write_encrypted};
 use super::header::{client, read_header};
+use super::shares::Used;
 use super::write::{End, Sent, write_plain};
 use super::{Host, Incoming, turn};
 use crate::admission;
 use crate::handshakes::Handshake;
 use crate::proxy::Header;
 use crate::shard::Shard;
-
-/// The most reads that one turn processes. Without this bound, the input of thousands of connections would be
-/// in memory at once.
-const READS_MAX: usize = 64;
-
-/// A read counts once, and once more for each 16 KiB that it brings, so a turn processes about 1 MiB. A
-/// consumer is sent a part of that before its socket is read again. With turns of 16 MiB a fast publisher of
-/// large messages outran its consumer.
-const READ_BYTES: usize = 16 * 1024;
 
 /// A connection with more output than this, in bytes, waits in [`Host::large_outputs`]. So a connection with
 /// a short answer does not wait while others are sent megabytes.
@@ -216,6 +208,7 @@ async fn read_all(
     {
         return close(&host, key);
     }
+    let mut used = Used::default();
     loop {
         while !host.shard.borrow().takes_input(key) {
             if host.shard.borrow().is_stopped(key) {
@@ -242,19 +235,22 @@ async fn read_all(
         };
         match result {
             Ok(0) | Err(_) => break,
-            Ok(n) if host.shard.borrow().is_dirty() => {
-                host.reads.set(host.reads.get() + 1 + n / READ_BYTES);
-                match host.reads.get() < READS_MAX {
-                    true => host.wake.notify_one(),
-                    false => {
+            Ok(n) => {
+                let mut yields = used.add(n, &host.shares);
+                if host.shard.borrow().is_dirty() {
+                    if host.shares.add(n) {
                         turn(&host, &mut Vec::new());
-                        // The runtime notices that sockets are writable again only when all tasks have
-                        // yielded.
-                        tokio::task::yield_now().await;
+                        yields = true;
+                    } else {
+                        host.wake.notify_one();
                     }
                 }
+                if yields {
+                    // The runtime notices that sockets are ready again only when all tasks have yielded.
+                    let _waits = host.shares.wait();
+                    tokio::task::yield_now().await;
+                }
             }
-            Ok(_) => {}
         }
         let leaving = host.shard.borrow().leaving(key);
         if let Some(to) = leaving {
@@ -285,7 +281,7 @@ fn poll_input(
 ) -> Poll<io::Result<usize>> {
     let mut buffers = host.read_buffers.borrow_mut();
     let buffer = buffers.ready();
-    let max = host.shard.borrow().read_max(key);
+    let max = host.shard.borrow().read_max(key).min(host.shares.read_max());
     let result = pin!(read.read_buf(&mut (&mut *buffer).limit(max))).poll(cx);
     if let Poll::Ready(Ok(_)) = result {
         host.shard.borrow_mut().handle_input(key, buffer);

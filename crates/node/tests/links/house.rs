@@ -225,9 +225,20 @@ impl House {
 
     /// Attaches a link that reads a stream from its first message on.
     pub fn reader(&mut self, peer: usize, address: &str) -> u32 {
-        let name = Symbol::from_static("rabbitmq:stream-offset-spec");
-        let place = Described { descriptor: name.clone().into(), value: "first".into() };
-        let filter = Map(vec![(name.into(), Value::Described(Box::new(place)))]);
+        self.reader_with(peer, address, "rabbitmq:stream-offset-spec", "first")
+    }
+
+    /// Attaches a link that reads a stream with a filter of this descriptor.
+    pub fn reader_with(
+        &mut self,
+        peer: usize,
+        address: &str,
+        descriptor: &'static str,
+        value: impl Into<Value>,
+    ) -> u32 {
+        let name = Symbol::from_static(descriptor);
+        let filter = Described { descriptor: name.clone().into(), value: value.into() };
+        let filter = Map(vec![(name.into(), Value::Described(Box::new(filter)))]);
         let source = Source { address: Some(address.to_owned()), filter: Some(filter), ..Source::default() };
         self.attach(peer, Role::Receiver, source, Target::default())
     }

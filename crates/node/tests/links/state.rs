@@ -176,6 +176,28 @@ fn everything_in_an_attach_counts() {
     );
 }
 
+/// A pattern of a filter is kept in pieces, which take many times the memory of its text.
+#[test]
+fn a_parsed_filter_counts() {
+    const PIECES: usize = 2_000;
+    let mut h = house();
+    let arguments = [("x-queue-type".to_owned(), "stream".into())];
+    h.declare("s", arguments.into_iter().collect());
+    let peer = h.connect(0);
+    let before = h.budget(BUDGET).0;
+    for dialect in ["amqp:sql-filter", "apache.org:selector-filter:string"] {
+        let text = format!("a LIKE '{}'", "_%".repeat(PIECES));
+        let kept = h.budget(BUDGET).0;
+        let link = h.reader_with(peer, "/queues/s", dialect, text.as_str());
+        h.settle();
+        let bytes = h.budget(BUDGET).0 - kept - LINK - text.len() as u64;
+        assert!((24 * PIECES as u64..48 * PIECES as u64).contains(&bytes), "{bytes} bytes of {dialect}");
+        h.peers[peer].conn.detach(0, link, None);
+        h.settle();
+        assert_eq!(h.budget(BUDGET).0, before);
+    }
+}
+
 #[test]
 fn properties_of_a_connection_are_counted_and_bounded() {
     let mut h = house();

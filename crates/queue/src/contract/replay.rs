@@ -62,9 +62,10 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Returns the bytes of memory that the filter for chunks takes. The other one has bounds of its own.
-    pub fn bloom_bytes(&self) -> usize {
-        self.bloom.as_ref().map_or(0, |bloom| bloom.heap_bytes())
+    /// Returns the bytes of memory that the filters take.
+    pub fn filter_bytes(&self) -> usize {
+        let chunks = self.bloom.as_ref().map_or(0, |bloom| bloom.heap_bytes());
+        chunks + self.matching.as_ref().map_or(0, |filter| size_of::<Filter>() + filter.heap_bytes())
     }
 
     /// Returns the replay for a message filter. The start and the wanted chunks are derived from the filter where it

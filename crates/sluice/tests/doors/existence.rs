@@ -12,7 +12,7 @@ use client::{Connection, Error, Management, ReceiverOptions, SenderOptions, Sess
 
 use super::Subject;
 use super::fixture::{Fixture, ROOT};
-use super::verbs091::{self, Client};
+use super::verbs091::{self, Client, coded};
 
 /// The names of a queue, an exchange, a virtual host and a user that exist, and of ones that do not. They are of one length.
 const NAMES: [&str; 2] = ["seen", "gone"];
@@ -24,74 +24,98 @@ const STRANGER: &str = "management-absent";
 /// What stands for the name in the requests and in the answers.
 const NAME: &str = "NAME";
 
-/// Whether the answers to these requests tell.
-const SAME: bool = false;
-const TELLS: bool = true;
+/// The answers about something that exists, and about something that does not.
+#[derive(Clone, Copy, Debug)]
+enum Answers {
+    /// They are the same, with this code.
+    Same(&'static str),
+    /// They tell. These are their codes.
+    Tell([&'static str; 2]),
+}
 
-const AMQP091: &[(&str, bool)] = &[
-    ("queue: publish", SAME),
-    ("queue: consume", SAME),
-    ("queue: get", SAME),
-    ("queue: declare", SAME),
-    ("queue: declare passively", SAME),
-    ("queue: bind", SAME),
-    ("queue: unbind", SAME),
-    ("queue: purge", SAME),
-    ("queue: delete", SAME),
-    ("exchange: publish", SAME),
-    ("exchange: declare", SAME),
-    ("exchange: declare passively", SAME),
-    ("exchange: bind", SAME),
-    ("exchange: delete", SAME),
+use Answers::{Same, Tell};
+
+/// The code of all refusals of AMQP 0.9.1 for missing permissions, and the condition of AMQP 1.0.
+const REFUSED: &str = "403";
+const UNAUTHORIZED: &str = "amqp:unauthorized-access";
+
+/// Requests of a user without permissions in the virtual host. Each is answered with [`REFUSED`], whatever exists.
+const AMQP091: &[&str] = &[
+    "queue: publish",
+    "queue: consume",
+    "queue: get",
+    "queue: declare",
+    "queue: declare passively",
+    "queue: bind",
+    "queue: unbind",
+    "queue: purge",
+    "queue: delete",
+    "exchange: publish",
+    "exchange: declare",
+    "exchange: declare passively",
+    "exchange: bind",
+    "exchange: delete",
 ];
 
-const AMQP10: &[(&str, bool)] = &[
-    ("queue: sender", SAME),
-    ("queue: receiver", SAME),
-    ("queue: GET", SAME),
-    ("queue: PUT", SAME),
-    ("queue: DELETE", SAME),
-    ("queue: purge", SAME),
-    ("queue: bind", SAME),
-    ("queue: list bindings", SAME),
-    ("exchange: sender", SAME),
-    ("exchange: PUT", SAME),
-    ("exchange: DELETE", SAME),
-    ("exchange: bind", SAME),
+/// The same for AMQP 1.0. Each is answered with [`UNAUTHORIZED`].
+const AMQP10: &[&str] = &[
+    "queue: sender",
+    "queue: receiver",
+    "queue: GET",
+    "queue: PUT",
+    "queue: DELETE",
+    "queue: purge",
+    "queue: bind",
+    "queue: list bindings",
+    "exchange: sender",
+    "exchange: PUT",
+    "exchange: DELETE",
+    "exchange: bind",
 ];
 
-/// The requests over HTTP: whether the answers to a user without permissions in the virtual host tell, and those to a user who may
-/// not use it.
-const HTTP: &[(&str, &str, &str, [bool; 2])] = &[
-    ("GET", "/api/queues/%2F/NAME", "", [TELLS, SAME]),
-    ("PUT", "/api/queues/%2F/NAME", "{}", [SAME, SAME]),
-    ("DELETE", "/api/queues/%2F/NAME", "", [TELLS, SAME]),
-    ("DELETE", "/api/queues/%2F/NAME/contents", "", [SAME, SAME]),
-    ("GET", "/api/queues/%2F/NAME/bindings", "", [TELLS, SAME]),
-    ("POST", "/api/queues/%2F/NAME/get", GET_ONE, [SAME, SAME]),
-    ("GET", "/api/explain/queues/%2F/NAME", "", [SAME, SAME]),
-    ("GET", "/api/exchanges/%2F/NAME", "", [TELLS, SAME]),
-    ("PUT", "/api/exchanges/%2F/NAME", r#"{"type":"topic"}"#, [SAME, SAME]),
-    ("DELETE", "/api/exchanges/%2F/NAME", "", [SAME, SAME]),
-    ("POST", "/api/exchanges/%2F/NAME/publish", PUBLISH, [SAME, SAME]),
-    ("GET", "/api/exchanges/%2F/NAME/bindings/source", "", [TELLS, SAME]),
-    ("POST", "/api/bindings/%2F/e/NAME/q/NAME", "{}", [SAME, SAME]),
-    ("GET", "/api/vhosts/NAME", "", [SAME, SAME]),
-    ("PUT", "/api/vhosts/NAME", "{}", [SAME, SAME]),
-    ("DELETE", "/api/vhosts/NAME", "", [SAME, SAME]),
-    ("GET", "/api/queues/NAME", "", [SAME, SAME]),
-    ("GET", "/api/users/NAME", "", [SAME, SAME]),
-    ("PUT", "/api/users/NAME", r#"{"password":"p","tags":""}"#, [SAME, SAME]),
-    ("DELETE", "/api/users/NAME", "", [SAME, SAME]),
-    ("GET", "/api/policies/%2F/NAME", "", [TELLS, SAME]),
-    ("PUT", "/api/policies/%2F/NAME", r#"{"pattern":"x","definition":{"max-length":1}}"#, [SAME, SAME]),
+/// The requests over HTTP: the answers to a user without permissions in the virtual host, and those to a user who may not use it.
+const HTTP: &[(&str, &str, &str, [Answers; 2])] = &[
+    ("GET", "/api/queues/%2F/NAME", "", [Tell(["200", "404"]), Same("401")]),
+    ("PUT", "/api/queues/%2F/NAME", "{}", [Same("401"), Same("401")]),
+    ("DELETE", "/api/queues/%2F/NAME", "", [Tell(["401", "404"]), Same("401")]),
+    ("DELETE", "/api/queues/%2F/NAME/contents", "", [Same("401"), Same("401")]),
+    ("GET", "/api/queues/%2F/NAME/bindings", "", [Tell(["200", "404"]), Same("401")]),
+    ("POST", "/api/queues/%2F/NAME/get", GET_ONE, [Same("401"), Same("401")]),
+    ("GET", "/api/explain/queues/%2F/NAME", "", [Same("401"), Same("401")]),
+    ("GET", "/api/exchanges/%2F/NAME", "", [Tell(["200", "404"]), Same("401")]),
+    ("PUT", "/api/exchanges/%2F/NAME", r#"{"type":"topic"}"#, [Same("401"), Same("401")]),
+    ("DELETE", "/api/exchanges/%2F/NAME", "", [Same("401"), Same("401")]),
+    ("POST", "/api/exchanges/%2F/NAME/publish", PUBLISH, [Same("401"), Same("401")]),
+    ("GET", "/api/exchanges/%2F/NAME/bindings/source", "", [Tell(["200", "404"]), Same("401")]),
+    ("POST", "/api/bindings/%2F/e/NAME/q/NAME", "{}", [Same("401"), Same("401")]),
+    ("GET", "/api/vhosts/NAME", "", [Same("404"), Same("404")]),
+    ("PUT", "/api/vhosts/NAME", "{}", [Same("401"), Same("401")]),
+    ("DELETE", "/api/vhosts/NAME", "", [Same("401"), Same("401")]),
+    ("GET", "/api/queues/NAME", "", [Same("404"), Same("404")]),
+    ("GET", "/api/users/NAME", "", [Same("401"), Same("401")]),
+    ("PUT", "/api/users/NAME", r#"{"password":"p", "tags":""}"#, [Same("401"), Same("401")]),
+    ("DELETE", "/api/users/NAME", "", [Same("401"), Same("401")]),
+    ("GET", "/api/policies/%2F/NAME", "", [Tell(["200", "404"]), Same("401")]),
+    (
+        "PUT",
+        "/api/policies/%2F/NAME",
+        r#"{"pattern":"x", "definition":{"max-length":1}}"#,
+        [Same("401"), Same("401")],
+    ),
+];
+
+/// The same for the name of a connection of another user.
+const CONNECTIONS: &[(&str, &str, [Answers; 2])] = &[
+    ("GET", "/api/connections/NAME", [Tell(["401", "404"]), Same("404")]),
+    ("DELETE", "/api/connections/NAME", [Tell(["401", "404"]), Tell(["401", "404"])]),
+    ("GET", "/api/explain/connections/NAME", [Tell(["401", "404"]), Tell(["401", "404"])]),
 ];
 
 const GET_ONE: &str = r#"{"ackmode":"ack_requeue_true","count":1,"encoding":"auto"}"#;
 const PUBLISH: &str = r#"{"properties":{},"routing_key":"k","payload":"p","payload_encoding":"string"}"#;
 
-/// Whether the refusal of a virtual host tells whether it exists.
-const VHOSTS: &[(&str, bool)] = &[("AMQP 0.9.1", TELLS), ("AMQP 1.0", TELLS)];
+/// The answers to the open of a virtual host.
+const VHOSTS: &[(&str, Answers)] = &[("AMQP 0.9.1", Tell(["530"; 2])), ("AMQP 1.0", Tell([UNAUTHORIZED; 2]))];
 
 async fn open(name: &str) -> Fixture {
     let is_one = |subject: &Subject| [NOBODY, STRANGER].contains(&subject.name());
@@ -107,9 +131,14 @@ async fn open(name: &str) -> Fixture {
     fixture
 }
 
-/// Returns a line about each request whose answers tell although they should not, or do not tell although the table says so.
-fn wrong(what: &str, tells: bool, [seen, gone]: [String; 2]) -> Option<String> {
-    ((seen != gone) != tells).then(|| format!("{what}: {seen} | {gone}"))
+/// Returns a line about a request whose answers are not those of the table.
+fn wrong(what: &str, expected: Answers, [seen, gone]: [String; 2]) -> Option<String> {
+    let begins = |answer: &str, code: &str| answer.split(' ').next() == Some(code);
+    let is_right = match expected {
+        Same(code) => seen == gone && begins(&seen, code),
+        Tell([of_seen, of_gone]) => seen != gone && begins(&seen, of_seen) && begins(&gone, of_gone),
+    };
+    (!is_right).then(|| format!("{what}: {seen} | {gone} instead of {expected:?}"))
 }
 
 fn anonymous(answer: &str, name: &str) -> String {
@@ -165,7 +194,7 @@ async fn ask10(connection: &Connection, what: &str, name: &str) -> String {
         "exchange: sender" => session.sender(Some(&exchange), SenderOptions::default()).await.map(drop),
         _ => manage(&session, what, name).await,
     };
-    let told = asked.err().map_or_else(|| "done".to_owned(), |error: Error| error.to_string());
+    let told = asked.err().map_or_else(|| "done".to_owned(), |error: Error| coded(&error));
     drop(session.end().await);
     anonymous(&told, name)
 }
@@ -189,42 +218,70 @@ async fn manage(session: &Session, what: &str, name: &str) -> Result<(), Error> 
     }
 }
 
+/// A connection of a user who may do everything.
+struct Watched {
+    name: String,
+    _connection: Connection,
+}
+
+async fn connection_of_root(fixture: &Fixture) -> Watched {
+    let connection = fixture.connect(ROOT).await.unwrap();
+    let (_, rows) = fixture.ask(ROOT, "GET", "/api/connections?columns=name,user", "").await;
+    let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+    let row = rows.as_array().unwrap().iter().find(|row| row["user"] == ROOT).unwrap();
+    Watched { name: row["name"].as_str().unwrap().to_owned(), _connection: connection }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_tell_of_what_exists_only_where_the_table_says_so() {
     let fixture = open("existence").await;
     let mut all_wrong = Vec::new();
     let mut client = Client::open(&fixture.url(NOBODY), NOBODY).await.unwrap();
-    for (what, tells) in AMQP091 {
+    for what in AMQP091 {
         let answers = [ask091(&mut client, what, NAMES[0]).await, ask091(&mut client, what, NAMES[1]).await];
-        all_wrong.extend(wrong(&format!("AMQP 0.9.1, {what}"), *tells, answers));
+        all_wrong.extend(wrong(&format!("AMQP 0.9.1, {what}"), Same(REFUSED), answers));
     }
     let connection = fixture.connect(NOBODY).await.unwrap();
-    for (what, tells) in AMQP10 {
+    for what in AMQP10 {
         let answers = [ask10(&connection, what, NAMES[0]).await, ask10(&connection, what, NAMES[1]).await];
-        all_wrong.extend(wrong(&format!("AMQP 1.0, {what}"), *tells, answers));
+        all_wrong.extend(wrong(&format!("AMQP 1.0, {what}"), Same(UNAUTHORIZED), answers));
     }
-    for (protocol, tells) in VHOSTS {
+    for (protocol, expected) in VHOSTS {
         let open = async |name: &str| {
             let url = Url { virtual_host: Some(name.to_owned()), ..fixture.url(NOBODY) };
             let refused = match *protocol {
                 "AMQP 1.0" => Connection::open(&url, client::Options::default()).await.err(),
                 _ => verbs091::connect(&url).await.err(),
             };
-            anonymous(&refused.expect("it is refused").to_string(), name)
+            anonymous(&coded(&refused.expect("it is refused")), name)
         };
         let answers = [open(NAMES[0]).await, open(NAMES[1]).await];
-        all_wrong.extend(wrong(&format!("{protocol}, open a virtual host"), *tells, answers));
+        all_wrong.extend(wrong(&format!("{protocol}, open a virtual host"), *expected, answers));
     }
-    for (method, path, body, tell) in HTTP {
-        for (user, tells) in [NOBODY, STRANGER].into_iter().zip(tell) {
+    for (method, path, body, expected) in HTTP {
+        for (user, expected) in [NOBODY, STRANGER].into_iter().zip(expected) {
             let ask = async |name: &str| {
                 let (status, answer) = fixture.ask(user, method, &path.replace(NAME, name), body).await;
                 format!("{status} {}", anonymous(&answer, name))
             };
             let answers = [ask(NAMES[0]).await, ask(NAMES[1]).await];
-            all_wrong.extend(wrong(&format!("{method} {path} as {user}"), *tells, answers));
+            all_wrong.extend(wrong(&format!("{method} {path} as {user}"), *expected, answers));
         }
     }
+    let watched = connection_of_root(&fixture).await;
+    let names = [watched.name.clone(), watched.name.replace("127.0.0.1", "127.0.0.9")];
+    for (method, path, expected) in CONNECTIONS {
+        for (user, expected) in [NOBODY, STRANGER].into_iter().zip(expected) {
+            let ask = async |name: &str| {
+                let path = path.replace(NAME, &name.replace(' ', "%20").replace('>', "%3E"));
+                let (status, answer) = fixture.ask(user, method, &path, "").await;
+                format!("{status} {}", anonymous(&answer, name))
+            };
+            let answers = [ask(&names[0]).await, ask(&names[1]).await];
+            all_wrong.extend(wrong(&format!("{method} {path} as {user}"), *expected, answers));
+        }
+    }
+    drop(watched);
     assert!(all_wrong.is_empty(), "{}", all_wrong.join("\n"));
     // Who may see everything is told everything.
     for name in NAMES {

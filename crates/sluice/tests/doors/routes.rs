@@ -142,6 +142,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ExplainLinkOfVhost
         | Action::ExplainQueue
         | Action::ExplainConnection
+        | Action::ExplainAddress
         | Action::Version
         | Action::ClusterName
         | Action::OpenApi
@@ -270,6 +271,7 @@ fn path(route: &Route, connections: &Connections, port: u16) -> String {
         ("{channel}", &channel),
         ("{port}", &port),
         ("{protocols}", "amqp"),
+        ("{address}", "192.0.2.1"),
         ("{password}", "p"),
         ("{pattern}", "."),
         ("{position}", "1"),

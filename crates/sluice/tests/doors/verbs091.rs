@@ -137,7 +137,7 @@ impl Client {
     }
 
     async fn heard(&mut self) -> String {
-        self.answered().await.err().map_or("done".to_owned(), |error| error.to_string())
+        self.answered().await.err().map_or("done".to_owned(), |error| coded(&error))
     }
 
     async fn refused_with(&mut self) -> Result<(), u16> {
@@ -235,5 +235,15 @@ impl Client {
         let publish = BasicPublish { exchange, routing_key, ..BasicPublish::default() };
         // No properties: the flags alone.
         self.connection.publish(self.channel, &publish, &[0, 0], &Bytes::from_static(b"m"));
+    }
+}
+
+/// Returns an error as text, with its code first.
+pub fn coded(error: &Error) -> String {
+    match error {
+        Error::Refused { code, .. } => format!("{code} {error}"),
+        Error::Remote { error: refused, .. } => format!("{} {error}", refused.condition),
+        Error::Status { status, .. } => format!("{status} {error}"),
+        _ => error.to_string(),
     }
 }

@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn filters_of_many_values_take_what_is_counted_or_are_refused() {
-        assert_eq!(read(FILTER_VALUES_MAX).expect("it is accepted").bloom_bytes(), 1024 * (16 + 8));
+        assert_eq!(read(FILTER_VALUES_MAX).expect("it is accepted").filter_bytes(), 1024 * (16 + 8));
         let refused = read(FILTER_VALUES_MAX + 1).expect_err("it is refused");
         assert!(format!("{refused:?}").contains("at most 1024 values"), "{refused:?}");
     }

@@ -101,7 +101,7 @@ impl Gate {
         let place = state.roles.vacant_key() as u32;
         let prefetch = state.prefetch;
         let filter_bytes = match &wanted.mode {
-            Mode::Replay(replay) => replay.bloom_bytes(),
+            Mode::Replay(replay) => replay.filter_bytes(),
             _ => 0,
         };
         let kept = self.keep(tag.len() + consume.arguments.as_bytes().len() + filter_bytes)?;

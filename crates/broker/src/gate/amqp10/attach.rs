@@ -348,7 +348,7 @@ impl Gate {
                     .map_err(|bad| bad.to_error(&record.name, &record.vhost))?;
                 // The answer contains the filters that are in effect.
                 source.filter = accepted.filters;
-                filter_bytes = accepted.replay.bloom_bytes();
+                filter_bytes = accepted.replay.filter_bytes();
                 mode = queue::Mode::Replay(Box::new(accepted.replay));
                 left_out = accepted.left_out;
             } else {

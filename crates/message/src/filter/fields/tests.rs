@@ -241,3 +241,12 @@ fn a_malformed_section_matches_nothing() {
         &message(b"\x00\x53\x73\xa1\x01i", b"\x00\x53\x74\xc1\x06\x02\xa1\x01k\x52\x01")
     ));
 }
+
+#[test]
+fn the_memory_of_a_filter_is_counted() {
+    let of = |written: &str| filter(written).expect("a filter").heap_bytes();
+    let (property, named) = (size_of::<(Property, Wanted)>(), size_of::<(Box<str>, Wanted)>());
+    assert_eq!(of("p: subject=string &s:at the end; group-sequence=uint 1"), 2 * property + 10);
+    assert_eq!(of("a: size=uint 10; a_long_name=string a long value"), 2 * named + 8 + 11 + 12);
+    assert_eq!(of("p: subject=null + a: size=null"), property + named + 8);
+}

@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 
 use super::like::Like;
 use super::{Dialect, lexer, selector};
+use crate::filter::allocated;
 use crate::filter::property::Property;
 
 /// The index of the value of one identifier.
@@ -108,6 +109,27 @@ enum Level {
 }
 
 impl Expr {
+    /// Returns the bytes of memory that the expression takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        let of_all = |all: &[Self]| size_of_val(all) + all.iter().map(Self::heap_bytes).sum::<usize>();
+        let of_one = |operand: &Self| of_all(std::slice::from_ref(operand));
+        match self {
+            Self::Literal(Literal::String(text)) => allocated(text.len()),
+            Self::Literal(Literal::Binary(octets)) => allocated(octets.len()),
+            Self::Literal(_) | Self::Identifier(_) | Self::Utc | Self::IsNull(_) => 0,
+            Self::Not(operand) | Self::Signed(_, operand) => of_one(operand),
+            Self::And(sides) | Self::Or(sides) | Self::Compare(_, sides) | Self::Arithmetic(_, sides) => {
+                of_all(&**sides)
+            }
+            Self::Between(sides) => of_all(&**sides),
+            Self::Like(subject, like) => of_one(subject) + like.heap_bytes(),
+            Self::In(subject, list) => {
+                let spare = (list.capacity() - list.len()) * size_of::<Self>();
+                of_one(subject) + of_all(list) + spare
+            }
+        }
+    }
+
     fn level(&self) -> Level {
         match self {
             Self::Or(_) => Level::Or,
@@ -219,6 +241,16 @@ impl Shown<'_> {
         match self.dialect {
             Dialect::Filter => lexer::put_identifier(f, identifier),
             Dialect::Selector => selector::put_identifier(f, identifier),
+        }
+    }
+}
+
+impl Identifier {
+    /// Returns the bytes of memory that the identifier takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Application(name) => allocated(name.len()),
+            Self::Envelope(_) | Self::Property(_) => 0,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! characters, so an early match never prevents a later one, and no backtracking is needed.
 
 use super::error::SqlProblem;
+use crate::filter::allocated;
 
 /// The most character comparisons for one pattern and one message, if a piece with `_` is searched for:
 /// characters of the pattern times octets of the subject. If there would be more, the result is unknown. A
@@ -82,6 +83,16 @@ impl Like {
         self.escape
     }
 
+    /// Returns the bytes of memory that the pattern takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        let shape = match &self.shape {
+            Shape::Exact(text) => allocated(text.len()),
+            Shape::Affixes { prefix, suffix } => allocated(prefix.len()) + allocated(suffix.len()),
+            Shape::Pieces { first, rest } => first.heap_bytes() + rest.as_ref().map_or(0, Rest::heap_bytes),
+        };
+        allocated(self.pattern.len()) + shape
+    }
+
     /// Returns whether the pattern matches the whole subject. Unknown (`None`) if the pattern has `_` or
     /// several `%` and the subject is not UTF-8, or if the search would cost too much.
     pub fn matches(&self, subject: &[u8]) -> Option<bool> {
@@ -129,6 +140,11 @@ impl Shape {
 }
 
 impl Rest {
+    fn heap_bytes(&self) -> usize {
+        let pieces: usize = self.middle.iter().map(Piece::heap_bytes).sum();
+        size_of_val(&*self.middle) + pieces + self.last.heap_bytes()
+    }
+
     fn matches(&self, text: &str) -> bool {
         let Some(mut left) = self.last.strip_end(text) else { return false };
         for piece in &self.middle {
@@ -152,6 +168,13 @@ impl Piece {
         match chars.iter().copied().collect::<Option<String>>() {
             Some(text) => Self::Text(text.into()),
             None => Self::Mask(chars.into()),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => allocated(text.len()),
+            Self::Mask(mask) => allocated(size_of_val(&**mask)),
         }
     }
 

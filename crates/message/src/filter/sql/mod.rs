@@ -29,8 +29,8 @@ use amqp10::DecodeError;
 pub use error::{SqlError, SqlProblem};
 pub use scope::{Scope, ScopeValues};
 
-use super::Position;
 use super::plain::Plain;
+use super::{Position, allocated};
 use crate::Message;
 use ast::{Expr, Identifier, Shown};
 use slots::Sources;
@@ -88,6 +88,13 @@ impl SqlFilter {
     /// `now_ms` is the value of `UTC()`, in milliseconds since the Unix epoch.
     pub fn matches(&self, message: &Message, position: Position, now_ms: u64) -> bool {
         matches!(self.truth(message, position, now_ms), Ok(Some(true)))
+    }
+
+    /// Returns the bytes of memory that the filter takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        let names: usize = self.identifiers.iter().map(Identifier::heap_bytes).sum();
+        let identifiers = allocated(self.identifiers.capacity() * size_of::<Identifier>()) + names;
+        self.root.heap_bytes() + identifiers + self.sources.heap_bytes()
     }
 
     /// Evaluates the expression to true, false or unknown.

@@ -6,9 +6,9 @@ use amqp10::{DecodeError, Reader};
 
 use super::ast::{Envelope, Identifier, Slot};
 use crate::Message;
-use crate::filter::Position;
 use crate::filter::plain::Plain;
 use crate::filter::property::{Cursor, Property};
+use crate::filter::{Position, allocated};
 
 /// The priority of a message whose sender set none [3.2.1].
 const PRIORITY_DEFAULT: u8 = 4;
@@ -37,6 +37,12 @@ impl Sources {
         properties.sort_by_key(|(property, _)| *property);
         names.sort_by(|(a, _), (b, _)| a.cmp(b));
         Self { envelope: envelope.into(), properties: properties.into(), names: names.into() }
+    }
+
+    /// Returns the bytes of memory that the sources take besides themselves.
+    pub fn heap_bytes(&self) -> usize {
+        let names: usize = self.names.iter().map(|(name, _)| allocated(name.len())).sum();
+        size_of_val(&*self.envelope) + size_of_val(&*self.properties) + size_of_val(&*self.names) + names
     }
 
     /// Fills the slots, which must all be null. A slot stays null if the message does not have its value, or

@@ -1,9 +1,14 @@
+use std::sync::Arc;
+
 use amqp10::sasl::Secret;
 use broker::access::{Credentials, Hashing, Login, User};
-use tokio::sync::oneshot;
+use queue::Ticket;
+use tokio::sync::{mpsc, oneshot};
 
 use super::*;
-use crate::incoming::Checked;
+use crate::clock::Clock;
+use crate::incoming::{Checked, Incoming};
+use crate::logins::Logins;
 
 /// The askers, who keep their questions in the line.
 type Askers = Vec<oneshot::Receiver<Checked>>;
@@ -99,14 +104,7 @@ fn logins_that_were_right_lately_wait_for_nobody() {
 /// A burst arrives before its first failures are counted. Its rest is for the thread of guesses as soon as they are.
 #[test]
 fn a_burst_of_guesses_leaves_the_calm_line_when_its_first_ones_have_failed() {
-    let user = User {
-        name: "u".into(),
-        hash: Hashing::Sha256.hash([1; 16], &Secret::new("right")),
-        tags: Vec::new(),
-        loopback_only: false,
-        permissions: [].into(),
-    };
-    let (mut waiting, access, mut askers) = (Waiting::default(), Access::new([user]), Askers::new());
+    let (mut waiting, access, mut askers) = (Waiting::default(), access_of(&["u"]), Askers::new());
     for n in 0..2_000 {
         waiting.push(entry("192.0.2.1", &format!("u-{n}"), n + 1, Standing::Calm, &mut askers));
     }
@@ -146,4 +144,81 @@ fn logins_of_askers_who_have_gone_are_removed() {
     let access = Access::default();
     let left = order(&mut waiting, true, &access);
     assert_eq!(left.iter().filter(|n| *n % 100 == 0).count(), staying.len(), "the others still wait");
+}
+
+/// Users with the password `right`.
+fn access_of(users: &[&str]) -> Access {
+    let user = |name: &&str| User {
+        name: (*name).into(),
+        hash: Hashing::Sha256.hash([1; 16], &Secret::new("right")),
+        tags: Vec::new(),
+        loopback_only: false,
+        permissions: [].into(),
+    };
+    Access::new(users.iter().map(user))
+}
+
+/// The threads themselves work while an address guesses. What they answer is counted in its order.
+#[test]
+fn threads_answer_right_passwords_while_most_guesses_wait() {
+    /// The guesses that wait, and the names that are guessed with.
+    const GUESSES: u64 = 60;
+    const NAMES: u64 = 3;
+    const NOW_MS: u64 = 1_000_000_000;
+    let access = Arc::new(access_of(&["lately", "today", "never", "elsewhere"]).remembering([1; 32]));
+    let login = |user: &str, password: &'static str, from: [u8; 4], at_ms| Login {
+        credentials: Credentials::Plain { user: user.to_owned(), password: Secret::new(password) },
+        from: from.into(),
+        at_ms,
+    };
+    let (guesser, other) = ([192, 0, 2, 1], [198, 51, 100, 1]);
+    for (user, at_ms) in [("lately", NOW_MS - 1_000), ("today", NOW_MS - 3_600_000)] {
+        access.check(&login(user, "right", guesser, at_ms)).expect("it is right");
+    }
+    (0..200)
+        .for_each(|n| access.note_failure(&login(&format!("guess-{}", n % NAMES), "wrong", guesser, NOW_MS)));
+
+    let (shard, mut answers) = mpsc::unbounded_channel();
+    let logins = Logins::start(vec![shard], access.clone(), None, Clock::start()).expect("it starts");
+    let alive = Arc::new(());
+    let mut tickets = 0;
+    let mut entry = |login| {
+        tickets += 1;
+        Entry::new(Question::Shard(0, Ticket(tickets), login, Arc::downgrade(&alive)), &access)
+    };
+    // No thread gets one of them before all wait.
+    let mut waiting = logins.line.0.lock();
+    for n in 0..GUESSES {
+        waiting.push(entry(login(&format!("guess-{}", n % NAMES), "wrong", guesser, NOW_MS)));
+    }
+    let rights = [("lately", guesser), ("today", guesser), ("never", guesser), ("elsewhere", other)];
+    for (user, from) in rights {
+        waiting.push(entry(login(user, "right", from, NOW_MS)));
+    }
+    assert_eq!(
+        waiting.count(guesser.into()),
+        GUESSES as usize + 2,
+        "the guesses, and two who may be guessers"
+    );
+    drop(waiting);
+    logins.line.0.bell.notify_all();
+
+    let (mut guesses, mut before) = (0, Vec::new());
+    while before.len() < rights.len() {
+        let Some(Incoming::Login(Ticket(number), checked)) = answers.blocking_recv() else { continue };
+        match number.checked_sub(GUESSES + 1) {
+            Some(right) => {
+                assert!(checked.is_ok(), "{checked:?}");
+                before.push((rights[right as usize].0, guesses));
+            }
+            None => guesses += 1,
+        }
+    }
+    // The rest is given up.
+    drop(alive);
+    // A guess takes as long as its hash. So few are answered while another thread answers.
+    assert!(
+        before.iter().all(|(_, guesses)| *guesses < GUESSES / 2),
+        "guesses that were answered before: {before:?}"
+    );
 }

@@ -129,7 +129,7 @@ fn bloom_filters_of_many_values_take_what_is_counted_or_are_refused() {
     let of = |count: usize, text: &str| {
         filter(symbol("rabbitmq:stream-filter"), Value::List(vec![text.into(); count]))
     };
-    let bytes = |asked: (Value, Value)| accepts(&[asked], &[0]).bloom_bytes();
+    let bytes = |asked: (Value, Value)| accepts(&[asked], &[0]).filter_bytes();
     assert_eq!(bytes(of(1024, "abc")), 1024 * (16 + 8));
     assert_eq!(bytes(of(2, &"x".repeat(100))), 2 * (16 + 100));
     assert_eq!(bytes(of(50_000, "")), 0, "empty ones are not kept");
@@ -142,7 +142,7 @@ fn bloom_filters_of_many_values_take_what_is_counted_or_are_refused() {
 }
 
 fn bytes_of_two(first: (Value, Value), second: (Value, Value)) -> usize {
-    accepts(&[first, second], &[0, 1]).bloom_bytes()
+    accepts(&[first, second], &[0, 1]).filter_bytes()
 }
 
 #[test]
