@@ -101,6 +101,14 @@ impl Ports {
         }
     }
 
+    /// Takes the time of rates and samples from this clock.
+    #[cfg(test)]
+    pub(crate) fn with_clock(mut self, clock: fn() -> u64) -> Self {
+        let inner = Arc::get_mut(&mut self.inner).expect("nobody shares the limits yet");
+        inner.samples = Arc::new(Samples::with_clock(clock));
+        self
+    }
+
     /// Adds the certificates of all TLS listeners of the node, for health checks and metrics.
     #[must_use]
     pub fn with_certificates(mut self, certificates: Vec<Arc<Tls>>) -> Self {
