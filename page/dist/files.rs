@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"b449d8ee7806abd8\"",
+        etag: "W/\"cbaf87fe52522758\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-DAaNVxfh.css.gz"),
     },
     File {
-        path: "/assets/index-DO1fMvJW.js",
+        path: "/assets/index-DvleDmVp.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"10fdfa55afd7dcbf\"",
-        plain: include_bytes!("assets/index-DO1fMvJW.js"),
-        gzip: include_bytes!("assets/index-DO1fMvJW.js.gz"),
+        etag: "W/\"6af7768f2470d4b0\"",
+        plain: include_bytes!("assets/index-DvleDmVp.js"),
+        gzip: include_bytes!("assets/index-DvleDmVp.js.gz"),
     },
 ]

@@ -98,7 +98,7 @@ async fn answer<D: Desk>(
     let method = Method::parse(head.method.as_str());
     let (route, params, in_vhost) = match find(method, head.uri.path()) {
         Found::Route { route, params, in_vhost } => (route, params, in_vhost),
-        Found::Nothing => return Err(Failure::not_found("Not Found")),
+        Found::Nothing => return Err(Failure::unknown_path()),
         Found::BadPath => return Err(Failure::bad_request("the path is not UTF-8")),
         Found::OtherMethods(methods) => {
             return Err(Failure::method_not_allowed(allowed(&methods)));
@@ -148,12 +148,22 @@ async fn carry_out<D: Desk>(
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let (who, peer) = (sender.who.clone(), sender.address);
     let call = Call { desk, ports, who, peer, query, fields, body, reason, params };
-    match dispatch(route.action, &call).await {
+    let kind = match route.action {
+        Action::Publish => Some("exchange_not_found"),
+        Action::GetMessages => Some("queue_not_found"),
+        _ => None,
+    };
+    let named = |failure: Failure, kind: Option<&str>| match kind {
+        Some(kind) => failure.naming(kind),
+        None => failure,
+    };
+    match dispatch(route.action, &call).await.map_err(|failure| named(failure, kind)) {
         // The virtual host may not exist. The desk refuses access then, but RabbitMQ answers 404, and so does
         // this function.
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
             if in_vhost {
-                vhosts::require(&call, call.param(0)).await?;
+                let found = vhosts::require(&call, call.param(0)).await;
+                found.map_err(|failure| named(failure, kind.map(|_| "vhost_not_found")))?;
             }
             Err(refused)
         }
@@ -164,7 +174,7 @@ async fn carry_out<D: Desk>(
 async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, Failure> {
     match action {
         // `answer` has served these.
-        Action::Index | Action::Asset | Action::PageLogin => Err(Failure::not_found("Not Found")),
+        Action::Index | Action::Asset | Action::PageLogin => Err(Failure::unknown_path()),
         Action::Overview => overview::overview(call).await,
         Action::Whoami => Ok(overview::whoami(call)),
         Action::GetDefinitions => definitions::get(call).await,
@@ -181,6 +191,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::GetVhost => vhosts::get(call).await,
         Action::PutVhost => vhosts::put(call).await,
         Action::DeleteVhost => vhosts::delete(call).await,
+        Action::GetVhostProtection => vhosts::is_protected(call).await,
         Action::ProtectVhost(protected) => vhosts::protect(call, protected).await,
         Action::VhostLimits => vhosts::limits(call).await,
         Action::PutVhostLimit => vhosts::put_limit(call).await,

@@ -75,6 +75,7 @@ pub enum Action {
     PutVhost,
     DeleteVhost,
     /// Protects a virtual host from deletion (true), or no longer.
+    GetVhostProtection,
     ProtectVhost(bool),
     VhostLimits,
     PutVhostLimit,
@@ -293,6 +294,7 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/global-parameters/{name}" => PutGlobalParameter, [Manage, Administer];
     Delete "/api/global-parameters/{name}" => DeleteGlobalParameter, [Manage, Administer];
     Post "/api/vhosts/{vhost}/start/{node}" => StartVhost, [Manage, ReadVhost, Administer];
+    Get "/api/vhosts/{vhost}/deletion/protection" => GetVhostProtection, [Manage, ReadVhost];
     Post "/api/vhosts/{vhost}/deletion/protection" => ProtectVhost(true), [Manage, Administer];
     Delete "/api/vhosts/{vhost}/deletion/protection" => ProtectVhost(false), [Manage, Administer];
     Get "/api/vhost-limits" => VhostLimits, [Manage, ReadVhost];
@@ -324,6 +326,7 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/topic-permissions/{vhost}/{user}" => PutTopicPermissions, [Manage, Administer];
     Delete "/api/topic-permissions/{vhost}/{user}" => DeleteTopicPermissions, [Manage, Administer];
     Get "/api/topic-permissions/{vhost}/{user}/{exchange}" => GetTopicPermissions, [Manage, Administer];
+    Put "/api/topic-permissions/{vhost}/{user}/{exchange}" => PutTopicPermissions, [Manage, Administer];
     Delete "/api/topic-permissions/{vhost}/{user}/{exchange}" => DeleteTopicPermissions, [Manage, Administer];
     Get "/api/permissions" => ListPermissions, [Manage, Administer];
     Get "/api/permissions/{vhost}/{user}" => GetPermissions, [Manage, Administer];
@@ -351,7 +354,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/queues/{vhost}/{name}/messages" => BrowseQueue, [Manage, Get];
     Post "/api/queues/{vhost}/{name}/get" => GetMessages, [Manage, Get];
     Post "/api/queues/{vhost}/{name}/actions" => Missing(ACTIONS), [Manage];
-    Get "/api/queues/{vhost}/{name}/bindings" => QueueBindings, [Manage, ReadQueue, ReadBinding];
+    Get "/api/queues/{vhost}/{name}/bindings" => QueueBindings, [Manage, ReadBinding];
     Get "/api/queues/quorum/{vhost}/{name}/status" => QuorumStatus, [Manage, ReadQueue];
     Get "/api/queues/{vhost}/{name}/peek/{position}" => PeekQueue, [Manage, Get];
     Get "/api/queues/{vhost}/{name}/search" => SearchQueue, [Manage, Get];
@@ -371,8 +374,8 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/exchanges/{vhost}/{name}" => PutExchange, [Manage, DeclareExchange, AlternateTo];
     Delete "/api/exchanges/{vhost}/{name}" => DeleteExchange, [Manage, DeleteExchange];
     Post "/api/exchanges/{vhost}/{name}/publish" => Publish, [Manage, Publish, PublishTopic];
-    Get "/api/exchanges/{vhost}/{name}/bindings/source" => SourceBindings, [Manage, ReadExchange, ReadBinding];
-    Get "/api/exchanges/{vhost}/{name}/bindings/destination" => DestinationBindings, [Manage, ReadExchange, ReadBinding];
+    Get "/api/exchanges/{vhost}/{name}/bindings/source" => SourceBindings, [Manage, ReadBinding];
+    Get "/api/exchanges/{vhost}/{name}/bindings/destination" => DestinationBindings, [Manage, ReadBinding];
     Get "/api/bindings" => ListBindings, [Manage, ReadBinding];
     Get "/api/bindings/{vhost}" => ListBindings, [Manage, ReadBinding];
     Get "/api/bindings/{vhost}/e/{source}/q/{destination}" => PairBindings(To::Queue), [Manage, ReadBinding];

@@ -122,6 +122,12 @@ pub async fn protect<D: Desk>(call: &Call<'_, D>, protected: bool) -> Result<Rep
     change_known(call, VhostPatch { protected: Some(protected), ..VhostPatch::default() }).await
 }
 
+/// Shows whether a virtual host is protected from deletion.
+pub async fn is_protected<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let settings = require(call, call.param(0)).await?;
+    Ok(Reply::Json(json!({ "protected_from_deletion": settings.protected })))
+}
+
 /// The limits of all virtual hosts that the user sees, or of one. Those without limits have no row.
 pub async fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(0) {

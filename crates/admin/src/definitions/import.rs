@@ -172,7 +172,7 @@ impl Definitions {
                 }
                 let shown = shown(name, &fields);
                 if let Err(failure) = read(self, Entry { line, fields }, reading) {
-                    problem(format!("{shown}: {}", failure.reason));
+                    problem(format!("{shown}: {}", failure.text()));
                 }
             }
         }

@@ -238,15 +238,15 @@ async fn parameters_are_set_listed_and_cleared() {
             PUT /api/parameters/shovel/%2F/s {"value":{"a":2}} -> 204
             GET /api/parameters/shovel/%2F -> 200 [{"vhost":"/","component":"shovel","name":"s","value":{"a":2}}]
             GET /api/parameters/shovel/%2F/s -> 200 {"vhost":"/","component":"shovel","name":"s","value":{"a":2}}
-            GET /api/parameters/shovel/%2F/t -> 404 {"error":"object_not_found","reason":"no parameter 't'"}
+            GET /api/parameters/shovel/%2F/t -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no parameter 't'"}
             GET /api/parameters/other -> 200 []
-            PUT /api/parameters/shovel/absent/s {"value":1} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            PUT /api/parameters/shovel/absent/s {"value":1} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
             PUT /api/parameters/shovel/%2F/s {} -> 400 {"error":"bad_request","reason":"'value' is missing"}
             DELETE /api/parameters/shovel/%2F/s -> 204
-            DELETE /api/parameters/shovel/%2F/s -> 404 {"error":"object_not_found","reason":"no parameter 's'"}
+            DELETE /api/parameters/shovel/%2F/s -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no parameter 's'"}
             PUT /api/global-parameters/g {"value":"v"} -> 201
             GET /api/global-parameters/g -> 200 {"name":"g","value":"v"}
-            GET /api/global-parameters/h -> 404 {"error":"object_not_found",..
+            GET /api/global-parameters/h -> 404 {"error":"Object Not Found",..
             GET /api/global-parameters -> 200 [{"name":"g","value":"v"}]
             DELETE /api/global-parameters/g -> 204
             GET /api/parameters -> 200 []

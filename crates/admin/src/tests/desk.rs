@@ -525,7 +525,8 @@ impl Desk for FakeDesk {
         seen.map(|row| permit(row).map(|()| row.clone())).transpose()
     }
 
-    async fn close_connection(&self, who: &Identity, name: &str, _reason: &str) -> Result<bool, DeskError> {
+    async fn close_connection(&self, who: &Identity, name: &str, reason: &str) -> Result<bool, DeskError> {
+        self.state().close_reasons.push(reason.to_owned());
         let mut state = self.state();
         let found = state.connections.iter().position(|row| *row.name == *name);
         let Some(at) = found else { return Ok(false) };
