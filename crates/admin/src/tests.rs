@@ -21,7 +21,7 @@ mod rates;
 
 use broker::access::Authority;
 use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use broker::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
+use broker::desk::{ConnectionRow, ConsumerRow, GroupRow, PassedCounts, ProtocolRow};
 
 use self::http::{Server, raw, request};
 use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts};
@@ -606,6 +606,20 @@ async fn health_checks() {
         "#;
     server.check("own", healthy).await;
     server.check("own", r#"PUT /api/queues/%2F/r {"arguments":{"x-queue-type":"quorum"}} -> 201"#).await;
+    // A queue that is not in use has no leader yet. It gets one as soon as a client needs it.
+    let asleep =
+        r#"GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 200 {"status":"ok"}"#;
+    server.check("own", asleep).await;
+    server.desk.state().groups.insert("r".into(), quorum::group());
+    server.check("own", asleep).await;
+    let resting = GroupRow { leads: false, rests: true, ..quorum::group() };
+    server.desk.state().groups.insert("r".into(), resting);
+    server.check("own", asleep).await;
+    server.desk.state().damaged.push("r".into());
+    let damaged = r#"GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 503 {"status":"failed",.."#;
+    server.check("own", damaged).await;
+    server.desk.state().damaged.clear();
+    server.desk.state().groups.insert("r".into(), GroupRow { rests: false, ..resting });
     server.desk.state().connections = vec![connection("a", "own"), connection("b", "own")];
     server.desk.state().alarms = vec![("memory", "other@h".into())];
     server.desk.state().listening = false;

@@ -5,9 +5,10 @@ use client::Message;
 
 use super::http::Server;
 
-fn group() -> GroupRow {
+pub fn group() -> GroupRow {
     GroupRow {
         leads: true,
+        rests: false,
         term: 2,
         last_index: 12,
         written_index: 11,
@@ -43,6 +44,10 @@ async fn the_status_of_a_group() {
             r#"GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"leader","Membership":"voter","Last Log Index":12,"Last Written":11,"Last Applied":9,"Commit Index":10,"Snapshot Index":3,"Term":2,"Log Entries":9,"Log Bytes":400}]"#,
         )
         .await;
+    server.desk.state().groups.insert("q".into(), GroupRow { leads: false, rests: true, ..group() });
+    let asleep =
+        r#"GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"not_started",.."#;
+    server.check("guest", asleep).await;
     server.desk.state().groups.insert("q".into(), GroupRow { leads: false, ..group() });
     let status =
         r#"GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"recovering",.."#;

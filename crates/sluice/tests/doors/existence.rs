@@ -74,7 +74,7 @@ const HTTP: &[(&str, &str, &str, [bool; 2])] = &[
     ("PUT", "/api/exchanges/%2F/NAME", r#"{"type":"topic"}"#, [SAME, SAME]),
     ("DELETE", "/api/exchanges/%2F/NAME", "", [SAME, SAME]),
     ("POST", "/api/exchanges/%2F/NAME/publish", PUBLISH, [SAME, SAME]),
-    ("GET", "/api/exchanges/%2F/NAME/bindings/source", "", [TELLS, SAME]),
+    ("GET", "/api/exchanges/%2F/NAME/bindings/source", "", [SAME, SAME]),
     ("POST", "/api/bindings/%2F/e/NAME/q/NAME", "{}", [SAME, SAME]),
     ("GET", "/api/vhosts/NAME", "", [SAME, SAME]),
     ("PUT", "/api/vhosts/NAME", "{}", [SAME, SAME]),

@@ -67,6 +67,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::Whoami
         | Action::ListVhosts
         | Action::GetVhost
+        | Action::GetVhostProtection
         | Action::GetDefinitions
         | Action::GetDefinitionsOfVhost
         | Action::PostDefinitions
