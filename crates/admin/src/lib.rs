@@ -20,6 +20,7 @@ mod budget;
 mod call;
 mod channels;
 mod clock;
+mod components;
 mod connections;
 mod definitions;
 mod etag;

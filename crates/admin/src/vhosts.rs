@@ -224,6 +224,15 @@ pub fn limits_json(settings: &VhostSettings) -> Value {
     limits_map([("max-connections", settings.max_connections), ("max-queues", settings.max_queues)])
 }
 
+/// What RabbitMQ shows once more, and has in definitions.
+pub fn metadata_json<D: Desk>(call: &Call<'_, D>, settings: &VhostSettings) -> Value {
+    json!({
+        "description": *settings.description,
+        "tags": *settings.tags,
+        "default_queue_type": settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name(),
+    })
+}
+
 pub fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
     let kind = settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name();
     json!({
@@ -233,11 +242,7 @@ pub fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) ->
         "default_queue_type": kind,
         "protected_from_deletion": settings.protected,
         "limits": limits_json(settings),
-        "metadata": {
-            "description": *settings.description,
-            "tags": *settings.tags,
-            "default_queue_type": kind,
-        },
+        "metadata": metadata_json(call, settings),
         "tracing": call.desk.is_traced(name),
         "deleting": settings.deleting,
     })

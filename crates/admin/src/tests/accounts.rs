@@ -70,7 +70,7 @@ async fn a_wrong_user_is_refused_and_changes_nothing() {
             PUT /api/users/u {"password":"p","tags":"1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"} -> 400 {"error":"bad_request","reason":"user 'u' has 33 tags: at most 32 are possible"}
             PUT /api/users/u {"password":"","tags":""} -> 400 {"error":"bad_request","reason":"'password' is empty"}
             PUT /api/users/u {"password":"p","password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"both_password_and_password_hash_are_provided"}
-            PUT /api/users/u {"password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"'password_hash' is not a hash of rabbit_password_hashing_sha256 in Base64"}
+            PUT /api/users/u {"password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"'password_hash' is a hash of none of rabbit_password_hashing_md5, rabbit_password_hashing_sha256, rabbit_password_hashing_sha512, argon2id in Base64"}
             PUT /api/users/u {"password_hash":"aaaa","hashing_algorithm":"rot13","tags":""} -> 400 {"error":"bad_request","reason":"'hashing_algorithm' is none of rabbit_password_hashing_md5, rabbit_password_hashing_sha256, rabbit_password_hashing_sha512, argon2id"}
             POST /api/users/bulk-delete {"users":"guest"} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}
             POST /api/users/bulk-delete {"users":["guest",1]} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}

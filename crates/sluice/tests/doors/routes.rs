@@ -167,7 +167,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::GetPolicy(_)
         | Action::PutPolicy(_) => {}
         Action::ListParameters | Action::GetParameter | Action::DeleteParameter => {
-            fixture.prepare("PUT", "/api/parameters/shovel/%2F/s", r#"{"value":1}"#).await;
+            fixture.prepare("PUT", "/api/parameters/ours/%2F/s", r#"{"value":1}"#).await;
         }
         Action::ListGlobalParameters | Action::GetGlobalParameter | Action::DeleteGlobalParameter => {
             fixture.prepare("PUT", "/api/global-parameters/s", r#"{"value":1}"#).await;
@@ -274,7 +274,7 @@ fn path(route: &Route, connections: &Connections, port: u16) -> String {
         ("{password}", "p"),
         ("{pattern}", "."),
         ("{position}", "1"),
-        ("{component}", "shovel"),
+        ("{component}", "ours"),
         ("{within}", "1"),
         ("{unit}", "months"),
         ("{exchange}", "x"),
