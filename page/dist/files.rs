@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"cbaf87fe52522758\"",
+        etag: "W/\"fa072eb76dc5a69f\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-DAaNVxfh.css.gz"),
     },
     File {
-        path: "/assets/index-DvleDmVp.js",
+        path: "/assets/index-DKK8MmK5.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"6af7768f2470d4b0\"",
-        plain: include_bytes!("assets/index-DvleDmVp.js"),
-        gzip: include_bytes!("assets/index-DvleDmVp.js.gz"),
+        etag: "W/\"def625d0018c5aa9\"",
+        plain: include_bytes!("assets/index-DKK8MmK5.js"),
+        gzip: include_bytes!("assets/index-DKK8MmK5.js.gz"),
     },
 ]

@@ -22,8 +22,8 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
-    health, json, messages, moving, openapi, overview, page, page_login, parameters, policies, queues,
-    quorum, search, shape, topics, traces, vhosts,
+    health, json, memory, messages, moving, openapi, overview, page, page_login, parameters, parts, policies,
+    queues, quorum, search, shape, topics, traces, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -240,6 +240,8 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::Checkpoint => quorum::checkpoint(call).await,
         Action::ReclaimMemory => quorum::reclaim_memory(call).await,
         Action::ChangeMember(change) => quorum::change(call, change).await,
+        Action::ListFeatureFlags => parts::feature_flags(call),
+        Action::EnableFeatureFlag => parts::enable_feature_flag(call),
         Action::Grow => quorum::grow(call),
         Action::Shrink => quorum::shrink(call).await,
         Action::Rebalance => quorum::rebalance(call),
@@ -289,7 +291,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::GetParameter => parameters::get(call).await,
         Action::GetGlobalParameter => parameters::get_global(call).await,
         Action::StartVhost => vhosts::start(call).await,
-        Action::MemoryOfNode(in_percent) => overview::memory(call, in_percent).await,
+        Action::MemoryOfNode(in_percent) => memory::memory(call, in_percent).await,
         Action::PortListener => health::port_listener(call).await,
         Action::ProtocolListener => health::protocol_listener(call).await,
         Action::BelowConnectionLimit => health::below_connection_limit(call).await,

@@ -9,6 +9,9 @@ use crate::call::Call;
 use crate::reply::{Failure, Reply};
 use crate::{components, shape};
 
+/// The global parameter with an id of the cluster for programs. If nobody has set it, it is made of the id of the node.
+const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
+
 /// The parameters of virtual hosts: all, those of a component, or those of a component in a virtual host.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = |key: &ParameterKey| {
@@ -33,8 +36,16 @@ pub async fn get_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 async fn one<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
     let all = call.desk.parameters(&call.who).await?;
-    let value = all.get(&key).ok_or_else(|| missing(&key))?;
-    Ok(Reply::Json(shape::columns(row(&key, value), &call.query)))
+    let value = match all.get(&key) {
+        Some(value) => value.clone(),
+        // RabbitMQ always has this one.
+        None if key == ParameterKey::global(INTERNAL_CLUSTER_ID) => {
+            let node_id = call.desk.overview(&call.who).await?.node_id;
+            Value::from(format!("rabbitmq-cluster-id-{node_id}")).to_string().into()
+        }
+        None => return Err(missing(&key)),
+    };
+    Ok(Reply::Json(shape::columns(row(&key, &value), &call.query)))
 }
 
 fn missing(key: &ParameterKey) -> Failure {

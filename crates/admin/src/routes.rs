@@ -76,6 +76,8 @@ pub enum Action {
     DeleteVhost,
     /// Protects a virtual host from deletion (true), or no longer.
     GetVhostProtection,
+    ListFeatureFlags,
+    EnableFeatureFlag,
     ProtectVhost(bool),
     VhostLimits,
     PutVhostLimit,
@@ -232,7 +234,6 @@ impl Route {
 }
 
 /// What to do instead of a request for what Sluice does not have.
-const FEATURES: &str = "there are no feature flags: all features are enabled";
 const ERLANG: &str = "there is no Erlang: GET /api/nodes/NODE/memory says what the memory is used for";
 const SETTINGS: &str = "read the configuration file: what it does not set is as in sluice.conf.example";
 const STATISTICS: &str = "there is no database of statistics";
@@ -268,8 +269,8 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/cluster-name" => NameCluster, [Manage, Administer];
     Get "/api/extensions" => EmptyList, [Manage];
     Get "/api/openapi.json" => OpenApi, [Manage];
-    Get "/api/feature-flags" => EmptyList, [Manage];
-    Put "/api/feature-flags/{name}/enable" => Missing(FEATURES), [Manage, Administer];
+    Get "/api/feature-flags" => ListFeatureFlags, [Manage];
+    Put "/api/feature-flags/{name}/enable" => EnableFeatureFlag, [Manage, Administer];
     Get "/api/deprecated-features" => DeprecatedFeatures(false), [Manage, ReadOverview];
     Get "/api/deprecated-features/used" => DeprecatedFeatures(true), [Manage, ReadOverview];
     Get "/api/all-configuration" => GetDefinitions, [Manage, Administer];

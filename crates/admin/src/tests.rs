@@ -26,6 +26,7 @@ use broker::desk::{ConnectionRow, ConsumerRow, GroupRow, PassedCounts, ProtocolR
 use self::http::{Server, raw, request};
 use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts};
 
+use crate::ports::Ports;
 use crate::routes::{Action, ROUTES, Route};
 
 /// Fewer logins than an address may fail before all of its logins are refused.
@@ -551,22 +552,27 @@ async fn overview_and_nodes() {
             r#"
             GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true,"auth_backend":"internal"}
             GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","object_totals":{"queues":0},"message_stats":{"publish":9}}
-            GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672}]}
-            GET /api/vhosts?disable_stats=true -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","protected_from_deletion":false,"limits":{},"metadata":{"description":"","tags":[],"default_queue_type":"classic"},"tracing":false,"deleting":false}]
+            GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672,"socket_opts":{}},{"node":"n@h","protocol":"http","ip_address":"127.0.0.1","port":15672,"socket_opts":{}}]}
+            GET /api/overview?columns=contexts -> 200 {"contexts":[{"node":"n@h","description":"RabbitMQ Management","path":"/","ip":"127.0.0.1","port":"15672","ssl_opts":[],"ssl":false}]}
+            GET /api/overview?columns=disable_stats,enable_queue_totals,is_op_policy_updating_enabled,cluster_tags,node_tags,statistics_db_event_queue -> 200 {"disable_stats":false,"enable_queue_totals":false,"is_op_policy_updating_enabled":true,"cluster_tags":[],"node_tags":[],"statistics_db_event_queue":0}
+            GET /api/overview?columns=erlang_version,erlang_full_version,crypto_lib_version -> 200 {"erlang_version":"27.3.4","erlang_full_version":"Erlang/OTP 27 [erts-15.2.7] [source] [64-bit]","crypto_lib_version":"OpenSSL 3.5.4 30 Sep 2025"}
+            GET /api/global-parameters/internal_cluster_id -> 200 {"name":"internal_cluster_id","value":"rabbitmq-cluster-id-0a"}
+            GET /api/vhosts?disable_stats=true -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","protected_from_deletion":false,"limits":{},"metadata":{"description":"","tags":[],"default_queue_type":"classic"},"tracing":false,"deleting":false,"cluster_state":{"n@h":"running"}}]
             GET /api/vhosts/%2F?columns=name -> 200 {"name":"/"}
             GET /api/vhosts/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
             GET /api/nodes?columns=name,running,node_id,boots -> 200 [{"name":"n@h","running":true,"node_id":"0a","boots":3}]
             GET /api/nodes/n@h?columns=mem_alarm,disk_free_alarm -> 200 {"mem_alarm":false,"disk_free_alarm":false}
             GET /api/nodes/n@h?columns=budgets -> 200 {"budgets":[{"name":"one","used":1,"limit":10},{"name":"two","used":2,"limit":20},{"name":"http_bodies","used":0,"limit":33554432},{"name":"http_answers","used":0,"limit":67108864}]}
-            GET /api/nodes/n@h/memory?columns=x -> 200 {"memory":{"one":1,"two":2,"http_bodies":0,"http_answers":0,"other":..
-            GET /api/nodes/n@h/memory/relative -> 200 {"memory":{"one":0,"two":0,"http_bodies":0,"http_answers":0,"other":99,"total":100}}
             GET /api/nodes/nope/memory/relative -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
             GET /api/nodes/nope/memory -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
             GET /api/version -> 200 "4.3.6"
             GET /api/cluster-name -> 200 {"name":"c"}
-            GET /api/nodes?columns=being_drained,partitions,enabled_plugins,rates_mode,rabbitmq_version -> 200 [{"rabbitmq_version":"4.3.6","being_drained":false,"partitions":[],"enabled_plugins":[],"rates_mode":"basic"}]
+            GET /api/nodes?columns=being_drained,partitions,rates_mode,rabbitmq_version -> 200 [{"rabbitmq_version":"4.3.6","being_drained":false,"partitions":[],"rates_mode":"basic"}]
+            GET /api/nodes/n@h?columns=proc_used,proc_total,run_queue,sockets_used,sockets_total,contexts.port -> 200 {"proc_used":0,"proc_total":1048576,"run_queue":0,"sockets_used":0,"sockets_total":2,"contexts":[{"port":"15672"}]}
             GET /api/extensions -> 200 []
-            GET /api/feature-flags -> 200 []
+            GET /api/feature-flags?columns=name,state,stability&page=1&page_size=1&name=stream_queue -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"stream_queue","state":"enabled","stability":"required"}],..
+            PUT /api/feature-flags/khepri_db/enable {"name":"khepri_db"} -> 204
+            PUT /api/feature-flags/nope/enable {"name":"nope"} -> 400 {"error":"bad_request","reason":"unsupported: there is no feature flag 'nope'"}
             GET /api/deprecated-features?columns=name,state,uses -> 200 [{"name":"amqp_address_v1","state":"denied","uses":0},{"name":"global_qos","state":"permitted","uses":1},{"name":"transient_nonexcl_queues","state":"permitted","uses":0}]
             GET /api/deprecated-features?columns=desc,doc_url,deprecation_phase&page=1&page_size=1 -> 200 {"filtered_count":3,"item_count":1,"items":[{"desc":"Links of AMQP 1.0 to addresses of format v1","doc_url":"","deprecation_phase":"denied_by_default"}],"page":1,"page_count":3,"page_size":1,"total_count":3}
             GET /api/deprecated-features/used?columns=name -> 200 [{"name":"global_qos"}]
@@ -595,10 +601,10 @@ async fn health_checks() {
         GET /api/health/checks/metadata-store/initialized/with-data -> 200 {"status":"ok"}
         GET /api/health/checks/reached-target-cluster-size -> 200 {"status":"ok"}
         GET /api/health/checks/port-listener/5672 -> 200 {"status":"ok","port":5672}
-        GET /api/health/checks/port-listener/1 -> 503 {"status":"failed","reason":"No active listener","missing":1,"ports":[5672]}
+        GET /api/health/checks/port-listener/1 -> 503 {"status":"failed","reason":"No active listener","missing":1,"ports":[5672,15672]}
         GET /api/health/checks/port-listener/x -> 400 {"error":"bad_request","reason":"a port number is needed"}
         GET /api/health/checks/protocol-listener/amqp10,amqp091 -> 200 {"status":"ok"}
-        GET /api/health/checks/protocol-listener/mqtt,amqp -> 503 {"status":"failed","reason":"No active listener","missing":["mqtt"],"protocols":["amqp"]}
+        GET /api/health/checks/protocol-listener/mqtt,amqp -> 503 {"status":"failed","reason":"No active listener","missing":["mqtt"],"protocols":["amqp","http"]}
         GET /api/health/checks/below-node-connection-limit -> 200 {"status":"ok","current":0,"limit":2}
         GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 200 {"status":"ok"}
         GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/nope -> 404 {"error":"Object Not Found",..
@@ -702,4 +708,117 @@ async fn explanations() {
     for (user, page) in pages {
         server.check(user, page).await;
     }
+}
+
+#[tokio::test]
+async fn plugins_and_applications_stand_for_what_there_is() {
+    let server = Server::start().await;
+    let node = server
+        .ask(Some("guest"), "GET", "/api/nodes/n@h?columns=enabled_plugins,applications", "")
+        .await
+        .body;
+    let node: serde_json::Value = serde_json::from_str(&node).unwrap();
+    let plugins = node["enabled_plugins"].as_array().unwrap();
+    for name in ["rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_consistent_hash_exchange"] {
+        assert!(plugins.contains(&name.into()), "{plugins:?}");
+    }
+    // Nobody speaks MQTT here.
+    assert!(!plugins.contains(&"rabbitmq_mqtt".into()), "{plugins:?}");
+    let applications = node["applications"].as_array().unwrap();
+    let version_of =
+        |name: &str| applications.iter().find(|row| row["name"] == name).map(|row| row["version"].clone());
+    assert_eq!((version_of("sluice"), version_of("rabbit")), (Some("0.1.0".into()), Some("4.3.6".into())));
+    assert_eq!(applications.len(), plugins.len() + 2);
+}
+
+#[tokio::test]
+async fn an_operator_may_show_that_there_is_no_erlang() {
+    let server = Server::start_with(Ports::default().hiding_erlang(true)).await;
+    let path = "/api/overview?columns=erlang_version,crypto_lib_version";
+    server
+        .check(
+            "guest",
+            &format!(r#"GET {path} -> 200 {{"erlang_version":"none","crypto_lib_version":"AWS-LC"}}"#),
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn queues_show_their_delivery_limit_and_since_when_they_are_idle() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/c {} -> 201
+            PUT /api/queues/%2F/q {"arguments":{"x-queue-type":"quorum"}} -> 201
+            PUT /api/queues/%2F/own {"arguments":{"x-queue-type":"quorum","x-delivery-limit":7}} -> 201
+            PUT /api/policies/%2F/p {"pattern":"^q$","definition":{"delivery-limit":-1},"apply-to":"quorum_queues","priority":100} -> 201
+            GET /api/queues?columns=name,delivery_limit -> 200 [{"name":"c"},{"name":"own","delivery_limit":7},{"name":"q","delivery_limit":"unlimited"}]
+            DELETE /api/policies/%2F/p -> 204
+            GET /api/queues/%2F/q?columns=delivery_limit,idle_since -> 200 {"delivery_limit":20}
+            "#,
+        )
+        .await;
+}
+
+/// RabbitMQ's programs refuse an answer without one of these parts.
+#[tokio::test]
+async fn memory_is_shown_in_the_parts_of_rabbitmq_and_in_budgets() {
+    let server = Server::start().await;
+    let get = async |path: &str| -> serde_json::Value {
+        serde_json::from_str(&server.ask(Some("guest"), "GET", path, "").await.body).unwrap()
+    };
+    let in_bytes = get("/api/nodes/n@h/memory").await;
+    let memory = in_bytes["memory"].as_object().unwrap();
+    for part in [
+        "connection_readers",
+        "connection_writers",
+        "connection_channels",
+        "connection_other",
+        "queue_procs",
+        "quorum_queue_procs",
+        "quorum_queue_dlx_procs",
+        "stream_queue_procs",
+        "stream_queue_replica_reader_procs",
+        "stream_queue_coordinator_procs",
+        "plugins",
+        "metadata_store",
+        "other_proc",
+        "metrics",
+        "mgmt_db",
+        "mnesia",
+        "quorum_ets",
+        "metadata_store_ets",
+        "other_ets",
+        "binary",
+        "msg_index",
+        "code",
+        "atom",
+        "other_system",
+        "allocated_unused",
+        "reserved_unallocated",
+    ] {
+        assert!(memory[part].is_u64(), "{part}");
+    }
+    // The two budgets of the desk fit no part.
+    assert_eq!((&memory["other_proc"], &memory["mgmt_db"]), (&3.into(), &0.into()));
+    assert_eq!(memory["strategy"], "rss");
+    let total = &memory["total"];
+    let sum: u64 = memory.values().filter_map(serde_json::Value::as_u64).sum();
+    assert_eq!((total["rss"].as_u64(), total["erlang"].as_u64()), (Some(sum), Some(sum)));
+    assert_eq!(total["allocated"], total["rss"]);
+    let budgets = &in_bytes["budgets"];
+    assert_eq!(
+        (&budgets["one"], &budgets["two"], &budgets["http_bodies"]),
+        (&1.into(), &2.into(), &0.into())
+    );
+    assert_eq!(budgets["other"], memory["other_system"]);
+    let in_percent = get("/api/nodes/n@h/memory/relative").await;
+    let memory = &in_percent["memory"];
+    assert_eq!(
+        (&memory["total"], &memory["other_system"], &memory["binary"]),
+        (&100.into(), &99.into(), &0.into())
+    );
+    assert!(memory["strategy"].is_null() && in_percent["budgets"]["other"] == 99);
 }

@@ -41,8 +41,10 @@ async fn with_numbers<D: Desk>(
         true => Some(call.desk.vhost_numbers(&call.who).await?),
         false => None,
     };
+    let node = call.desk.overview(&call.who).await?.node;
     let shown = vhosts.iter().map(|(name, settings)| {
         let mut body = row(call, name, settings);
+        body["cluster_state"] = json!({ node.clone(): "running" });
         if let Some(numbers) = &numbers {
             let numbers = numbers.get(name).copied().unwrap_or_default();
             shape::add(&mut body, call.ports.samples().vhost(name, &numbers, &ranges));
@@ -53,7 +55,7 @@ async fn with_numbers<D: Desk>(
 }
 
 /// The fields of a virtual host that are not counted.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "name",
     "description",
     "tags",
@@ -63,6 +65,7 @@ const SETTINGS: [&str; 9] = [
     "metadata",
     "tracing",
     "deleting",
+    "cluster_state",
 ];
 
 /// Returns true if this field of a virtual host is counted. A field of a field is separated by a point.

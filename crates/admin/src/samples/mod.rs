@@ -252,6 +252,13 @@ impl Samples {
         (part(Part::Lengths), part(Part::Messages))
     }
 
+    /// Returns since when no message has passed through a queue, in milliseconds since the epoch. The node looks once a minute, so this
+    /// is known of queues that had messages and have had none for a minute or more.
+    pub fn idle_since(&self, queue: QueueId) -> Option<u64> {
+        let used_ms = self.state().used_queues.used_ms(&queue)?;
+        (used_ms + kept::EVERY_MS <= (self.clock)()).then_some(used_ms)
+    }
+
     /// Returns the `message_stats` of an exchange, with rates. The exchange is sampled from now on.
     pub fn exchange(&self, row: &ExchangeRow, ranges: &Ranges) -> Map<String, Value> {
         let mut state = self.state();

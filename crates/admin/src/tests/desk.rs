@@ -73,8 +73,11 @@ impl Desk for FakeDesk {
         if state.stuck {
             return Err(DeskError::TimedOut);
         }
-        let listeners =
-            if state.listening { vec![("amqp".into(), "127.0.0.1".into(), 5672)] } else { vec![] };
+        let listeners = if state.listening {
+            vec![("amqp".into(), "127.0.0.1".into(), 5672), ("http".into(), "127.0.0.1".into(), 15672)]
+        } else {
+            vec![]
+        };
         Ok(Overview {
             product: "RabbitMQ".into(),
             product_version: "4.3.6".into(),

@@ -567,3 +567,20 @@ async fn the_first_answer_has_a_rate() {
         json!([{ "sample": 0, "timestamp": 1_035_000 }])
     );
 }
+
+#[tokio::test]
+async fn a_queue_is_idle_when_no_message_has_passed_for_a_minute() {
+    let world = World::start().await;
+    world.server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    let idle = async || world.get("/api/queues/%2F/q").await["idle_since"].clone();
+    world.sample(951_868_800).await;
+    assert!(idle().await.is_null(), "it has had no messages");
+    world.server.desk.state().published.insert("q".into(), 1);
+    world.sample(951_868_860).await;
+    assert!(idle().await.is_null(), "it is in use");
+    world.sample(951_868_920).await;
+    assert_eq!(idle().await, "2000-03-01T00:01:00.000+00:00");
+    world.server.desk.state().published.insert("q".into(), 2);
+    world.sample(951_868_980).await;
+    assert!(idle().await.is_null(), "it is in use again");
+}

@@ -151,6 +151,8 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ElectedLeadersNamed
         | Action::Aliveness
         | Action::DeprecatedFeatures(_)
+        | Action::ListFeatureFlags
+        | Action::EnableFeatureFlag
         | Action::StartVhost
         | Action::MemoryOfNode(_)
         | Action::PortListener
@@ -241,6 +243,7 @@ fn path(route: &Route, connections: &Connections, port: u16) -> String {
     };
     let file = a_file_of_the_page();
     let name = match route.path {
+        p if p.contains("feature-flags") => "stream_queue",
         "/assets/{name}" => &file,
         p if p.contains("limits") => "max-connections",
         p if p.contains("parameters") => "s",
