@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"b449d8ee7806abd8\"",
+        etag: "W/\"fa072eb76dc5a69f\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-DAaNVxfh.css.gz"),
     },
     File {
-        path: "/assets/index-DO1fMvJW.js",
+        path: "/assets/index-DKK8MmK5.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"10fdfa55afd7dcbf\"",
-        plain: include_bytes!("assets/index-DO1fMvJW.js"),
-        gzip: include_bytes!("assets/index-DO1fMvJW.js.gz"),
+        etag: "W/\"def625d0018c5aa9\"",
+        plain: include_bytes!("assets/index-DKK8MmK5.js"),
+        gzip: include_bytes!("assets/index-DKK8MmK5.js.gz"),
     },
 ]

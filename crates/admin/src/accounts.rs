@@ -167,8 +167,8 @@ pub async fn delete<D: Desk>(
 }
 
 /// Reads `password`.
-fn given_password(fields: &Map<String, Value>) -> Result<Option<Secret>, Failure> {
-    if !fields.contains_key("password") {
+pub fn given_password(fields: &Map<String, Value>) -> Result<Option<Secret>, Failure> {
+    if fields.get("password").is_none_or(Value::is_null) {
         return Ok(None);
     }
     not_empty(json::text(fields, "password", "")?).map(Some)
@@ -182,8 +182,8 @@ fn not_empty(password: String) -> Result<Secret, Failure> {
     Ok(Secret::new(password))
 }
 
-/// Reads `password_hash` and `hashing_algorithm`. An empty hash counts as none: the user cannot log in with a password, as in
-/// RabbitMQ.
+/// Reads `password_hash` and `hashing_algorithm`. Without an algorithm, it is the one whose hashes have this length. An empty hash
+/// counts as none: the user cannot log in with a password, as in RabbitMQ.
 pub fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, Failure> {
     let hash = json::text(fields, "password_hash", "")?;
     if hash.is_empty() {
@@ -192,15 +192,21 @@ pub fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, F
     if fields.contains_key("password") {
         return Err(Failure::bad_request("both_password_and_password_hash_are_provided"));
     }
-    let name = json::text(fields, "hashing_algorithm", Hashing::Sha256.name())?;
-    let hashing = Hashing::from_name(&name).ok_or_else(|| {
-        let known = Hashing::ALL.map(Hashing::name).join(", ");
-        Failure::bad_request(format!("'hashing_algorithm' is none of {known}"))
-    })?;
-    let bytes = STANDARD.decode(hash).ok();
-    let hash = bytes.and_then(|bytes| PasswordHash::from_bytes(hashing, &bytes));
-    let wrong = || Failure::bad_request(format!("'password_hash' is not a hash of {name} in Base64"));
-    hash.map(Some).ok_or_else(wrong)
+    let known = || Hashing::ALL.map(Hashing::name).join(", ");
+    let bytes = STANDARD.decode(hash).unwrap_or_default();
+    let fitting = Hashing::ALL.into_iter().find_map(|hashing| PasswordHash::from_bytes(hashing, &bytes));
+    let name = json::text(fields, "hashing_algorithm", "")?;
+    if name.is_empty() {
+        let none = || format!("'password_hash' is a hash of none of {} in Base64", known());
+        return fitting.map(Some).ok_or_else(|| Failure::bad_request(none()));
+    }
+    let unknown = || Failure::bad_request(format!("'hashing_algorithm' is none of {}", known()));
+    let hashing = Hashing::from_name(&name).ok_or_else(unknown)?;
+    PasswordHash::from_bytes(hashing, &bytes).map(Some).ok_or_else(|| {
+        let other = fitting.map(|other| format!(", but may be one of {}", other.hashing().name()));
+        let other = other.unwrap_or_default();
+        Failure::bad_request(format!("'password_hash' is not a hash of {name} in Base64{other}"))
+    })
 }
 
 /// Reads `tags`, which must be there.

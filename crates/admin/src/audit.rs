@@ -29,10 +29,10 @@ impl<'a> Line<'a> {
         let is_change = is_change(route);
         match result {
             Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {
-                actor.refused(&self.what(), &self.on(), &failure.reason);
+                actor.refused(&self.what(), &self.on(), failure.text());
             }
             Ok(_) if is_change => actor.changed(&self.what(), &self.on(), Rate::of(&self.sender.who)),
-            Err(failure) if is_change => actor.failed(&self.what(), &self.on(), &failure.reason),
+            Err(failure) if is_change => actor.failed(&self.what(), &self.on(), failure.text()),
             _ => {}
         }
     }

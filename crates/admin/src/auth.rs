@@ -72,7 +72,7 @@ pub async fn authenticate<D: Desk>(
         let permitted = ports.hosts().permit(user, &password, host);
         permitted.inspect_err(|failure| {
             let actor = Actor { user, peer: &shown, protocol: Protocol::Http, mechanism: scheme };
-            actor.login_refused(&failure.reason);
+            actor.login_refused(failure.text());
         })
     };
     // Before the password is checked, so that pages of other sites cannot try passwords of these users.

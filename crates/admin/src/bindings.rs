@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::exchanges::{require_exchange, unaliased};
+use crate::exchanges::unaliased;
 use crate::reply::{Failure, Reply};
 use crate::routes::To;
 use crate::{json, shape, vhosts};
@@ -35,26 +35,31 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     reply(call, all.iter())
 }
 
+/// Returns the bindings of the virtual host in the path. A queue or an exchange that does not exist has none, as in RabbitMQ.
+///
+/// # Errors
+/// 404 if there is no such virtual host, or the desk's error.
+async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Vec<Arc<Binding>>, Failure> {
+    let vhost = call.param(0);
+    vhosts::require(call, vhost).await?;
+    Ok(call.desk.bindings(&call.who, Some(vhost)).await?)
+}
+
 pub async fn of_source<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
-    require_exchange(call, vhost, name).await?;
-    let all = call.desk.bindings(&call.who, Some(vhost)).await?;
+    let name = unaliased(call.param(1));
+    let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| *b.source == *name))
 }
 
 pub async fn of_exchange_destination<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), unaliased(call.param(1)));
-    require_exchange(call, vhost, name).await?;
-    let wanted = Destination::Exchange(name.into());
-    let all = call.desk.bindings(&call.who, Some(vhost)).await?;
+    let wanted = Destination::Exchange(unaliased(call.param(1)).into());
+    let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| b.destination == wanted))
 }
 
 pub async fn of_queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (vhost, name) = (call.param(0), call.param(1));
-    call.desk.queue(&call.who, vhost, name).await?;
-    let wanted = Destination::Queue(name.into());
-    let all = call.desk.bindings(&call.who, Some(vhost)).await?;
+    let wanted = Destination::Queue(call.param(1).into());
+    let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| b.destination == wanted))
 }
 
@@ -72,17 +77,9 @@ pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failur
         key: json::text(&call.fields, "routing_key", "")?.into(),
         arguments: json::arguments(&call.fields)?,
     };
-    let (kind, target) = match &binding.destination {
-        Destination::Queue(name) => ("q", name),
-        Destination::Exchange(name) => ("e", name),
-    };
-    let location = format!(
-        "/api/bindings/{}/e/{}/{kind}/{}/{}",
-        utf8_percent_encode(&binding.vhost, PLAIN),
-        utf8_percent_encode(&binding.source, PLAIN),
-        utf8_percent_encode(target, PLAIN),
-        utf8_percent_encode(&properties_key(&binding), PLAIN),
-    );
+    // As in RabbitMQ, it is relative to the path of the request, and the properties key is not encoded again.
+    let target = utf8_percent_encode(call.param(2), PLAIN);
+    let location = format!("{target}/{}", properties_key(&binding));
     call.desk.bind(&call.who, binding).await?;
     Ok(Reply::Created(Some(location)))
 }
@@ -120,15 +117,17 @@ async fn pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, 
     Ok(all)
 }
 
-/// Returns the binding that the path names. A key that lacks one level of encoding is accepted if it is
-/// unambiguous.
+/// Returns the binding that the path names. A key that lacks one level of encoding, such as one in `Location`, is accepted if it
+/// is unambiguous.
 async fn require_binding<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Arc<Binding>, Failure> {
     let props = call.param(3);
-    let (key, hash) = props.split_once('~').unwrap_or((props, ""));
-    let key = percent_decode_str(key).decode_utf8_lossy();
     let all = pair(call, to).await?;
     let exact = all.iter().find(|b| properties_key(b) == props);
-    let close = || all.iter().find(|b| *b.key == *key && arguments_hash(&b.arguments) == hash);
+    let close = || {
+        let decoded = |b: &Binding| percent_decode_str(&properties_key(b)).decode_utf8_lossy() == props;
+        let mut fitting = all.iter().filter(|b| decoded(b));
+        fitting.next().filter(|_| fitting.next().is_none())
+    };
     exact.or_else(close).cloned().ok_or_else(|| {
         Failure::not_found(format!(
             "no binding '{props}' from exchange '{}' to '{}' in vhost '{}'",

@@ -22,8 +22,8 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
-    health, json, messages, moving, openapi, overview, page, page_login, parameters, policies, queues,
-    quorum, search, shape, topics, traces, vhosts,
+    health, json, memory, messages, moving, openapi, overview, page, page_login, parameters, parts, policies,
+    queues, quorum, search, shape, topics, traces, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -98,7 +98,7 @@ async fn answer<D: Desk>(
     let method = Method::parse(head.method.as_str());
     let (route, params, in_vhost) = match find(method, head.uri.path()) {
         Found::Route { route, params, in_vhost } => (route, params, in_vhost),
-        Found::Nothing => return Err(Failure::not_found("Not Found")),
+        Found::Nothing => return Err(Failure::unknown_path()),
         Found::BadPath => return Err(Failure::bad_request("the path is not UTF-8")),
         Found::OtherMethods(methods) => {
             return Err(Failure::method_not_allowed(allowed(&methods)));
@@ -148,12 +148,22 @@ async fn carry_out<D: Desk>(
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let (who, peer) = (sender.who.clone(), sender.address);
     let call = Call { desk, ports, who, peer, query, fields, body, reason, params };
-    match dispatch(route.action, &call).await {
+    let kind = match route.action {
+        Action::Publish => Some("exchange_not_found"),
+        Action::GetMessages => Some("queue_not_found"),
+        _ => None,
+    };
+    let named = |failure: Failure, kind: Option<&str>| match kind {
+        Some(kind) => failure.naming(kind),
+        None => failure,
+    };
+    match dispatch(route.action, &call).await.map_err(|failure| named(failure, kind)) {
         // The virtual host may not exist. The desk refuses access then, but RabbitMQ answers 404, and so does
         // this function.
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
             if in_vhost {
-                vhosts::require(&call, call.param(0)).await?;
+                let found = vhosts::require(&call, call.param(0)).await;
+                found.map_err(|failure| named(failure, kind.map(|_| "vhost_not_found")))?;
             }
             Err(refused)
         }
@@ -164,7 +174,7 @@ async fn carry_out<D: Desk>(
 async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, Failure> {
     match action {
         // `answer` has served these.
-        Action::Index | Action::Asset | Action::PageLogin => Err(Failure::not_found("Not Found")),
+        Action::Index | Action::Asset | Action::PageLogin => Err(Failure::unknown_path()),
         Action::Overview => overview::overview(call).await,
         Action::Whoami => Ok(overview::whoami(call)),
         Action::GetDefinitions => definitions::get(call).await,
@@ -181,6 +191,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::GetVhost => vhosts::get(call).await,
         Action::PutVhost => vhosts::put(call).await,
         Action::DeleteVhost => vhosts::delete(call).await,
+        Action::GetVhostProtection => vhosts::is_protected(call).await,
         Action::ProtectVhost(protected) => vhosts::protect(call, protected).await,
         Action::VhostLimits => vhosts::limits(call).await,
         Action::PutVhostLimit => vhosts::put_limit(call).await,
@@ -229,6 +240,8 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::Checkpoint => quorum::checkpoint(call).await,
         Action::ReclaimMemory => quorum::reclaim_memory(call).await,
         Action::ChangeMember(change) => quorum::change(call, change).await,
+        Action::ListFeatureFlags => parts::feature_flags(call),
+        Action::EnableFeatureFlag => parts::enable_feature_flag(call),
         Action::Grow => quorum::grow(call),
         Action::Shrink => quorum::shrink(call).await,
         Action::Rebalance => quorum::rebalance(call),
@@ -279,7 +292,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::GetParameter => parameters::get(call).await,
         Action::GetGlobalParameter => parameters::get_global(call).await,
         Action::StartVhost => vhosts::start(call).await,
-        Action::MemoryOfNode(in_percent) => overview::memory(call, in_percent).await,
+        Action::MemoryOfNode(in_percent) => memory::memory(call, in_percent).await,
         Action::PortListener => health::port_listener(call).await,
         Action::ProtocolListener => health::protocol_listener(call).await,
         Action::BelowConnectionLimit => health::below_connection_limit(call).await,

@@ -13,7 +13,7 @@ use crate::view::View;
 use crate::{shape, vhosts};
 
 /// The reason that the peer receives if the request has no `X-Reason`.
-const CLOSE_REASON: &str = "Closed via management API";
+const CLOSE_REASON: &str = "Closed via management plugin";
 
 /// The fields of a session that the parameter `name` of a list looks at. The name begins with that of the connection.
 const SESSION_NAMES: [&str; 3] = ["name", "container_id", "user"];

@@ -84,10 +84,10 @@ impl Family<'_> {
     }
 
     /// Adds the samples of a histogram. `ranges` are the upper bound of each range but the last, which has none, and the
-    /// number of values in each range. `sum` is the sum of all values.
+    /// number of values in each range. `sum` is the sum of all values. The bounds are written as RabbitMQ writes them, with a point.
     pub fn ranges(&mut self, label: (&str, &str), (up_to, values): (&[u64], &[u64]), sum: u64) -> &mut Self {
         let mut below = 0;
-        let bounds = up_to.iter().map(u64::to_string).chain(["+Inf".to_owned()]);
+        let bounds = up_to.iter().map(|bound| format!("{bound}.0")).chain(["+Inf".to_owned()]);
         for (bound, values) in bounds.zip(values) {
             below += values;
             self.put("_bucket", &[label, ("le", &bound)], below);
@@ -145,7 +145,7 @@ mod tests {
             "# TYPE rabbitmq_queues gauge\n# HELP rabbitmq_queues Queues\nrabbitmq_queues 2\n\
              # TYPE rabbitmq_y_seconds gauge\n# HELP rabbitmq_y_seconds Y\nrabbitmq_y_seconds 12.034\n\
              # TYPE rabbitmq_size histogram\n# HELP rabbitmq_size S\n\
-             rabbitmq_size_bucket{a=\"b\",le=\"1\"} 5\nrabbitmq_size_bucket{a=\"b\",le=\"10\"} 5\n\
+             rabbitmq_size_bucket{a=\"b\",le=\"1.0\"} 5\nrabbitmq_size_bucket{a=\"b\",le=\"10.0\"} 5\n\
              rabbitmq_size_bucket{a=\"b\",le=\"+Inf\"} 7\nrabbitmq_size_sum{a=\"b\"} 60\nrabbitmq_size_count{a=\"b\"} 7\n\
              # TYPE rabbitmq_x_total counter\n# HELP rabbitmq_x_total X\n\
              rabbitmq_x_total{vhost=\"/\",queue=\"a\\\"b\\\\c\\nd\\\\u000d\\\\u0000\\\\u001bé\"} 1\n"

@@ -84,7 +84,7 @@ fn describe(request: &Request, is_allowed: bool, options: &HeaderOptions) -> Res
     let methods = match find(None, request.uri().path()) {
         Found::OtherMethods(methods) => methods,
         Found::BadPath => return respond(Err(Failure::bad_request("the path is not UTF-8"))),
-        Found::Nothing | Found::Route { .. } => return respond(Err(Failure::not_found("Not Found"))),
+        Found::Nothing | Found::Route { .. } => return respond(Err(Failure::unknown_path())),
     };
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use axum::extract::State;
 use axum::response::Response;
 use broker::access::Identity;
-use broker::desk::{Alarms, Desk, Overview};
+use broker::desk::{Alarms, Desk, GroupRow, Overview, QueueRow};
 use broker::pattern::Pattern;
 use serde_json::{Value, json};
 
@@ -123,7 +123,7 @@ pub async fn below_connection_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply
 }
 
 /// Checks that each quorum queue that the user may see has a leader, in all virtual hosts or in the one that the request
-/// names.
+/// names. A queue that nobody has used since the start needs none.
 pub async fn elected_leaders<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     leaders(call, call.optional_param(0), &Pattern::Everything).await
 }
@@ -154,7 +154,9 @@ async fn leaders<D: Desk>(
     let mut without = Vec::new();
     for some in records.chunks(QUEUES_AT_ONCE) {
         let rows = call.desk.numbered(&call.who, some).await?;
-        let leaderless = rows.iter().filter(|row| !row.group.as_ref().is_some_and(|group| group.leads));
+        let is_healthy =
+            |row: &QueueRow| !row.report.damaged && row.group.as_ref().is_none_or(GroupRow::is_healthy);
+        let leaderless = rows.iter().filter(|row| !is_healthy(row));
         without.extend(leaderless.map(|row| json!({ "name": *row.name, "vhost": *row.vhost })));
     }
     if without.is_empty() {

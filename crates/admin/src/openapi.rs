@@ -52,7 +52,11 @@ fn document() -> Value {
                 "Error": {
                     "type": "object",
                     "required": ["error", "reason"],
-                    "properties": { "error": { "type": "string" }, "reason": { "type": "string" } },
+                    "properties": {
+                        "error": { "type": "string" },
+                        "reason": { "type": "string" },
+                        "detail": { "type": "string", "description": "What there is not, for 404" },
+                    },
                 },
             },
             "parameters": queries::all().map(|parameter| (parameter.name.to_owned(), parameter.schema())).collect::<Map<_, _>>(),

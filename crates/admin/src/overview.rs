@@ -4,17 +4,18 @@ use broker::access::Authority;
 use broker::catalog::ExchangeKind;
 use broker::counters::Deprecated;
 use broker::desk::{BudgetRow, Desk, Overview, ProtocolRow};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::channels::numbered_consumers;
+use crate::parts;
 use crate::process::Process;
 use crate::reply::{Failure, Reply};
 use crate::samples::{NODE_FIGURES, NodeRow, Part, Ranges, plain};
 use crate::shape;
 
 /// How memory is measured: the resident set of the process.
-const MEMORY_STRATEGY: &str = "rss";
+pub const MEMORY_STRATEGY: &str = "rss";
 
 pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let ranges = Ranges::of(&call.query)?;
@@ -130,31 +131,15 @@ pub async fn deprecated_features<D: Desk>(call: &Call<'_, D>, used: bool) -> Res
     Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"])?))
 }
 
-/// Returns what the memory of a node is used for, as far as clients can make it grow: in bytes, or in percent of all.
-pub async fn memory<D: Desk>(call: &Call<'_, D>, in_percent: bool) -> Result<Reply, Failure> {
-    let overview = call.ports.overview(call.desk, &call.who).await?;
-    if overview.node != call.param(0) {
-        return Err(no_node(call.param(0)));
+/// Checks that the name is that of the node.
+///
+/// # Errors
+/// 404.
+pub fn require_node(overview: &Overview, name: &str) -> Result<(), Failure> {
+    if overview.node == name {
+        return Ok(());
     }
-    let resident = Process::read().resident_bytes;
-    let used: u64 = overview.budgets.iter().map(|row| row.used).sum();
-    let other = resident.map(|resident| resident.saturating_sub(used));
-    let total = used + other.unwrap_or_default();
-    let shown = |bytes: u64| if in_percent { bytes.saturating_mul(100) / total.max(1) } else { bytes };
-    let mut memory: Map<String, Value> =
-        overview.budgets.iter().map(|row| (row.name.to_owned(), shown(row.used).into())).collect();
-    memory.insert("other".into(), other.map(shown).into());
-    if in_percent {
-        memory.insert("total".into(), 100.into());
-        return Ok(Reply::Json(json!({ "memory": memory })));
-    }
-    memory.insert("total".into(), json!({ "rss": resident }));
-    memory.insert("strategy".into(), MEMORY_STRATEGY.into());
-    Ok(Reply::Json(json!({ "memory": memory })))
-}
-
-fn no_node(node: &str) -> Failure {
-    Failure::not_found(format!("no node '{node}'"))
+    Err(Failure::not_found(format!("no node '{name}'")))
 }
 
 pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
@@ -175,9 +160,7 @@ pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let overview = call.ports.overview(call.desk, &call.who).await?;
-    if overview.node != call.param(0) {
-        return Err(no_node(call.param(0)));
-    }
+    require_node(&overview, call.param(0))?;
     Ok(Reply::Json(shape::columns(node(call, overview)?, &call.query)))
 }
 
@@ -186,6 +169,7 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failur
     let row = NodeRow::new(overview, Process::read());
     let (overview, process) = (row.overview(), row.process());
     let alarms = call.desk.alarms(&call.who)?;
+    let sockets_max = process.max_fds;
     let alarm = |what: &str| alarms.iter().any(|(kind, node)| *kind == what && *node == overview.node);
     let mut body = json!({
         "name": overview.node,
@@ -196,8 +180,6 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failur
         // these fields.
         "being_drained": false,
         "partitions": [],
-        "enabled_plugins": [],
-        "applications": [],
         "rates_mode": "basic",
         "mem_calculation_strategy": MEMORY_STRATEGY,
         "os_pid": std::process::id().to_string(),
@@ -215,6 +197,7 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failur
         "fd_total": process.max_fds,
         "budgets": overview.budgets.iter().map(budget).collect::<Vec<_>>(),
     });
+    shape::add(&mut body, parts::of_node(overview, sockets_max));
     if !call.query.flag("disable_stats") {
         shape::add(&mut body, call.ports.samples().node(Part::Node, &row, &ranges));
     }
@@ -233,7 +216,7 @@ fn whole<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
         .listeners
         .iter()
         .map(|(protocol, ip, port)| {
-            json!({ "node": o.node, "protocol": protocol, "ip_address": ip, "port": port })
+            json!({ "node": o.node, "protocol": protocol, "ip_address": ip, "port": port, "socket_opts": {} })
         })
         .collect();
     let mut body = about(call, o);
@@ -247,7 +230,7 @@ fn whole<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
         "queues": o.queues,
     });
     body["listeners"] = listeners.into();
-    body["contexts"] = json!([]);
+    body["contexts"] = parts::contexts(o).into();
     let fields = |part| Value::Object(call.ports.samples().node(part, row, ranges));
     let stats = !call.query.flag("disable_stats");
     if stats {
@@ -265,7 +248,7 @@ fn whole<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
 /// Returns what every user may know of the broker.
 fn about<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
     let kinds = ExchangeKind::ALL.map(|kind| json!({ "name": kind.as_str(), "enabled": true }));
-    json!({
+    let mut body = json!({
         "management_version": o.product_version,
         "rates_mode": "basic",
         // In seconds.
@@ -279,5 +262,14 @@ fn about<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
         "uptime": o.uptime_ms,
         "default_queue_type": call.desk.default_queue_type().name(),
         "exchange_types": kinds,
-    })
+        // The API shows statistics unless a request turns them off.
+        "disable_stats": false,
+        "enable_queue_totals": false,
+        "is_op_policy_updating_enabled": true,
+        "cluster_tags": [],
+        "node_tags": [],
+        "statistics_db_event_queue": 0,
+    });
+    shape::add(&mut body, parts::runtime(call));
+    body
 }

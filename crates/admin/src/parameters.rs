@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
-use crate::shape;
+use crate::{components, shape};
+
+/// The global parameter with an id of the cluster for programs. If nobody has set it, it is made of the id of the node.
+const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
 
 /// The parameters of virtual hosts: all, those of a component, or those of a component in a virtual host.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -33,8 +36,16 @@ pub async fn get_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 async fn one<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
     let all = call.desk.parameters(&call.who).await?;
-    let value = all.get(&key).ok_or_else(|| missing(&key))?;
-    Ok(Reply::Json(shape::columns(row(&key, value), &call.query)))
+    let value = match all.get(&key) {
+        Some(value) => value.clone(),
+        // RabbitMQ always has this one.
+        None if key == ParameterKey::global(INTERNAL_CLUSTER_ID) => {
+            let node_id = call.desk.overview(&call.who).await?.node_id;
+            Value::from(format!("rabbitmq-cluster-id-{node_id}")).to_string().into()
+        }
+        None => return Err(missing(&key)),
+    };
+    Ok(Reply::Json(shape::columns(row(&key, &value), &call.query)))
 }
 
 fn missing(key: &ParameterKey) -> Failure {
@@ -58,10 +69,10 @@ pub async fn name_cluster<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
     Ok(Reply::NoContent)
 }
 
-/// Checks the value of a parameter that this broker uses.
+/// Checks the value of a parameter that this broker uses, or that belongs to a component of RabbitMQ.
 ///
 /// # Errors
-/// 400 if it is the name of the cluster, but not a name.
+/// 400 if it is the name of the cluster, but not a name, or if RabbitMQ's component would not take it.
 pub fn check(key: &ParameterKey, value: &Value) -> Result<(), Failure> {
     let names_cluster = *key == ParameterKey::global(CLUSTER_NAME);
     if names_cluster && !value.as_str().is_some_and(is_cluster_name) {
@@ -70,7 +81,15 @@ pub fn check(key: &ParameterKey, value: &Value) -> Result<(), Failure> {
              marks and backslashes"
         )));
     }
+    if key.vhost.is_some() {
+        components::check(&key.component, value)?;
+    }
     Ok(())
+}
+
+/// Says why a parameter of a virtual host does nothing.
+pub fn without_effect(shown: &str) -> String {
+    format!("{shown} is kept, but has no effect: there is no such component")
 }
 
 pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -94,7 +113,11 @@ async fn set<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Fa
     let value = call.fields.get("value").ok_or_else(|| Failure::bad_request("'value' is missing"))?;
     check(&key, value)?;
     let value = value.to_string().into();
-    let created = call.desk.change_parameter(&call.who, key, Some(value)).await?;
+    let created = call.desk.change_parameter(&call.who, key.clone(), Some(value)).await?;
+    if let Some(vhost) = key.vhost.as_ref().filter(|_| created) {
+        let shown = format!("parameter '{}' of component '{}' in vhost '{vhost}'", key.name, key.component);
+        tracing::warn!("{}", without_effect(&shown));
+    }
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 

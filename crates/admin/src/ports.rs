@@ -43,6 +43,8 @@ pub struct Ports {
     skips_unknown: bool,
     headers: Arc<HeaderOptions>,
     hosts: Arc<HostOptions>,
+    /// False if the API shows no versions of Erlang.
+    hides_erlang: bool,
     page_login: Option<Arc<PageLogin>>,
     is_tls: bool,
 }
@@ -96,9 +98,18 @@ impl Ports {
             skips_unknown: false,
             headers: Arc::default(),
             hosts: Arc::default(),
+            hides_erlang: false,
             page_login: None,
             is_tls: false,
         }
+    }
+
+    /// Takes the time of rates and samples from this clock.
+    #[cfg(test)]
+    pub(crate) fn with_clock(mut self, clock: fn() -> u64) -> Self {
+        let inner = Arc::get_mut(&mut self.inner).expect("nobody shares the limits yet");
+        inner.samples = Arc::new(Samples::with_clock(clock));
+        self
     }
 
     /// Adds the certificates of all TLS listeners of the node, for health checks and metrics.
@@ -165,6 +176,17 @@ impl Ports {
 
     pub(crate) fn certificates(&self) -> &[Arc<Tls>] {
         &self.certificates
+    }
+
+    /// Shows that there is no Erlang, instead of a version of it that tools parse.
+    #[must_use]
+    pub fn hiding_erlang(mut self, hides: bool) -> Self {
+        self.hides_erlang = hides;
+        self
+    }
+
+    pub(crate) fn shows_erlang(&self) -> bool {
+        !self.hides_erlang
     }
 
     /// The rates and samples of the node.

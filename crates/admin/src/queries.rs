@@ -213,6 +213,7 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::ListConsumers
         | Action::ListConsumersInVhost
         | Action::EmptyList
+        | Action::ListFeatureFlags
         | Action::DeprecatedFeatures(_) => &[PAGES, COLUMNS],
         Action::Whoami
         | Action::GetTrace

@@ -15,7 +15,7 @@ use crate::pages::{self, PAGE_BYTES, Source};
 use crate::reply::{Failure, Reply};
 use crate::samples::{Ranges, Samples};
 use crate::shape::{self, Page};
-use crate::{channels, json, query::Query, vhosts};
+use crate::{channels, clock, json, query::Query, vhosts};
 
 /// The number of rows to request from the desk at once if all are needed.
 const CHUNK_ROWS: usize = 10_000;
@@ -197,6 +197,9 @@ impl View {
             add_statistics(&mut body, row);
             let (lengths, messages) = self.samples.queue(row, &self.ranges);
             shape::add(&mut body, lengths);
+            if let Some(idle_ms) = self.samples.idle_since(row.id) {
+                body["idle_since"] = clock::utc(idle_ms).into();
+            }
             body["message_stats"] = messages.into();
         } else if self.query.flag("enable_queue_totals") {
             let report = &row.report;
@@ -225,6 +228,9 @@ fn declared(row: &QueueRow) -> Value {
         "node": *row.node,
         "state": if damaged { "damaged" } else { "running" },
     });
+    if let Some(quorum) = &row.quorum {
+        body["delivery_limit"] = quorum.delivery_limit().map_or("unlimited".into(), Value::from);
+    }
     if row.has_members() {
         // A damaged queue is closed: its only member takes part in no group.
         body["leader"] = if damaged { Value::Null } else { (*row.node).into() };

@@ -23,6 +23,7 @@ fn member(row: &QueueRow) -> Value {
         _ if row.report.damaged => "damaged",
         None => "not_started",
         Some(group) if group.leads => "leader",
+        Some(group) if group.rests => "not_started",
         Some(_) => "recovering",
     };
     let of = |number: fn(&GroupRow) -> u64| row.group.as_ref().map(number);

@@ -1,4 +1,5 @@
-//! The results of handlers, and how errors look: `{"error": .., "reason": ..}` with RabbitMQ's status.
+//! The results of handlers, and how errors look: `{"error": .., "reason": ..}` with RabbitMQ's status. A 404 has RabbitMQ's texts
+//! there, and says what is missing in `detail`.
 
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub struct Failure {
     pub status: StatusCode,
     pub error: &'static str,
     pub reason: String,
+    /// What is missing, for 404, where programs know RabbitMQ's reason.
+    pub detail: Option<String>,
     /// For 405: the methods that the path supports.
     pub allow: Option<String>,
     /// True if the response asks the client for other credentials.
@@ -50,10 +53,21 @@ pub struct Failure {
 /// made room, which takes longer than the second between two measurements.
 const ALARM_RETRY_S: u64 = 5;
 
+/// The error of a 404 whose reason says which kind of object is missing.
+const NAMED_NOT_FOUND: &str = "not_found";
+
 impl Failure {
     fn new(status: StatusCode, error: &'static str, reason: impl Into<String>) -> Self {
-        let (allow, challenge, retry_after_s, closes) = (None, false, None, false);
-        Self { status, error, reason: reason.into(), allow, challenge, retry_after_s, closes }
+        Self {
+            status,
+            error,
+            reason: reason.into(),
+            detail: None,
+            allow: None,
+            challenge: false,
+            retry_after_s: None,
+            closes: false,
+        }
     }
 
     /// 400 with one of RabbitMQ's error names.
@@ -65,8 +79,30 @@ impl Failure {
         Self::bad("bad_request", reason)
     }
 
-    pub fn not_found(reason: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "object_not_found", reason)
+    /// 404 with RabbitMQ's texts. `detail` says what there is not.
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        let failure = Self::new(StatusCode::NOT_FOUND, "Object Not Found", "Not Found");
+        Self { detail: Some(detail.into()), ..failure }
+    }
+
+    /// 404: no route has the path of the request.
+    pub fn unknown_path() -> Self {
+        Self::not_found("the API has no such path")
+    }
+
+    /// Changes a 404 to RabbitMQ's texts for the routes of messages, where `reason` says which kind of object is missing. Does nothing
+    /// if the reason says this already, or to another failure.
+    #[must_use]
+    pub fn naming(self, reason: &str) -> Self {
+        if self.status != StatusCode::NOT_FOUND || self.error == NAMED_NOT_FOUND {
+            return self;
+        }
+        Self { error: NAMED_NOT_FOUND, reason: reason.to_owned(), ..self }
+    }
+
+    /// Returns the sentence for people: the detail if there is one, and otherwise the reason.
+    pub fn text(&self) -> &str {
+        self.detail.as_deref().unwrap_or(&self.reason)
     }
 
     /// 401 with a challenge: the sender is not authenticated.
@@ -158,7 +194,10 @@ pub fn respond(result: Result<Reply, Failure>) -> Response<Body> {
         Ok(Reply::NoContent) => empty(StatusCode::NO_CONTENT),
         Ok(Reply::File(served)) => page::respond(&served),
         Err(failure) => {
-            let body = json!({ "error": failure.error, "reason": failure.reason });
+            let mut body = json!({ "error": failure.error, "reason": failure.reason });
+            if let Some(detail) = failure.detail {
+                body["detail"] = detail.into();
+            }
             let mut response = json_response(failure.status, body.to_string());
             if failure.challenge {
                 let realm = HeaderValue::from_static("Basic realm=\"Sluice Management\"");

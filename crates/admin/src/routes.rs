@@ -75,6 +75,9 @@ pub enum Action {
     PutVhost,
     DeleteVhost,
     /// Protects a virtual host from deletion (true), or no longer.
+    GetVhostProtection,
+    ListFeatureFlags,
+    EnableFeatureFlag,
     ProtectVhost(bool),
     VhostLimits,
     PutVhostLimit,
@@ -232,7 +235,6 @@ impl Route {
 }
 
 /// What to do instead of a request for what Sluice does not have.
-const FEATURES: &str = "there are no feature flags: all features are enabled";
 const ERLANG: &str = "there is no Erlang: GET /api/nodes/NODE/memory says what the memory is used for";
 const SETTINGS: &str = "read the configuration file: what it does not set is as in sluice.conf.example";
 const STATISTICS: &str = "there is no database of statistics";
@@ -268,8 +270,8 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/cluster-name" => NameCluster, [Manage, Administer];
     Get "/api/extensions" => EmptyList, [Manage];
     Get "/api/openapi.json" => OpenApi, [Manage];
-    Get "/api/feature-flags" => EmptyList, [Manage];
-    Put "/api/feature-flags/{name}/enable" => Missing(FEATURES), [Manage, Administer];
+    Get "/api/feature-flags" => ListFeatureFlags, [Manage];
+    Put "/api/feature-flags/{name}/enable" => EnableFeatureFlag, [Manage, Administer];
     Get "/api/deprecated-features" => DeprecatedFeatures(false), [Manage, ReadOverview];
     Get "/api/deprecated-features/used" => DeprecatedFeatures(true), [Manage, ReadOverview];
     Get "/api/all-configuration" => GetDefinitions, [Manage, Administer];
@@ -294,6 +296,7 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/global-parameters/{name}" => PutGlobalParameter, [Manage, Administer];
     Delete "/api/global-parameters/{name}" => DeleteGlobalParameter, [Manage, Administer];
     Post "/api/vhosts/{vhost}/start/{node}" => StartVhost, [Manage, ReadVhost, Administer];
+    Get "/api/vhosts/{vhost}/deletion/protection" => GetVhostProtection, [Manage, ReadVhost];
     Post "/api/vhosts/{vhost}/deletion/protection" => ProtectVhost(true), [Manage, Administer];
     Delete "/api/vhosts/{vhost}/deletion/protection" => ProtectVhost(false), [Manage, Administer];
     Get "/api/vhost-limits" => VhostLimits, [Manage, ReadVhost];
@@ -325,6 +328,7 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/topic-permissions/{vhost}/{user}" => PutTopicPermissions, [Manage, Administer];
     Delete "/api/topic-permissions/{vhost}/{user}" => DeleteTopicPermissions, [Manage, Administer];
     Get "/api/topic-permissions/{vhost}/{user}/{exchange}" => GetTopicPermissions, [Manage, Administer];
+    Put "/api/topic-permissions/{vhost}/{user}/{exchange}" => PutTopicPermissions, [Manage, Administer];
     Delete "/api/topic-permissions/{vhost}/{user}/{exchange}" => DeleteTopicPermissions, [Manage, Administer];
     Get "/api/permissions" => ListPermissions, [Manage, Administer];
     Get "/api/permissions/{vhost}/{user}" => GetPermissions, [Manage, Administer];
@@ -352,7 +356,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/queues/{vhost}/{name}/messages" => BrowseQueue, [Manage, Get];
     Post "/api/queues/{vhost}/{name}/get" => GetMessages, [Manage, Get];
     Post "/api/queues/{vhost}/{name}/actions" => Missing(ACTIONS), [Manage];
-    Get "/api/queues/{vhost}/{name}/bindings" => QueueBindings, [Manage, ReadQueue, ReadBinding];
+    Get "/api/queues/{vhost}/{name}/bindings" => QueueBindings, [Manage, ReadBinding];
     Get "/api/queues/quorum/{vhost}/{name}/status" => QuorumStatus, [Manage, ReadQueue];
     Get "/api/queues/{vhost}/{name}/peek/{position}" => PeekQueue, [Manage, Get];
     Get "/api/queues/{vhost}/{name}/search" => SearchQueue, [Manage, Get];
@@ -372,8 +376,8 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/exchanges/{vhost}/{name}" => PutExchange, [Manage, DeclareExchange, AlternateTo];
     Delete "/api/exchanges/{vhost}/{name}" => DeleteExchange, [Manage, DeleteExchange];
     Post "/api/exchanges/{vhost}/{name}/publish" => Publish, [Manage, Publish, PublishTopic];
-    Get "/api/exchanges/{vhost}/{name}/bindings/source" => SourceBindings, [Manage, ReadExchange, ReadBinding];
-    Get "/api/exchanges/{vhost}/{name}/bindings/destination" => DestinationBindings, [Manage, ReadExchange, ReadBinding];
+    Get "/api/exchanges/{vhost}/{name}/bindings/source" => SourceBindings, [Manage, ReadBinding];
+    Get "/api/exchanges/{vhost}/{name}/bindings/destination" => DestinationBindings, [Manage, ReadBinding];
     Get "/api/bindings" => ListBindings, [Manage, ReadBinding];
     Get "/api/bindings/{vhost}" => ListBindings, [Manage, ReadBinding];
     Get "/api/bindings/{vhost}/e/{source}/q/{destination}" => PairBindings(To::Queue), [Manage, ReadBinding];

@@ -15,13 +15,14 @@ mod metrics;
 mod origins;
 mod page;
 mod page_login;
+mod parts;
 mod policies;
 mod quorum;
 mod rates;
 
 use broker::access::Authority;
 use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use broker::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
+use broker::desk::{ConnectionRow, ConsumerRow, GroupRow, PassedCounts, ProtocolRow};
 
 use self::http::{Server, raw, request};
 use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts};
@@ -149,10 +150,10 @@ async fn unknown_paths_and_methods_are_refused() {
         .check(
             "guest",
             r#"
-            GET /api -> 404 {"error":"object_not_found","reason":"Not Found"}
-            GET /api/nope -> 404 {"error":"object_not_found","reason":"Not Found"}
-            GET /api/queues/%2F/q/nope -> 404 {"error":"object_not_found","reason":"Not Found"}
-            GET /api/queues///q -> 404 {"error":"object_not_found","reason":"Not Found"}
+            GET /api -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"the API has no such path"}
+            GET /api/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"the API has no such path"}
+            GET /api/queues/%2F/q/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"the API has no such path"}
+            GET /api/queues///q -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"the API has no such path"}
             GET /api/queues/%ff/q -> 400 {"error":"bad_request","reason":"the path is not UTF-8"}
             POST /api/overview -> 405 {"error":"method_not_allowed","reason":"allowed: HEAD, GET, OPTIONS"}
             PATCH /api/queues/%2F/q -> 405 {"error":"method_not_allowed","reason":"allowed: HEAD, GET, PUT, DELETE, OPTIONS"}
@@ -175,9 +176,9 @@ async fn queues() {
             r#"
             GET /api/queues -> 200 []
             GET /api/queues/%2F -> 200 []
-            GET /api/queues/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
-            GET /api/queues/%2F/q -> 404 {"error":"object_not_found","reason":"no queue 'q' in vhost '/'"}
-            PUT /api/queues/nope/q -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/queues/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
+            GET /api/queues/%2F/q -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'q' in vhost '/'"}
+            PUT /api/queues/nope/q -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
 
             # An empty body, an empty object and null mean the same declaration: durable.
             PUT /api/queues/%2F/q -> 201
@@ -213,8 +214,8 @@ async fn queues() {
             DELETE /api/queues/%2F/full?if-empty=true&if-unused=true -> 400 {"error":"bad_request","reason":"queue 'full' in vhost '/' not empty"}
             DELETE /api/queues/%2F/full/contents -> 204
             DELETE /api/queues/%2F/full?if-empty=true -> 204
-            DELETE /api/queues/%2F/full -> 404 {"error":"object_not_found","reason":"no queue 'full' in vhost '/'"}
-            DELETE /api/queues/%2F/full/contents -> 404 {"error":"object_not_found","reason":"no queue 'full' in vhost '/'"}
+            DELETE /api/queues/%2F/full -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'full' in vhost '/'"}
+            DELETE /api/queues/%2F/full/contents -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'full' in vhost '/'"}
             GET /api/queues?columns=name -> 200 [{"name":"a/b c#ä"},{"name":"q"}]
             "#,
         )
@@ -262,9 +263,9 @@ async fn exchanges() {
             r#"
             GET /api/exchanges?columns=name,type -> 200 [{"name":"","type":"direct"},{"name":"amq.direct","type":"direct"},{"name":"amq.fanout","type":"fanout"},{"name":"amq.headers","type":"headers"},{"name":"amq.match","type":"headers"},{"name":"amq.rabbitmq.trace","type":"topic"},{"name":"amq.topic","type":"topic"}]
             GET /api/exchanges/%2F?columns=vhost&page=1&page_size=1 -> 200 {"filtered_count":7,"item_count":1,"items":[{"vhost":"/"}],"page":1,"page_count":7,"page_size":1,"total_count":7}
-            GET /api/exchanges/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/exchanges/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
             GET /api/exchanges/%2F/amq.default?columns=name,durable -> 200 {"name":"","durable":true}
-            GET /api/exchanges/%2F/x -> 404 {"error":"object_not_found","reason":"no exchange 'x' in vhost '/'"}
+            GET /api/exchanges/%2F/x -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no exchange 'x' in vhost '/'"}
             PUT /api/exchanges/%2F/x {"type":"topic","arguments":{"alternate-exchange":"amq.fanout"}} -> 201
             PUT /api/exchanges/%2F/x {"type":"topic","arguments":{"alternate-exchange":"amq.fanout"}} -> 204
             PUT /api/exchanges/%2F/x {"type":"fanout"} -> 400 {"error":"bad_request","reason":"inequivalent arg 'type' for exchange 'x'..
@@ -277,7 +278,7 @@ async fn exchanges() {
             POST /api/bindings/%2F/e/x/q/q {"routing_key":"a"} -> 201
             DELETE /api/exchanges/%2F/x?if-unused=true -> 400 {"error":"bad_request","reason":"exchange 'x' in vhost '/' in use"}
             DELETE /api/exchanges/%2F/x -> 204
-            DELETE /api/exchanges/%2F/x -> 404 {"error":"object_not_found","reason":"no exchange 'x' in vhost '/'"}
+            DELETE /api/exchanges/%2F/x -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no exchange 'x' in vhost '/'"}
             DELETE /api/exchanges/%2F/amq.topic -> 401 {"error":"not_authorised","reason":"deletion of system exchange 'amq.topic' in vhost '/' not allowed"}
             "#,
         )
@@ -299,29 +300,33 @@ async fn bindings() {
             POST /api/bindings/%2F/e/amq.topic/q/q -> 201
             POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"~","arguments":{"k":1}} -> 201
             POST /api/bindings/%2F/e/amq.topic/e/x {"routing_key":"b"} -> 201
-            POST /api/bindings/%2F/e/amq.topic/q/nope {} -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
-            POST /api/bindings/%2F/e/nope/q/q {} -> 404 {"error":"object_not_found","reason":"no exchange 'nope' in vhost '/'"}
+            POST /api/bindings/%2F/e/amq.topic/q/nope {} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'nope' in vhost '/'"}
+            POST /api/bindings/%2F/e/nope/q/q {} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no exchange 'nope' in vhost '/'"}
             POST /api/bindings/%2F/e/amq.default/q/q {} -> 401 {"error":"not_authorised","reason":"operation not permitted on the default exchange"}
             POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":7} -> 400 {"error":"bad_request","reason":"'routing_key' is not a string"}
 
             GET /api/bindings/%2F?columns=destination,properties_key -> 200 [{"destination":"q","properties_key":"q"},{"destination":"x","properties_key":"b"},{"destination":"q","properties_key":"~"},{"destination":"q","properties_key":"a.%23"},{"destination":"q","properties_key":"%7E~T3fZtw"}]
-            GET /api/bindings/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/bindings/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
             GET /api/bindings/%2F/e/amq.topic/q/q?columns=routing_key -> 200 [{"routing_key":""},{"routing_key":"a.#"},{"routing_key":"~"}]
             GET /api/bindings/%2F/e/amq.topic/e/x?columns=routing_key,destination_type -> 200 [{"destination_type":"exchange","routing_key":"b"}]
             GET /api/bindings/%2F/e/amq.default/q/q?columns=routing_key -> 200 [{"routing_key":"q"}]
             GET /api/exchanges/%2F/amq.topic/bindings/source?columns=routing_key -> 200 [{"routing_key":"b"},{"routing_key":""},{"routing_key":"a.#"},{"routing_key":"~"}]
             GET /api/exchanges/%2F/x/bindings/destination?columns=source -> 200 [{"source":"amq.topic"}]
-            GET /api/exchanges/%2F/nope/bindings/source -> 404 {"error":"object_not_found","reason":"no exchange 'nope' in vhost '/'"}
+            GET /api/exchanges/%2F/nope/bindings/source -> 200 []
+            GET /api/exchanges/%2F/nope/bindings/destination -> 200 []
+            GET /api/exchanges/nope/amq.topic/bindings/source -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
+            GET /api/exchanges/nope/amq.topic/bindings/destination -> 404 {"error":"Object Not Found",..
             GET /api/queues/%2F/q/bindings?columns=source -> 200 [{"source":""},{"source":"amq.topic"},{"source":"amq.topic"},{"source":"amq.topic"}]
-            GET /api/queues/%2F/nope/bindings -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
+            GET /api/queues/%2F/nope/bindings -> 200 []
+            GET /api/queues/nope/q/bindings -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
 
             # The properties key is a segment of the path. It is encoded again; without that it is accepted if unambiguous.
             GET /api/bindings/%2F/e/amq.topic/q/q/a.%2523?columns=routing_key -> 200 {"routing_key":"a.#"}
             GET /api/bindings/%2F/e/amq.topic/q/q/a.%23?columns=routing_key -> 200 {"routing_key":"a.#"}
             GET /api/bindings/%2F/e/amq.topic/q/q/~?columns=routing_key -> 200 {"routing_key":""}
-            GET /api/bindings/%2F/e/amq.topic/q/q/nope -> 404 {"error":"object_not_found","reason":"no binding 'nope' from exchange 'amq.topic' to 'q' in vhost '/'"}
+            GET /api/bindings/%2F/e/amq.topic/q/q/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no binding 'nope' from exchange 'amq.topic' to 'q' in vhost '/'"}
             DELETE /api/bindings/%2F/e/amq.topic/q/q/a.%23 -> 204
-            DELETE /api/bindings/%2F/e/amq.topic/q/q/a.%23 -> 404 {"error":"object_not_found",..
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a.%23 -> 404 {"error":"Object Not Found",..
             DELETE /api/bindings/%2F/e/amq.topic/q/q/~ -> 204
             DELETE /api/bindings/%2F/e/amq.topic/q/q/%257E~T3fZtw -> 204
             DELETE /api/bindings/%2F/e/amq.topic/e/x/b -> 204
@@ -329,14 +334,48 @@ async fn bindings() {
             "#,
         )
         .await;
-    for (body, location) in [
-        (r#"{"routing_key":"a/b"}"#, "/api/bindings/%2F/e/amq.topic/q/q/a%252Fb"),
-        ("{}", "/api/bindings/%2F/e/amq.topic/q/q/%7E"),
+    // The location is relative to the path of the request.
+    server.check("guest", r#"PUT /api/queues/%2F/q%20r {} -> 201"#).await;
+    for (queue, body, location) in [
+        ("q", r#"{"routing_key":"a/b"}"#, "q/a%2Fb"),
+        ("q", "{}", "q/~"),
+        ("q", r#"{"routing_key":"a~b"}"#, "q/a%7Eb"),
+        ("q", r#"{"routing_key":"~","arguments":{"k":1}}"#, "q/%7E~T3fZtw"),
+        ("q%20r", r#"{"routing_key":"k"}"#, "q%20r/k"),
+        ("q%20r", r#"{"routing_key":"a%2Fb"}"#, "q%20r/a%252Fb"),
     ] {
-        let made = server.ask(Some("guest"), "POST", "/api/bindings/%2F/e/amq.topic/q/q", body).await;
+        let folder = "/api/bindings/%2F/e/amq.topic/q";
+        let made = server.ask(Some("guest"), "POST", &format!("{folder}/{queue}"), body).await;
         assert_eq!((made.status, made.header("location")), (201, Some(location)));
-        assert_eq!(server.ask(Some("guest"), "GET", location, "").await.status, 200);
+        let found = server.ask(Some("guest"), "GET", &format!("{folder}/{location}"), "").await;
+        assert_eq!(found.status, 200, "{location}");
+        let (found, wanted): (serde_json::Value, serde_json::Value) =
+            (serde_json::from_str(&found.body).unwrap(), serde_json::from_str(body).unwrap());
+        assert_eq!(
+            found["routing_key"],
+            wanted.get("routing_key").cloned().unwrap_or("".into()),
+            "{location}"
+        );
     }
+}
+
+#[tokio::test]
+async fn a_key_that_lacks_an_encoding_names_the_binding_that_fits_exactly() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q {} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"~T3fZtw"} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"arguments":{"k":1}} -> 201
+            GET /api/bindings/%2F/e/amq.topic/q/q?columns=properties_key -> 200 [{"properties_key":"~T3fZtw"},{"properties_key":"%7ET3fZtw"}]
+            # A key as in the list names one of them.
+            GET /api/bindings/%2F/e/amq.topic/q/q/~T3fZtw?columns=routing_key -> 200 {"routing_key":""}
+            GET /api/bindings/%2F/e/amq.topic/q/q/%257ET3fZtw?columns=routing_key -> 200 {"routing_key":"~T3fZtw"}
+            "#,
+        )
+        .await;
 }
 
 #[tokio::test]
@@ -463,14 +502,14 @@ async fn connections() {
             GET /api/connections/username/own?columns=user -> 200 [{"user":"own"}]
             GET /api/connections/username/nobody -> 200 []
             GET /api/vhosts/%2F/connections?columns=user -> 200 [{"user":"guest"},{"user":"own"}]
-            GET /api/vhosts/nope/connections -> 404 {"error":"object_not_found",..
-            GET /api/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
+            GET /api/vhosts/nope/connections -> 404 {"error":"Object Not Found",..
+            GET /api/connections/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no connection 'nope'"}
             GET /api/sessions?columns=name,node,user,vhost,container_id,channel_number,incoming_window,connection_details,incoming_links.link_name -> 200 [{"channel_number":0,"incoming_window":400,"incoming_links":[{"link_name":"l0"}],"name":"10.0.0.1:1 -> 10.0.0.2:5672 (0)",..
             GET /api/vhosts/%2F/sessions?columns=name&sort=incoming_window -> 200 [{"name":"10.0.0.1:1 -> 10.0.0.2:5672 (0)"},{"name":"[::1]:2 -> [::1]:5672 (0)"}]
             GET /api/sessions?page=1&name=OWN&columns=name,user -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"[::1]:2 -> [::1]:5672 (0)","user":"own"}],..
-            GET /api/vhosts/nope/sessions -> 404 {"error":"object_not_found",..
-            GET /api/connections/nope/sessions -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
-            DELETE /api/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
+            GET /api/vhosts/nope/sessions -> 404 {"error":"Object Not Found",..
+            GET /api/connections/nope/sessions -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no connection 'nope'"}
+            DELETE /api/connections/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no connection 'nope'"}
             "#,
         )
         .await;
@@ -497,6 +536,11 @@ async fn connections() {
         )
         .await;
     server.check("guest", "DELETE /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 204").await;
+    // The text of RabbitMQ, where the request gives no reason.
+    assert_eq!(
+        server.desk.state().close_reasons.last().map(String::as_str),
+        Some("Closed via management plugin")
+    );
 }
 
 #[tokio::test]
@@ -508,28 +552,33 @@ async fn overview_and_nodes() {
             r#"
             GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true,"auth_backend":"internal"}
             GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","object_totals":{"queues":0},"message_stats":{"publish":9}}
-            GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672}]}
-            GET /api/vhosts?disable_stats=true -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","protected_from_deletion":false,"limits":{},"metadata":{"description":"","tags":[],"default_queue_type":"classic"},"tracing":false,"deleting":false}]
+            GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672,"socket_opts":{}},{"node":"n@h","protocol":"http","ip_address":"127.0.0.1","port":15672,"socket_opts":{}}]}
+            GET /api/overview?columns=contexts -> 200 {"contexts":[{"node":"n@h","description":"RabbitMQ Management","path":"/","ip":"127.0.0.1","port":"15672","ssl_opts":[],"ssl":false}]}
+            GET /api/overview?columns=disable_stats,enable_queue_totals,is_op_policy_updating_enabled,cluster_tags,node_tags,statistics_db_event_queue -> 200 {"disable_stats":false,"enable_queue_totals":false,"is_op_policy_updating_enabled":true,"cluster_tags":[],"node_tags":[],"statistics_db_event_queue":0}
+            GET /api/overview?columns=erlang_version,erlang_full_version,crypto_lib_version -> 200 {"erlang_version":"27.3.4","erlang_full_version":"Erlang/OTP 27 [erts-15.2.7] [source] [64-bit]","crypto_lib_version":"OpenSSL 3.5.4 30 Sep 2025"}
+            GET /api/global-parameters/internal_cluster_id -> 200 {"name":"internal_cluster_id","value":"rabbitmq-cluster-id-0a"}
+            GET /api/vhosts?disable_stats=true -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","protected_from_deletion":false,"limits":{},"metadata":{"description":"","tags":[],"default_queue_type":"classic"},"tracing":false,"deleting":false,"cluster_state":{"n@h":"running"}}]
             GET /api/vhosts/%2F?columns=name -> 200 {"name":"/"}
-            GET /api/vhosts/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/vhosts/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
             GET /api/nodes?columns=name,running,node_id,boots -> 200 [{"name":"n@h","running":true,"node_id":"0a","boots":3}]
             GET /api/nodes/n@h?columns=mem_alarm,disk_free_alarm -> 200 {"mem_alarm":false,"disk_free_alarm":false}
             GET /api/nodes/n@h?columns=budgets -> 200 {"budgets":[{"name":"one","used":1,"limit":10},{"name":"two","used":2,"limit":20},{"name":"http_bodies","used":0,"limit":33554432},{"name":"http_answers","used":0,"limit":67108864}]}
-            GET /api/nodes/n@h/memory?columns=x -> 200 {"memory":{"one":1,"two":2,"http_bodies":0,"http_answers":0,"other":..
-            GET /api/nodes/n@h/memory/relative -> 200 {"memory":{"one":0,"two":0,"http_bodies":0,"http_answers":0,"other":99,"total":100}}
-            GET /api/nodes/nope/memory/relative -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
-            GET /api/nodes/nope/memory -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
+            GET /api/nodes/nope/memory/relative -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
+            GET /api/nodes/nope/memory -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
             GET /api/version -> 200 "4.3.6"
             GET /api/cluster-name -> 200 {"name":"c"}
-            GET /api/nodes?columns=being_drained,partitions,enabled_plugins,rates_mode,rabbitmq_version -> 200 [{"rabbitmq_version":"4.3.6","being_drained":false,"partitions":[],"enabled_plugins":[],"rates_mode":"basic"}]
+            GET /api/nodes?columns=being_drained,partitions,rates_mode,rabbitmq_version -> 200 [{"rabbitmq_version":"4.3.6","being_drained":false,"partitions":[],"rates_mode":"basic"}]
+            GET /api/nodes/n@h?columns=proc_used,proc_total,run_queue,sockets_used,sockets_total,contexts.port -> 200 {"proc_used":0,"proc_total":1048576,"run_queue":0,"sockets_used":0,"sockets_total":2,"contexts":[{"port":"15672"}]}
             GET /api/extensions -> 200 []
-            GET /api/feature-flags -> 200 []
+            GET /api/feature-flags?columns=name,state,stability&page=1&page_size=1&name=stream_queue -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"stream_queue","state":"enabled","stability":"required"}],..
+            PUT /api/feature-flags/khepri_db/enable {"name":"khepri_db"} -> 204
+            PUT /api/feature-flags/nope/enable {"name":"nope"} -> 400 {"error":"bad_request","reason":"unsupported: there is no feature flag 'nope'"}
             GET /api/deprecated-features?columns=name,state,uses -> 200 [{"name":"amqp_address_v1","state":"denied","uses":0},{"name":"global_qos","state":"permitted","uses":1},{"name":"transient_nonexcl_queues","state":"permitted","uses":0}]
             GET /api/deprecated-features?columns=desc,doc_url,deprecation_phase&page=1&page_size=1 -> 200 {"filtered_count":3,"item_count":1,"items":[{"desc":"Links of AMQP 1.0 to addresses of format v1","doc_url":"","deprecation_phase":"denied_by_default"}],"page":1,"page_count":3,"page_size":1,"total_count":3}
             GET /api/deprecated-features/used?columns=name -> 200 [{"name":"global_qos"}]
             POST /api/vhosts/%2F/start/n@h -> 204
-            POST /api/vhosts/%2F/start/other -> 404 {"error":"object_not_found","reason":"no node 'other'"}
-            GET /api/nodes/nope -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
+            POST /api/vhosts/%2F/start/other -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'other'"}
+            GET /api/nodes/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
             HEAD /api/whoami -> 200
             "#,
         )
@@ -552,17 +601,31 @@ async fn health_checks() {
         GET /api/health/checks/metadata-store/initialized/with-data -> 200 {"status":"ok"}
         GET /api/health/checks/reached-target-cluster-size -> 200 {"status":"ok"}
         GET /api/health/checks/port-listener/5672 -> 200 {"status":"ok","port":5672}
-        GET /api/health/checks/port-listener/1 -> 503 {"status":"failed","reason":"No active listener","missing":1,"ports":[5672]}
+        GET /api/health/checks/port-listener/1 -> 503 {"status":"failed","reason":"No active listener","missing":1,"ports":[5672,15672]}
         GET /api/health/checks/port-listener/x -> 400 {"error":"bad_request","reason":"a port number is needed"}
         GET /api/health/checks/protocol-listener/amqp10,amqp091 -> 200 {"status":"ok"}
-        GET /api/health/checks/protocol-listener/mqtt,amqp -> 503 {"status":"failed","reason":"No active listener","missing":["mqtt"],"protocols":["amqp"]}
+        GET /api/health/checks/protocol-listener/mqtt,amqp -> 503 {"status":"failed","reason":"No active listener","missing":["mqtt"],"protocols":["amqp","http"]}
         GET /api/health/checks/below-node-connection-limit -> 200 {"status":"ok","current":0,"limit":2}
         GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 200 {"status":"ok"}
-        GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/nope -> 404 {"error":"object_not_found",..
-        GET /api/health/checks/nope -> 404 {"error":"object_not_found","reason":"Not Found"}
+        GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/nope -> 404 {"error":"Object Not Found",..
+        GET /api/health/checks/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"the API has no such path"}
         "#;
     server.check("own", healthy).await;
     server.check("own", r#"PUT /api/queues/%2F/r {"arguments":{"x-queue-type":"quorum"}} -> 201"#).await;
+    // A queue that is not in use has no leader yet. It gets one as soon as a client needs it.
+    let asleep =
+        r#"GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 200 {"status":"ok"}"#;
+    server.check("own", asleep).await;
+    server.desk.state().groups.insert("r".into(), quorum::group());
+    server.check("own", asleep).await;
+    let resting = GroupRow { leads: false, rests: true, ..quorum::group() };
+    server.desk.state().groups.insert("r".into(), resting);
+    server.check("own", asleep).await;
+    server.desk.state().damaged.push("r".into());
+    let damaged = r#"GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 503 {"status":"failed",.."#;
+    server.check("own", damaged).await;
+    server.desk.state().damaged.clear();
+    server.desk.state().groups.insert("r".into(), GroupRow { rests: false, ..resting });
     server.desk.state().connections = vec![connection("a", "own"), connection("b", "own")];
     server.desk.state().alarms = vec![("memory", "other@h".into())];
     server.desk.state().listening = false;
@@ -621,14 +684,14 @@ async fn explanations() {
             PUT /api/queues/%2F/q {} -> 201
             GET /api/explain/links/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts","sentence":"a queue has not given its receipts yet","at":{"connection":"a -> b","session":0,"handle":1,"link":"l/1"},"numbers":{"connection_unwritten_bytes":0,"session_incoming_window":5,"session_remote_incoming_window":6,"session_pending":0,"session_incomplete_bytes":7,"link_credit":3,"link_delivery_count":4,"link_unconfirmed":2,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[]}
             GET /api/explain/links/l%2F1?connection=a%20-%3E%20b -> 200 {"kind":"link",..
-            GET /api/explain/links/l%2F1?connection=c -> 404 {"error":"object_not_found","reason":"no link 'l/1'"}
+            GET /api/explain/links/l%2F1?connection=c -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no link 'l/1'"}
             GET /api/explain/links/%2F/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts",..
-            GET /api/explain/links/other/l%2F1 -> 404 {"error":"object_not_found","reason":"no link 'l/1' in vhost 'other'"}
-            GET /api/explain/queues/other/q -> 404 {"error":"object_not_found","reason":"no vhost 'other'"}
+            GET /api/explain/links/other/l%2F1 -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no link 'l/1' in vhost 'other'"}
+            GET /api/explain/queues/other/q -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'other'"}
             GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_staged":0,"queue_ready":0,"queue_unsettled":0,"queue_delayed":0,"queue_leaving":0,"queue_over_limit":0,"queue_consumers":0,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[]}
-            GET /api/explain/queues/%2F/nope -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
+            GET /api/explain/queues/%2F/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'nope' in vhost '/'"}
             GET /api/explain/connections/a%20-%3E%20b -> 200 {"kind":"connection","name":"a -> b","cause":"waiting_for_receipts",..
-            GET /api/explain/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
+            GET /api/explain/connections/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no connection 'nope'"}
             "#,
         ),
         (

@@ -46,11 +46,20 @@ pub fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::columns(row(name, vhost, exchange, found), &call.query)))
 }
 
+/// Sets topic permissions. The exchange is in the path or in the body.
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, user) = (call.param(0), call.param(1));
-    let [exchange, write, read] = ["exchange", "write", "read"].map(|field| required_text(call, field));
+    let exchange = match call.optional_param(2) {
+        Some(exchange) if call.fields.get("exchange").is_some_and(|other| other != exchange) => {
+            let reason = format!("'exchange' is not the exchange of the path, '{exchange}'");
+            return Err(Failure::bad_request(reason));
+        }
+        Some(exchange) => exchange.to_owned(),
+        None => required_text(call, "exchange")?,
+    };
+    let [write, read] = ["write", "read"].map(|field| required_text(call, field));
     let permissions = TopicPermissions::new([&write?, &read?], user, vhost).map_err(Failure::bad_request)?;
-    let (user, vhost, exchange) = (user.into(), vhost.into(), exchange?.into());
+    let (user, vhost, exchange) = (user.into(), vhost.into(), exchange.into());
     set(call, AccountChange::SetTopicPermissions { user, vhost, exchange, permissions }).await
 }
 

@@ -41,8 +41,10 @@ async fn with_numbers<D: Desk>(
         true => Some(call.desk.vhost_numbers(&call.who).await?),
         false => None,
     };
+    let node = call.desk.overview(&call.who).await?.node;
     let shown = vhosts.iter().map(|(name, settings)| {
         let mut body = row(call, name, settings);
+        body["cluster_state"] = json!({ node.clone(): "running" });
         if let Some(numbers) = &numbers {
             let numbers = numbers.get(name).copied().unwrap_or_default();
             shape::add(&mut body, call.ports.samples().vhost(name, &numbers, &ranges));
@@ -53,7 +55,7 @@ async fn with_numbers<D: Desk>(
 }
 
 /// The fields of a virtual host that are not counted.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "name",
     "description",
     "tags",
@@ -63,6 +65,7 @@ const SETTINGS: [&str; 9] = [
     "metadata",
     "tracing",
     "deleting",
+    "cluster_state",
 ];
 
 /// Returns true if this field of a virtual host is counted. A field of a field is separated by a point.
@@ -120,6 +123,12 @@ pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 /// Protects a virtual host from deletion, or allows its deletion again.
 pub async fn protect<D: Desk>(call: &Call<'_, D>, protected: bool) -> Result<Reply, Failure> {
     change_known(call, VhostPatch { protected: Some(protected), ..VhostPatch::default() }).await
+}
+
+/// Shows whether a virtual host is protected from deletion.
+pub async fn is_protected<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let settings = require(call, call.param(0)).await?;
+    Ok(Reply::Json(json!({ "protected_from_deletion": settings.protected })))
 }
 
 /// The limits of all virtual hosts that the user sees, or of one. Those without limits have no row.
@@ -218,6 +227,15 @@ pub fn limits_json(settings: &VhostSettings) -> Value {
     limits_map([("max-connections", settings.max_connections), ("max-queues", settings.max_queues)])
 }
 
+/// What RabbitMQ shows once more, and has in definitions.
+pub fn metadata_json<D: Desk>(call: &Call<'_, D>, settings: &VhostSettings) -> Value {
+    json!({
+        "description": *settings.description,
+        "tags": *settings.tags,
+        "default_queue_type": settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name(),
+    })
+}
+
 pub fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
     let kind = settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name();
     json!({
@@ -227,11 +245,7 @@ pub fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) ->
         "default_queue_type": kind,
         "protected_from_deletion": settings.protected,
         "limits": limits_json(settings),
-        "metadata": {
-            "description": *settings.description,
-            "tags": *settings.tags,
-            "default_queue_type": kind,
-        },
+        "metadata": metadata_json(call, settings),
         "tracing": call.desk.is_traced(name),
         "deleting": settings.deleting,
     })

@@ -109,6 +109,8 @@ pub struct QueueRow {
     pub effective_policy: Arguments,
     /// The type of the queue: `classic`, `quorum` or `stream`.
     pub kind: &'static str,
+    /// What is configured of a quorum queue; `None` for other types.
+    pub quorum: Option<queue::QuorumConfig>,
     pub report: queue::Report,
     /// See [`QueueNumbers::group`].
     pub group: Option<GroupRow>,
@@ -133,6 +135,7 @@ impl QueueRow {
             operator_policy: name(&record.operator_policy),
             effective_policy: record.effective_policy(),
             kind: record.kind(),
+            quorum: record.config.quorum,
             report,
             group,
             node,

@@ -132,6 +132,8 @@ pub struct Config {
     pub skip_unchanged_definitions: bool,
     /// True if exchanges of unknown types are left out of definitions.
     pub skip_unknown_definitions: bool,
+    /// True if the HTTP API shows a version of Erlang that tools can parse.
+    pub compat_erlang: bool,
     /// The headers of the management API.
     pub headers: HeaderOptions,
     /// The hosts that browsers and proxies may name to the management API, with their ports.
@@ -321,6 +323,7 @@ struct Draft {
     has_local_definitions: bool,
     local_definitions: Option<PathBuf>,
     skip_unchanged_definitions: bool,
+    compat_erlang: bool,
     skip_unknown_definitions: bool,
     web: WebKeys,
     page_login: PageLoginKeys,
@@ -372,6 +375,7 @@ impl Default for Draft {
             local_definitions: None,
             skip_unchanged_definitions: false,
             skip_unknown_definitions: false,
+            compat_erlang: true,
             web: WebKeys::default(),
             page_login: PageLoginKeys::default(),
             statistics_ms: 5_000,
@@ -533,6 +537,7 @@ impl Draft {
             load_definitions: self.load_definitions.or(self.local_definitions),
             skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
+            compat_erlang: self.compat_erlang,
             allowed_hosts: self.web.hosts(),
             headers: self.web.options(provider.as_deref()),
             page_login,

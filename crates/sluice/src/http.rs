@@ -105,7 +105,8 @@ impl Api {
                 None => failed(&format!("the login of user '{}' is refused", url.user)),
             });
         }
-        match value["reason"].as_str() {
+        // Where there is a detail, the reason is one for programs.
+        match value["detail"].as_str().or(value["reason"].as_str()) {
             Some(reason) => Err(failed(&reason)),
             // The management API always gives a reason. So this is another server, such as the one for
             // metrics.

@@ -293,6 +293,7 @@ async fn serve_until_told(
     let ports = admin::Ports::new(limits::http_connections() as usize)
         .with_certificates(certificates.all().to_vec())
         .skipping_unknown(config.skip_unknown_definitions)
+        .hiding_erlang(!config.compat_erlang)
         .with_headers(config.headers.clone())
         .with_hosts(hosts(config))
         .with_page_login(config.page_login.clone());

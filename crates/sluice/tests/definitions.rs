@@ -20,7 +20,7 @@ fn definitions() -> Value {
         }],
         "vhosts": [{ "name": "/" }, { "name": "shop", "default_queue_type": "quorum" }],
         "permissions": [{ "user": "ops", "vhost": "shop", "configure": ".*", "write": ".*", "read": "^(?!amq\\.).*" }],
-        "parameters": [{ "vhost": "shop", "component": "shovel", "name": "s", "value": { "src-queue": "a" } }],
+        "parameters": [{ "vhost": "shop", "component": "shovel", "name": "s", "value": { "src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://h" } }],
         "policies": [{
             "vhost": "shop", "name": "p", "pattern": "^(?!amq\\.)", "apply-to": "queues", "priority": 1,
             "definition": { "max-length": 10 },

@@ -258,7 +258,7 @@ fn path(route: &Route) -> String {
         ("{vhost}", vhost),
         ("{node}", &node),
         ("{user}", "victim"),
-        ("{component}", "shovel"),
+        ("{component}", "ours"),
         ("{source}", "amq.topic"),
         ("{destination}", destination),
         ("{name}", name),

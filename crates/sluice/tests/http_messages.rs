@@ -165,19 +165,25 @@ fn what_is_wrong_is_said() {
         ])
         .done();
     let (status, refused) = publish(&broker, "nope", "k", "m", &json!({}));
-    assert_eq!((status, &refused["error"]), (404, &json!("object_not_found")));
-    assert_eq!(refused["reason"], "NOT_FOUND - no exchange 'nope' in vhost '/'");
+    let missing =
+        |reason: &str, detail: &str| json!({ "error": "not_found", "reason": reason, "detail": detail });
+    assert_eq!(status, 404);
+    assert_eq!(refused, missing("exchange_not_found", "NOT_FOUND - no exchange 'nope' in vhost '/'"));
     let wanted = json!({ "count": 1, "ackmode": "ack_requeue_true", "encoding": "auto" });
     let (status, refused) = get(&broker, "nope", &wanted);
-    assert_eq!((status, &refused["reason"]), (404, &json!("NOT_FOUND - no queue 'nope' in vhost '/'")));
+    let queue = missing("queue_not_found", "NOT_FOUND - no queue 'nope' in vhost '/'");
+    assert_eq!((status, refused), (404, queue));
     let (status, refused) = broker.ask("POST", "/api/queues/nope/q/get", &wanted.to_string());
-    assert_eq!((status, &refused["reason"]), (404, &json!("no vhost 'nope'")));
+    assert_eq!((status, refused), (404, missing("vhost_not_found", "no vhost 'nope'")));
     // A name that AMQP 0.9.1 would cut off names nothing.
     let long = "n".repeat(256);
-    for (path, what) in [(format!("nope{long}/q"), "virtual host"), (format!("%2F/{long}"), "queue")] {
+    for (path, what, kind) in [
+        (format!("nope{long}/q"), "virtual host", "vhost_not_found"),
+        (format!("%2F/{long}"), "queue", "queue_not_found"),
+    ] {
         let (status, refused) = broker.ask("POST", &format!("/api/queues/{path}/get"), &wanted.to_string());
-        let reason = format!("no {what} has a name of more than 255 bytes");
-        assert_eq!((status, &refused["reason"]), (404, &json!(reason)));
+        let detail = format!("no {what} has a name of more than 255 bytes");
+        assert_eq!((status, refused), (404, missing(kind, &detail)));
     }
     let (status, refused) = get(&broker, "s", &wanted);
     let reason = "540 NOT_IMPLEMENTED - basic.get not supported by stream queues queue 's' in vhost '/'";

@@ -247,7 +247,7 @@ async fn what_cannot_be_moved_is_named() {
     assert_eq!(ready(&broker, "a"), 1);
     let (status, answer) = ask(&broker, "a", &json!({ "to_queue": "s", "seq": 99 }));
     assert_eq!(
-        (status, &answer["reason"]),
+        (status, &answer["detail"]),
         (404, &json!("queue 'a' in vhost '/' has no ready message with sequence number 99"))
     );
 

@@ -283,6 +283,15 @@ fn quorum_queues_are_maintained() {
         broker.verb(words).refused(1, &[why]);
     }
     assert_eq!(broker.verb(&["recv", "q", "--count", "2"]).done(), "x\ny");
+
+    // After a start, a group sleeps until a client needs its queue. It is healthy.
+    assert!(broker.terminate().success());
+    let broker = Broker::start(&directory);
+    let status = broker.get("/api/queues/quorum/%2F/q/status").1;
+    assert_eq!(status[0]["Raft State"], "not_started", "{status}");
+    broker.verb(&["check", "leaders"]).done();
+    let path = "/api/health/checks/quorum-queues-without-elected-leaders/vhost/%2F";
+    assert_eq!(broker.get(path), (200, json!({ "status": "ok" })));
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod listeners;
 mod log_lines;
 mod modes;
 mod moving;
+mod nservicebus;
 mod operator;
 mod origins;
 mod pages;

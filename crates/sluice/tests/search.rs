@@ -47,7 +47,7 @@ fn messages_on_the_disk_are_found_and_stay_there() {
         assert_eq!(search(&broker, kind, &around).0, [1000]);
         let (_, missing) = broker.get(&format!("/api/queues/%2F/{kind}/peek/1001"));
         assert!(
-            missing["reason"].as_str().unwrap().contains("no ready message at position 1001"),
+            missing["detail"].as_str().unwrap().contains("no ready message at position 1001"),
             "{missing}"
         );
         // They are delivered in their order, and were never delivered before.

@@ -295,7 +295,9 @@ fn change_users(broker: &Broker, secrets: &mut Secrets) {
         (
             "PUT",
             "/api/parameters/shovel/%2F/s",
-            format!(r#"{{"value":{{"src-uri":"amqp://u:{IN_PARAMETER}@h"}}}}"#),
+            format!(
+                r#"{{"value":{{"src-uri":"amqp://u:{IN_PARAMETER}@h","src-queue":"a","dest-uri":"amqp://","dest-queue":"b"}}}}"#
+            ),
             201,
         ),
         ("PUT", "/api/parameters/shovel/%2F/s", format!(r#"{{"value":"{bad}"#), 400),

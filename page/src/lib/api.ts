@@ -159,7 +159,9 @@ export async function request(method: string, target: string, options: Options =
   if (response.ok || options.answers?.includes(response.status)) return answer ?? null;
   const fields = typeof answer === "object" && answer !== null ? (answer as Record<string, unknown>) : {};
   const code = typeof fields["error"] === "string" ? fields["error"] : response.statusText;
-  const reason = typeof fields["reason"] === "string" ? fields["reason"] : text || `HTTP status ${response.status}`;
+  // Where there is a detail, the reason is one for programs.
+  const sentence = [fields["detail"], fields["reason"]].find((one) => typeof one === "string");
+  const reason = sentence ?? (text || `HTTP status ${response.status}`);
   const error = new ApiError(response.status, code, reason);
   if (response.status === 401 && !error.refused && !options.login && who !== null && who === login.get()) {
     loginNote.set("The broker does not accept this login any more.");

@@ -99,8 +99,8 @@ function channels({ object_totals: totals }: Overview): number | undefined {
 /** The state of a node, and what it uses. */
 export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
   const alarms = [node.mem_alarm && "memory", node.disk_free_alarm && "disk", node.certificate_alarm && "certificate"].filter(Boolean).join(", ");
-  const memory = useApi<{ memory?: Record<string, unknown> }>(path("nodes", node.name, "memory"));
-  const parts = Object.entries(memory.data?.memory ?? {}).filter((entry): entry is [string, number] => typeof entry[1] === "number").sort((a, b) => b[1] - a[1]);
+  const memory = useApi<{ budgets?: Record<string, unknown> }>(path("nodes", node.name, "memory"));
+  const parts = Object.entries(memory.data?.budgets ?? {}).filter((entry): entry is [string, number] => typeof entry[1] === "number").sort((a, b) => b[1] - a[1]);
   const of = (used: unknown, limit: unknown, format: (value: unknown) => string) => (limit === undefined || limit === null ? format(used) : `${format(used)} of ${format(limit)}`);
   return (
     <>

@@ -58,6 +58,8 @@ pub async fn get_of_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
         "original_vhost_name": vhost,
         "description": *settings.description,
         "default_queue_type": settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name(),
+        "metadata": vhosts::metadata_json(call, &settings),
+        "limits": vhosts::limits_json(&settings),
     });
     let mut export = Export::new(&head, |row| {
         row.as_object_mut().into_iter().for_each(|row| drop(row.shift_remove("vhost")));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use broker::access::{Hashing, Identity, Permissions, TopicPermissions};
+use amqp10::sasl::Secret;
+use broker::access::{Authority, Hashing, Identity, Permissions, TopicPermissions};
 use broker::catalog::{
     AccountChange, Arguments, Binding, Caller, CatalogError, Command, DeclareExchange, DeclareQueue,
     Destination, ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
@@ -35,9 +36,13 @@ const FACTS: &[&str] = &[
     "explanation",
     "description",
     "metadata",
+    "limits",
     "default_queue_type",
     "tags",
 ];
+
+/// What a virtual host is, in the definitions of one.
+const OF_THE_VHOST: &[&str] = &["metadata", "limits"];
 
 /// Components whose parameters have an effect here, or whose absence changes nothing.
 const GLOBAL_WITHOUT_WARNING: &[&str] = &["cluster_name", "cluster_tags", "internal_cluster_id"];
@@ -81,6 +86,8 @@ pub struct Definitions {
     /// Exchanges that are left out because their type is unknown here.
     skipped: Vec<(String, String)>,
     has_users: bool,
+    /// The passwords of users, which are hashed when the definitions are carried out, and the numbers of their commands.
+    passwords: Vec<(usize, Secret)>,
 }
 
 /// An entry of a section.
@@ -138,6 +145,21 @@ impl Definitions {
                 problems.push(Problem { line: line_of(sections[name]), what });
             }
         }
+        if let Some(vhost) = reading.vhost {
+            let given = OF_THE_VHOST.iter().filter_map(|name| Some((*name, *sections.get(*name)?)));
+            let given: Vec<(&str, &RawValue)> = given.collect();
+            if let Some(line) = given.iter().map(|(_, raw)| line_of(raw)).min() {
+                // A raw value is valid JSON.
+                let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
+                let mut fields: Map<String, Value> =
+                    given.iter().map(|(name, raw)| ((*name).to_owned(), value(raw))).collect();
+                fields.insert("name".to_owned(), vhost.into());
+                let shown = shown("vhosts", &fields);
+                if let Err(failure) = read_vhost(self, Entry { line, fields }, reading) {
+                    problems.push(Problem { line, what: format!("{shown}: {}", failure.text()) });
+                }
+            }
+        }
         for (name, read) in SECTIONS {
             let Some(raw) = sections.get(*name) else { continue };
             if reading.vhost.is_some() && OF_THE_NODE.contains(name) {
@@ -172,11 +194,22 @@ impl Definitions {
                 }
                 let shown = shown(name, &fields);
                 if let Err(failure) = read(self, Entry { line, fields }, reading) {
-                    problem(format!("{shown}: {}", failure.reason));
+                    problem(format!("{shown}: {}", failure.text()));
                 }
             }
         }
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+    }
+
+    /// Gives a user all permissions in each virtual host that does not exist yet, like somebody who adds it.
+    #[must_use]
+    pub fn created_by(mut self, user: &Arc<str>) -> Self {
+        for command in &mut self.commands {
+            if let Command::Account(AccountChange::SetVhost { creator, .. }) = command {
+                *creator = Some(user.clone());
+            }
+        }
+        self
     }
 
     /// Returns true if there are users among the definitions.
@@ -222,7 +255,13 @@ impl Definitions {
         who: &Identity,
         hash: Option<Arc<str>>,
     ) -> Result<(), Failure> {
-        let Self { mut commands, entries, files, warnings, .. } = self;
+        let Self { mut commands, entries, files, warnings, passwords, .. } = self;
+        for (at, password) in passwords {
+            let hashed = desk.hash_password(who, Some(password)).await?;
+            if let Some(Command::Account(AccountChange::SetUser { hash, .. })) = commands.get_mut(at) {
+                *hash = hashed;
+            }
+        }
         commands.push(unchanged::command(hash));
         match desk.import(who, commands).await {
             Ok(()) => {}
@@ -261,8 +300,11 @@ pub async fn post_to_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
 async fn import<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Reply, Failure> {
     let text = std::str::from_utf8(&call.body).map_err(|_| Failure::bad_request("not_json"))?;
     let reading = Reading { vhost, skip_unknown: call.ports.skips_unknown() };
-    let definitions =
+    let mut definitions =
         Definitions::parse(text, reading).map_err(|problems| Failure::bad_request(problems.to_string()))?;
+    if call.who.authority() == Authority::Internal {
+        definitions = definitions.created_by(&call.who.user);
+    }
     definitions.import(call.desk, &call.who).await?;
     Ok(Reply::NoContent)
 }
@@ -320,6 +362,20 @@ fn required(fields: &Map<String, Value>, name: &str) -> Result<String, Failure> 
     }
 }
 
+/// Returns an object, which may be a list of pairs: older versions of RabbitMQ write some objects so.
+fn object(value: &Value, name: &str) -> Result<Map<String, Value>, Failure> {
+    let pair = |pair: &Value| match pair.as_array()?.as_slice() {
+        [Value::String(key), value] => Some((key.clone(), value.clone())),
+        _ => None,
+    };
+    let object = match value {
+        Value::Object(fields) => Some(fields.clone()),
+        Value::Array(pairs) => pairs.iter().map(pair).collect(),
+        _ => None,
+    };
+    object.ok_or_else(|| Failure::bad_request(format!("'{name}' is neither an object nor a list of pairs")))
+}
+
 fn read_vhost(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
     let Entry { line, mut fields } = entry;
     let name = required(&fields, "name")?;
@@ -335,8 +391,8 @@ fn read_vhost(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Re
         }
     }
     let mut patch = vhosts::patch(&fields)?;
-    if let Some(Value::Object(limits)) = &limits {
-        add_limits(&mut patch, limits)?;
+    if let Some(limits) = &limits {
+        add_limits(&mut patch, limits, "limits")?;
     }
     let shown = shown("vhosts", &fields);
     let set = AccountChange::SetVhost { name: name.into(), patch, creator: None };
@@ -344,9 +400,10 @@ fn read_vhost(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Re
     Ok(())
 }
 
-fn add_limits(patch: &mut VhostPatch, limits: &Map<String, Value>) -> Result<(), Failure> {
+fn add_limits(patch: &mut VhostPatch, limits: &Value, field: &str) -> Result<(), Failure> {
+    let limits = object(limits, field)?;
     for name in limits.keys() {
-        let max = vhosts::maximum(limits, name)?;
+        let max = vhosts::maximum(&limits, name)?;
         match name.as_str() {
             "max-connections" => patch.max_connections = Some(max),
             "max-queues" => patch.max_queues = Some(max),
@@ -360,10 +417,10 @@ fn read_user(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Res
     let Entry { line, fields } = entry;
     let name = required(&fields, "name")?;
     let tags = accounts::tags(&fields)?;
-    if fields.contains_key("password") {
-        return Err(Failure::bad_request("a password cannot be imported, only its hash"));
-    }
     let hash = accounts::given_hash(&fields)?.unwrap_or_else(|| Hashing::default().of_nobody());
+    if let Some(password) = accounts::given_password(&fields)? {
+        definitions.passwords.push((definitions.commands.len(), password));
+    }
     let shown = shown("users", &fields);
     let set = AccountChange::SetUser { name: name.as_str().into(), hash, tags };
     definitions.push(line, &shown, Command::Account(set));
@@ -413,26 +470,24 @@ fn read_parameter(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -
     let shown = shown("parameters", &fields);
     let value = fields.get("value").unwrap_or(&Value::Null);
     if component == OPERATOR_POLICY {
-        let Value::Object(value) = value else {
-            return Err(Failure::bad_request("'value' is not an object"));
-        };
-        let mut policy = value.clone();
+        let mut policy = object(value, "value")?;
+        if let Some(definition) = policy.get_mut("definition") {
+            *definition = object(definition, "definition")?.into();
+        }
         policy.insert("vhost".to_owned(), vhost.into());
         policy.insert("name".to_owned(), name.into());
         return push_policy(definitions, &Entry { line, fields: policy }, &shown, true);
     }
     if component == VHOST_LIMITS.0 {
-        let Value::Object(limits) = value else {
-            return Err(Failure::bad_request("'value' is not an object"));
-        };
         let mut patch = VhostPatch::default();
-        add_limits(&mut patch, limits)?;
+        add_limits(&mut patch, value, "value")?;
         let set = AccountChange::SetVhost { name: vhost.into(), patch, creator: None };
         definitions.push(line, &shown, Command::Account(set));
         return Ok(());
     }
-    definitions.warnings.push(format!("{shown} is kept, but has no effect: there is no such component"));
     let key = ParameterKey { vhost: Some(vhost.into()), component: component.into(), name: name.into() };
+    parameters::check(&key, value)?;
+    definitions.warnings.push(parameters::without_effect(&shown));
     definitions.push(line, &shown, Command::SetParameter { key, value: value.to_string().into() });
     Ok(())
 }

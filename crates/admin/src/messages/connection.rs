@@ -30,7 +30,8 @@ const PRODUCT: &str = "Sluice HTTP API";
 /// # Errors
 /// See [`failure`]. The user may not use the virtual host, for example, or there are as many connections as allowed.
 pub async fn open<D: Desk>(call: &Call<'_, D>) -> Result<Connection, Failure> {
-    let vhost = super::name(call.param(0), "virtual host")?;
+    let vhost = super::name(call.param(0), "virtual host");
+    let vhost = vhost.map_err(|failure| failure.naming("vhost_not_found"))?;
     let socket = call.desk.connect(&call.who, call.peer).await?;
     let socket = stream(socket.into()).map_err(|error| failure(&error.into()))?;
     let options = Options {
@@ -132,7 +133,7 @@ mod tests {
             (Error::Closed, 503, "the connection to the broker has failed: closed"),
         ] {
             let failure = failure(&error);
-            assert_eq!((failure.status.as_u16(), failure.reason.as_str()), (status, reason));
+            assert_eq!((failure.status.as_u16(), failure.text()), (status, reason));
         }
     }
 }

@@ -62,7 +62,7 @@ fn range(query: &Query, prefix: &str) -> Result<Option<Range>, Failure> {
     Ok(Some(Range { age_ms: age_s.saturating_mul(1000), step_ms: step_s.saturating_mul(1000) }))
 }
 
-/// Returns the fields of one part of an answer: each figure of a row with its details. Without samples, the rate is 0.
+/// Returns the fields of one part of an answer: each figure of a row with its details.
 pub fn fields<R, const N: usize>(
     figures: &[Figure<R>; N],
     part: Part,
@@ -72,10 +72,11 @@ pub fn fields<R, const N: usize>(
 ) -> Map<String, Value> {
     let mut fields = Map::new();
     for (i, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.part == part) {
-        fields.insert(figure.name.to_owned(), (figure.of)(row).into());
-        let mut details = json!({ "rate": at_least_0(history.rate(i), part.counts()) });
+        let value = (figure.of)(row);
+        fields.insert(figure.name.to_owned(), value.into());
+        let mut details = json!({ "rate": at_least_0(history.rate(i, value), part.counts()) });
         if let Some(range) = ranges.for_part(part) {
-            let points = history.points(i, range);
+            let points = history.points(i, range, value);
             if let (Some(last), Some(first)) = (points.first(), points.last())
                 && points.len() > 1
             {

@@ -87,6 +87,11 @@ impl<K: Copy + Eq + Hash + Ord, const N: usize> Kept<K, N> {
         }
     }
 
+    /// Returns when messages were last seen to pass through an object that has a history.
+    pub fn used_ms(&self, key: &K) -> Option<u64> {
+        self.objects.get(key).map(|object| object.used_ms)
+    }
+
     pub fn get(&self, key: &K) -> Option<&Series<N>> {
         self.objects.get(key).map(|object| &object.series)
     }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   every 5 seconds: Samples::take ──> the node's sums, and each object that somebody looks at ──> rings
-//!   a request for an object ──> Watched::ask: its rate so far; it is sampled from now on, 24 times
+//!   a request for an object ──> Watched::ask: its rate so far; it is sampled for the next five minutes
 //! ```
 //!
 //! The node is always sampled: that costs one question to each shard. Virtual hosts, queues, exchanges, connections, channels and
-//! sessions are sampled every 5 seconds only while somebody asks for them. Before the second sample of an object its rate is 0. The queues and
-//! exchanges that messages pass through also have a history of a day ([`Kept`]), with a sample a minute.
+//! sessions are sampled every 5 seconds only while somebody asks for them. The queues and exchanges that messages pass through also have a history of a day
+//! ([`Kept`]), with a sample a minute. So the first answer about one of them has a rate, too: the rate since that sample.
 
 mod details;
 mod figures;
@@ -44,7 +44,7 @@ use crate::ports::Ports;
 use crate::process::Process;
 
 /// The rings of the node, as RabbitMQ keeps them: ten minutes, an hour, eight hours, and a day. Together they take about
-/// 64 kB. The finest ring takes each sample; with a longer `collect_statistics_interval` it covers more time.
+/// 64 kB.
 const NODE_RINGS: [Retention; 4] = [
     HISTORY,
     Retention { samples_max: 62, every_ms: 60_000 - SLACK_MS },
@@ -52,16 +52,25 @@ const NODE_RINGS: [Retention; 4] = [
     Retention { samples_max: 50, every_ms: 1_800_000 - SLACK_MS },
 ];
 
-/// The history of an object: ten minutes at five seconds.
-const HISTORY: Retention = Retention { samples_max: 122, every_ms: 0 };
+/// The history of an object: ten minutes at five seconds. Samples that are closer to each other than half of this are left out. So
+/// it covers five minutes with any `collect_statistics_interval`, and more time with a longer one.
+const HISTORY: Retention = Retention { samples_max: 122, every_ms: SLACK_MS };
 
 /// The number of queues that are sampled with one request to the desk.
 const QUEUES_PER_REQUEST: usize = 500;
 
 /// The samples of the node, and of the objects that somebody looks at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Samples {
     state: Mutex<State>,
+    /// Returns the time of a request, in milliseconds since the epoch.
+    clock: fn() -> u64,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self::with_clock(now_ms)
+    }
 }
 
 #[derive(Debug)]
@@ -114,6 +123,10 @@ pub async fn run<D: Desk>(desk: D, ports: Ports, every: Duration) {
 }
 
 impl Samples {
+    pub fn with_clock(clock: fn() -> u64) -> Self {
+        Self { state: Mutex::default(), clock }
+    }
+
     /// Takes a sample of the node, and of each object that somebody looks at. No shard is asked for more than a part of a
     /// list at once.
     ///
@@ -123,11 +136,11 @@ impl Samples {
         let who = Identity::metrics_reader();
         let (queues, exchanges, vhosts, names) = {
             let mut state = self.state();
-            let mut names: HashSet<Arc<str>> = state.connections.begin_round().into_iter().collect();
-            names.extend(state.channels.begin_round().into_iter().map(|(name, _)| name));
-            let vhosts = state.vhosts.begin_round();
-            state.vhost_traffic.begin_round();
-            (state.queues.begin_round(), state.exchanges.begin_round(), vhosts, names)
+            let mut names: HashSet<Arc<str>> = state.connections.begin_round(now_ms).into_iter().collect();
+            names.extend(state.channels.begin_round(now_ms).into_iter().map(|(name, _)| name));
+            let vhosts = state.vhosts.begin_round(now_ms);
+            state.vhost_traffic.begin_round(now_ms);
+            (state.queues.begin_round(now_ms), state.exchanges.begin_round(now_ms), vhosts, names)
         };
         let node = NodeRow::new(desk.overview(&who).await?, Process::read());
         self.state().node.push(Sample { at_ms: now_ms, values: values(&NODE_FIGURES, &node) });
@@ -219,9 +232,14 @@ impl Samples {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns what is known of an object without an older history.
+    fn history<'a, const N: usize>(&self, recent: Option<&'a Series<N>>) -> History<'a, N> {
+        History { recent, older: None, now_ms: (self.clock)() }
+    }
+
     /// Returns the fields of one part of the answer about the node, with rates.
     pub fn node(&self, part: Part, row: &NodeRow, ranges: &Ranges) -> Map<String, Value> {
-        fields(&NODE_FIGURES, part, row, Some(&self.state().node).into(), ranges)
+        fields(&NODE_FIGURES, part, row, self.history(Some(&self.state().node)), ranges)
     }
 
     /// Returns the lengths and the `message_stats` of a queue, with rates. The queue is sampled from now on.
@@ -229,9 +247,16 @@ impl Samples {
         let mut state = self.state();
         let State { queues, used_queues, .. } = &mut *state;
         let recent = queues.ask(&row.id, ranges.is_any());
-        let history = History { recent, older: used_queues.get(&row.id) };
+        let history = History { older: used_queues.get(&row.id), ..self.history(recent) };
         let part = |part| fields(&QUEUE_FIGURES, part, row, history, ranges);
         (part(Part::Lengths), part(Part::Messages))
+    }
+
+    /// Returns since when no message has passed through a queue, in milliseconds since the epoch. The node looks once a minute, so this
+    /// is known of queues that had messages and have had none for a minute or more.
+    pub fn idle_since(&self, queue: QueueId) -> Option<u64> {
+        let used_ms = self.state().used_queues.used_ms(&queue)?;
+        (used_ms + kept::EVERY_MS <= (self.clock)()).then_some(used_ms)
     }
 
     /// Returns the `message_stats` of an exchange, with rates. The exchange is sampled from now on.
@@ -239,7 +264,7 @@ impl Samples {
         let mut state = self.state();
         let State { exchanges, used_exchanges, .. } = &mut *state;
         let recent = exchanges.ask(&row.id, ranges.is_any());
-        let history = History { recent, older: used_exchanges.get(&row.id) };
+        let history = History { older: used_exchanges.get(&row.id), ..self.history(recent) };
         fields(&EXCHANGE_FIGURES, Part::Messages, &row.counts, history, ranges)
     }
 
@@ -248,8 +273,9 @@ impl Samples {
     pub fn vhost(&self, name: &Arc<str>, numbers: &VhostNumbers, ranges: &Ranges) -> Map<String, Value> {
         let mut state = self.state();
         let traffic = state.vhost_traffic.ask(name, ranges.is_any());
-        let stats = fields(&CHANNEL_FIGURES, Part::Messages, &numbers.counts, traffic.into(), ranges);
-        let series = state.vhosts.ask(name, ranges.is_any()).into();
+        let traffic = self.history(traffic);
+        let stats = fields(&CHANNEL_FIGURES, Part::Messages, &numbers.counts, traffic, ranges);
+        let series = self.history(state.vhosts.ask(name, ranges.is_any()));
         let mut shown = fields(&VHOST_FIGURES, Part::Lengths, numbers, series, ranges);
         shown.extend(fields(&VHOST_FIGURES, Part::Data, numbers, series, ranges));
         shown.insert("message_stats".into(), stats.into());
@@ -260,7 +286,7 @@ impl Samples {
     pub fn connection(&self, row: &ConnectionRow, ranges: &Ranges) -> Map<String, Value> {
         let mut state = self.state();
         let series = state.connections.ask(&row.name, ranges.is_any());
-        fields(&CONNECTION_FIGURES, Part::Data, row, series.into(), ranges)
+        fields(&CONNECTION_FIGURES, Part::Data, row, self.history(series), ranges)
     }
 
     /// Returns the `message_stats` of the channel or the session with this number, with rates. It is sampled from now on.
@@ -273,6 +299,6 @@ impl Samples {
     ) -> Map<String, Value> {
         let mut state = self.state();
         let series = state.channels.ask(&(connection.clone(), number), ranges.is_any());
-        fields(&CHANNEL_FIGURES, Part::Messages, counts, series.into(), ranges)
+        fields(&CHANNEL_FIGURES, Part::Messages, counts, self.history(series), ranges)
     }
 }

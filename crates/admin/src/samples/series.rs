@@ -47,35 +47,53 @@ pub struct Range {
 /// One value at a time, in milliseconds since the epoch.
 pub type Point = (u64, u64);
 
-/// What is known of an object: the samples since somebody looks at it, and those of its history.
+/// The shortest time between a sample and a request for which a rate is calculated, in milliseconds. In a shorter time, a few
+/// messages make a high rate.
+const RATE_MS_MIN: u64 = 1_000;
+
+/// What is known of an object: the samples since somebody looks at it, those of its history, and the time of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct History<'a, const N: usize> {
     pub recent: Option<&'a Series<N>>,
     pub older: Option<&'a Series<N>>,
+    pub now_ms: u64,
 }
 
-impl<'a, const N: usize> From<Option<&'a Series<N>>> for History<'a, N> {
-    fn from(recent: Option<&'a Series<N>>) -> Self {
-        Self { recent, older: None }
-    }
-}
-
-impl<const N: usize> History<'_, N> {
-    /// Returns the change per second of one value between the last two recent samples. Returns 0 with fewer samples.
-    pub fn rate(&self, value: usize) -> f64 {
-        self.recent.map_or(0.0, |series| series.rate(value))
+impl<'a, const N: usize> History<'a, N> {
+    fn both(&self) -> impl Iterator<Item = &'a Series<N>> {
+        [self.recent, self.older].into_iter().flatten()
     }
 
-    /// Returns one value at the times of a range, newest first. The newest time is that of the newest sample. Between two
-    /// samples, the value is on the line between them. Times before the oldest sample are left out.
-    pub fn points(&self, value: usize, range: Range) -> Vec<Point> {
-        let both = || [self.recent, self.older].into_iter().flatten();
-        let Some(newest_ms) = both().filter_map(Series::newest).map(|sample| sample.at_ms).max() else {
-            return Vec::new();
+    /// Returns the change per second of one value between the last two recent samples. With fewer of them, returns the change from
+    /// the newest sample of all until now, and 0 without a sample. `now` is the value at the time of the request.
+    pub fn rate(&self, value: usize, now: u64) -> f64 {
+        let of_samples = self.recent.and_then(|series| series.rate(value));
+        of_samples.unwrap_or_else(|| {
+            let is_before = |sample: &&Sample<N>| sample.at_ms + RATE_MS_MIN <= self.now_ms;
+            let last = self.both().filter_map(Series::newest).filter(is_before).max_by_key(|last| last.at_ms);
+            last.map_or(0.0, |last| per_second((last.at_ms, last.values[value]), (self.now_ms, now)))
+        })
+    }
+
+    /// Returns one value at the times of a range, newest first. The newest time is that of the newest recent sample. Without
+    /// one it is the time of the request, when the value is `now`. Between two samples, the value is on the line between them.
+    /// Times before the oldest sample are left out.
+    pub fn points(&self, value: usize, range: Range, now: u64) -> Vec<Point> {
+        let newest = self.both().filter_map(Series::newest).max_by_key(|sample| sample.at_ms);
+        let newest = newest.map(|sample| (sample.at_ms, sample.values[value]));
+        let has_recent = self.recent.is_some_and(|series| series.newest().is_some());
+        let end = match newest {
+            Some(newest) if has_recent || newest.0 >= self.now_ms => newest,
+            _ => (self.now_ms, now),
+        };
+        let at = |at_ms: u64| match newest {
+            _ if at_ms == end.0 => Some(end.1),
+            Some(newest) if at_ms > newest.0 => Some(between(newest, end, at_ms)),
+            _ => self.both().find_map(|series| series.at(at_ms, value)),
         };
         let steps = 0..=range.age_ms / range.step_ms;
-        let times = steps.map_while(|step| newest_ms.checked_sub(step * range.step_ms));
-        times.map_while(|at_ms| Some((at_ms, both().find_map(|series| series.at(at_ms, value))?))).collect()
+        let times = steps.map_while(|step| end.0.checked_sub(step * range.step_ms));
+        times.map_while(|at_ms| Some((at_ms, at(at_ms)?))).collect()
     }
 }
 
@@ -114,15 +132,11 @@ impl<const N: usize> Series<N> {
         self.rings.first().map_or(0, |ring| ring.samples.len())
     }
 
-    /// Returns the change per second of one value between the last two samples. Returns 0 with fewer samples.
-    pub fn rate(&self, value: usize) -> f64 {
-        let Some(samples) = self.rings.first().map(|ring| &ring.samples) else { return 0.0 };
-        match (samples.len().checked_sub(2).and_then(|at| samples.get(at)), samples.back()) {
-            (Some(before), Some(last)) => {
-                per_second((before.at_ms, before.values[value]), (last.at_ms, last.values[value]))
-            }
-            _ => 0.0,
-        }
+    /// Returns the change per second of one value between the last two samples. Returns `None` with fewer samples.
+    pub fn rate(&self, value: usize) -> Option<f64> {
+        let samples = &self.rings.first()?.samples;
+        let (before, last) = (samples.get(samples.len().checked_sub(2)?)?, samples.back()?);
+        Some(per_second((before.at_ms, before.values[value]), (last.at_ms, last.values[value])))
     }
 
     /// Returns the value at a time, from the finest ring that reaches so far back.
@@ -149,18 +163,21 @@ impl<const N: usize> Ring<N> {
     fn at(&self, at_ms: u64, value: usize) -> Option<u64> {
         let after = self.samples.partition_point(|sample| sample.at_ms <= at_ms);
         let before = self.samples.get(after.checked_sub(1)?)?;
-        let (from, since) = (before.values[value], at_ms - before.at_ms);
+        let point = |sample: &Sample<N>| (sample.at_ms, sample.values[value]);
         match self.samples.get(after) {
-            Some(next) => {
-                let (change, time) = (next.values[value].abs_diff(from), next.at_ms - before.at_ms);
-                // The quotient is at most the change, which fits.
-                let part = (u128::from(change) * u128::from(since) / u128::from(time)) as u64;
-                Some(if next.values[value] >= from { from + part } else { from - part })
-            }
+            Some(next) => Some(between(point(before), point(next), at_ms)),
             // A coarse ring may end before this time. Then the finer ones, which were asked before, have no older sample.
-            None => Some(from),
+            None => Some(before.values[value]),
         }
     }
+}
+
+/// Returns the value at a time on the line from one point to a later one.
+fn between((from_ms, from): Point, (to_ms, to): Point, at_ms: u64) -> u64 {
+    let (change, time) = (to.abs_diff(from), to_ms - from_ms);
+    // The quotient is at most the change, which fits.
+    let part = (u128::from(change) * u128::from(at_ms - from_ms) / u128::from(time)) as u64;
+    if to >= from { from + part } else { from - part }
 }
 
 /// Returns the change per second from one point to a later one.
@@ -186,7 +203,7 @@ mod tests {
     }
 
     fn points(series: &Series<1>, range: Range) -> Vec<Point> {
-        History::from(Some(series)).points(0, range)
+        History { recent: Some(series), older: None, now_ms: 0 }.points(0, range, 0)
     }
 
     fn seconds(points: Vec<Point>) -> Vec<(u64, u64)> {
@@ -195,15 +212,15 @@ mod tests {
 
     #[test]
     fn a_rate_needs_two_samples() {
-        assert_eq!(series(&[FINE], &[]).rate(0), 0.0);
-        assert_eq!(series(&[FINE], &[(5, 100)]).rate(0), 0.0);
-        assert_eq!(series(&[FINE], &[(5, 100), (10, 150)]).rate(0), 10.0);
+        assert_eq!(series(&[FINE], &[]).rate(0), None);
+        assert_eq!(series(&[FINE], &[(5, 100)]).rate(0), None);
+        assert_eq!(series(&[FINE], &[(5, 100), (10, 150)]).rate(0), Some(10.0));
         // Only the last two count.
-        assert_eq!(series(&[FINE], &[(0, 0), (5, 100), (10, 110)]).rate(0), 2.0);
-        assert_eq!(series(&[FINE], &[(5, 100), (9, 90)]).rate(0), -2.5);
+        assert_eq!(series(&[FINE], &[(0, 0), (5, 100), (10, 110)]).rate(0), Some(2.0));
+        assert_eq!(series(&[FINE], &[(5, 100), (9, 90)]).rate(0), Some(-2.5));
         // The clock was set back.
-        assert_eq!(series(&[FINE], &[(5, 100), (10, 150), (4, 500)]).rate(0), 0.0);
-        assert_eq!(series(&[FINE], &[(5, 100), (10, 150), (4, 500), (9, 600)]).rate(0), 20.0);
+        assert_eq!(series(&[FINE], &[(5, 100), (10, 150), (4, 500)]).rate(0), None);
+        assert_eq!(series(&[FINE], &[(5, 100), (10, 150), (4, 500), (9, 600)]).rate(0), Some(20.0));
     }
 
     #[test]
@@ -232,15 +249,35 @@ mod tests {
         let older = series(&[COARSE], &[(0, 0), (20, 20), (40, 40)]);
         let recent = series(&[FINE], &[(50, 100), (55, 200)]);
         let of = |recent, older| {
-            seconds(History { recent, older }.points(0, Range { age_ms: 60_000, step_ms: 10_000 }))
+            let history = History { recent, older, now_ms: 60_000 };
+            seconds(history.points(0, Range { age_ms: 60_000, step_ms: 10_000 }, 60))
         };
         assert_eq!(
             of(Some(&recent), Some(&older)),
             [(55, 200), (45, 40), (35, 35), (25, 25), (15, 15), (5, 5)]
         );
-        assert_eq!(of(None, Some(&older)), [(40, 40), (30, 30), (20, 20), (10, 10), (0, 0)]);
+        assert_eq!(
+            of(None, Some(&older)),
+            [(60, 60), (50, 50), (40, 40), (30, 30), (20, 20), (10, 10), (0, 0)]
+        );
         assert_eq!(of(Some(&recent), None), [(55, 200)]);
-        assert_eq!(of(None, None), []);
+        assert_eq!(of(None, None), [(60, 60)]);
+    }
+
+    #[test]
+    fn the_rate_is_the_one_since_the_newest_sample_until_there_are_two() {
+        let older = series(&[COARSE], &[(0, 0), (20, 20)]);
+        let rate = |recent: &[(u64, u64)], older, now_s: u64, now| {
+            let recent = series(&[FINE], recent);
+            History { recent: Some(&recent), older, now_ms: now_s * 1000 }.rate(0, now)
+        };
+        assert_eq!(rate(&[], Some(&older), 30, 40), 2.0);
+        assert_eq!(rate(&[(25, 50)], Some(&older), 30, 40), -2.0);
+        // The recent sample is too near.
+        assert_eq!(rate(&[(30, 50)], Some(&older), 30, 120), 10.0);
+        assert_eq!(rate(&[(25, 50), (30, 60)], Some(&older), 40, 0), 2.0);
+        assert_eq!(rate(&[], None, 30, 40), 0.0);
+        assert_eq!(rate(&[], Some(&older), 10, 40), 0.0, "the clock was set back");
     }
 
     #[test]
@@ -248,7 +285,7 @@ mod tests {
         let mut series = series(&[FINE], &[(0, 0), (5, 10), (10, 20)]);
         series.keep(2);
         assert_eq!(series.rings[0].samples.len(), 2);
-        assert_eq!(series.rate(0), 2.0);
+        assert_eq!(series.rate(0), Some(2.0));
         series.keep(4);
         (3..9).for_each(|n| series.push(Sample { at_ms: n * 5_000, values: [n * 10] }));
         assert_eq!(series.rings[0].samples.len(), 4);

@@ -5,8 +5,7 @@ use std::hash::Hash;
 
 use super::series::{Retention, Sample, Series};
 
-/// The most objects of one kind that are sampled. With two samples each, queues take about 5 MB. Objects beyond it have
-/// the rate 0.
+/// The most objects of one kind that are sampled. With two samples each, queues take about 5 MB.
 pub const OBJECTS_MAX: usize = 10_000;
 
 /// The most objects of one kind that have a history. Histories of queues take about 8 MB.
@@ -15,8 +14,12 @@ pub const HISTORIES_MAX: usize = 500;
 /// The number of samples of an object without a history: as many as a rate needs.
 const BRIEF: usize = 2;
 
-/// An object is sampled for this many rounds after it was last asked for: two minutes at five seconds.
-const ROUNDS_MAX: u64 = 24;
+/// An object is sampled for this time after it was last asked for, in milliseconds: five minutes. Tools that poll ask at least once
+/// in that time.
+const WATCHED_MS: u64 = 300_000;
+
+/// An object is sampled for at least this many rounds, however far apart they are: as many as a rate needs.
+const ROUNDS_MIN: u64 = 2;
 
 /// The samples of objects, by key. A round begins with each sample.
 #[derive(Debug)]
@@ -31,6 +34,8 @@ pub struct Watched<K, const N: usize> {
     /// The number of the last request before the current round.
     asked_before: u64,
     round: u64,
+    /// When the current round began, in milliseconds since the epoch; `None` before the first one.
+    round_ms: Option<u64>,
     objects_max: usize,
     histories_max: usize,
     history: Retention,
@@ -40,7 +45,10 @@ pub struct Watched<K, const N: usize> {
 struct Object<const N: usize> {
     /// The place in `order`.
     asked: u64,
+    /// The round of the last request.
     round: u64,
+    /// When that round began; 0 before the first one.
+    round_ms: u64,
     /// The place in `histories`, if the object has one.
     history: Option<u64>,
     series: Series<N>,
@@ -59,6 +67,7 @@ impl<K: Clone + Eq + Hash, const N: usize> Watched<K, N> {
             asked: 0,
             asked_before: 0,
             round: 0,
+            round_ms: None,
             objects_max,
             histories_max,
             history,
@@ -70,19 +79,19 @@ impl<K: Clone + Eq + Hash, const N: usize> Watched<K, N> {
     /// for the longest time, but not of one that was asked for in this round: otherwise a long list would keep none.
     pub fn ask(&mut self, key: &K, with_history: bool) -> Option<&Series<N>> {
         self.asked += 1;
-        let asked = self.asked;
+        let (asked, round_ms) = (self.asked, self.round_ms.unwrap_or_default());
         match self.objects.get_mut(key) {
             Some(object) => {
                 let key = self.order.remove(&object.asked).unwrap_or_else(|| key.clone());
                 self.order.insert(asked, key);
-                (object.asked, object.round) = (asked, self.round);
+                (object.asked, object.round, object.round_ms) = (asked, self.round, round_ms);
             }
             None => {
                 if self.objects.len() >= self.objects_max && !self.drop_oldest() {
                     return None;
                 }
                 let series = Series::new(&[Retention { samples_max: BRIEF, ..self.history }]);
-                let object = Object { asked, round: self.round, history: None, series };
+                let object = Object { asked, round: self.round, round_ms, history: None, series };
                 self.objects.insert(key.clone(), object);
                 self.order.insert(asked, key.clone());
             }
@@ -138,13 +147,21 @@ impl<K: Clone + Eq + Hash, const N: usize> Watched<K, N> {
         }
     }
 
-    /// Begins a round. Forgets objects that nobody asked for during the last rounds. Returns the keys of the others.
-    pub fn begin_round(&mut self) -> Vec<K> {
+    /// Begins a round. Forgets objects that nobody asked for during the last five minutes. Returns the keys of the others.
+    pub fn begin_round(&mut self, now_ms: u64) -> Vec<K> {
+        // Before the first round there was no time, and a clock that was set back begins again.
+        if self.round_ms.is_none_or(|before| now_ms < before) {
+            self.objects.values_mut().for_each(|object| object.round_ms = now_ms);
+        }
         self.round += 1;
+        self.round_ms = Some(now_ms);
         self.asked_before = self.asked;
+        let round = self.round;
+        let is_watched =
+            |object: &Object<N>| object.round + ROUNDS_MIN >= round || object.round_ms + WATCHED_MS >= now_ms;
         while let Some((_, key)) = self.order.first_key_value() {
             let key = key.clone();
-            if self.objects.get(&key).is_some_and(|object| object.round + ROUNDS_MAX >= self.round) {
+            if self.objects.get(&key).is_some_and(is_watched) {
                 break;
             }
             self.order.pop_first();
@@ -169,13 +186,15 @@ mod tests {
 
     /// Samples all objects. The value of an object is its key times the number of seconds.
     fn sample(watched: &mut Watched<u64, 1>, at_s: u64) -> Vec<u64> {
-        let keys = watched.begin_round();
+        let keys = watched.begin_round(at_s * 1000);
         keys.iter().for_each(|key| watched.push(key, Sample { at_ms: at_s * 1000, values: [key * at_s] }));
         keys
     }
 
     fn rates(watched: &mut Watched<u64, 1>, keys: &[u64]) -> Vec<Option<f64>> {
-        keys.iter().map(|key| watched.ask(key, false).map(|series| series.rate(0))).collect()
+        keys.iter()
+            .map(|key| watched.ask(key, false).map(|series| series.rate(0).unwrap_or_default()))
+            .collect()
     }
 
     #[test]
@@ -187,10 +206,20 @@ mod tests {
         assert_eq!(rates(&mut watched, &[7]), [Some(0.0)], "one sample");
         sample(&mut watched, 10);
         assert_eq!(rates(&mut watched, &[7]), [Some(7.0)]);
-        for round in 0..ROUNDS_MAX {
-            assert_eq!(sample(&mut watched, 15 + round), [7]);
+        for at_s in (15..=310).step_by(5) {
+            assert_eq!(sample(&mut watched, at_s), [7]);
         }
-        assert_eq!(sample(&mut watched, 100), [] as [u64; 0]);
+        assert_eq!(sample(&mut watched, 315), [] as [u64; 0]);
+        // With rounds that are far apart, an object still gets a rate.
+        rates(&mut watched, &[7]);
+        assert_eq!(sample(&mut watched, 1000), [7]);
+        assert_eq!(sample(&mut watched, 2000), [7]);
+        assert_eq!(sample(&mut watched, 3000), [] as [u64; 0]);
+        // The clock is set back.
+        rates(&mut watched, &[7]);
+        assert_eq!(sample(&mut watched, 10), [7]);
+        assert_eq!(sample(&mut watched, 310), [7]);
+        assert_eq!(sample(&mut watched, 311), [] as [u64; 0]);
         assert!(watched.objects.is_empty() && watched.order.is_empty() && watched.histories.is_empty());
     }
 
@@ -233,7 +262,7 @@ mod tests {
         // The third one has only a rate, until a history is given up by the others.
         sample(&mut watched, 100);
         assert_eq!(points(&mut watched, 3), Some(2));
-        assert_eq!(watched.ask(&1, false).map(|series| series.rate(0)), Some(1.0));
+        assert_eq!(watched.ask(&1, false).map(|series| series.rate(0)), Some(Some(1.0)));
         assert_eq!(watched.histories.values().copied().collect::<Vec<_>>(), [2, 3]);
     }
 }

@@ -22,8 +22,8 @@ async fn users_are_created_changed_and_deleted() {
             PUT /api/users/old {"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","tags":""} -> 201
             GET /api/users/old?columns=password_hash -> 200 {"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"}
             POST /api/users/bulk-delete {"users":["nobody","old","absent"]} -> 204
-            GET /api/users/old -> 404 {"error":"object_not_found","reason":"no user 'old'"}
-            DELETE /api/users/old -> 404 {"error":"object_not_found","reason":"no user 'old'"}
+            GET /api/users/old -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no user 'old'"}
+            DELETE /api/users/old -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no user 'old'"}
             "#,
         )
         .await;
@@ -70,11 +70,11 @@ async fn a_wrong_user_is_refused_and_changes_nothing() {
             PUT /api/users/u {"password":"p","tags":"1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"} -> 400 {"error":"bad_request","reason":"user 'u' has 33 tags: at most 32 are possible"}
             PUT /api/users/u {"password":"","tags":""} -> 400 {"error":"bad_request","reason":"'password' is empty"}
             PUT /api/users/u {"password":"p","password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"both_password_and_password_hash_are_provided"}
-            PUT /api/users/u {"password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"'password_hash' is not a hash of rabbit_password_hashing_sha256 in Base64"}
+            PUT /api/users/u {"password_hash":"aaaa","tags":""} -> 400 {"error":"bad_request","reason":"'password_hash' is a hash of none of rabbit_password_hashing_md5, rabbit_password_hashing_sha256, rabbit_password_hashing_sha512, argon2id in Base64"}
             PUT /api/users/u {"password_hash":"aaaa","hashing_algorithm":"rot13","tags":""} -> 400 {"error":"bad_request","reason":"'hashing_algorithm' is none of rabbit_password_hashing_md5, rabbit_password_hashing_sha256, rabbit_password_hashing_sha512, argon2id"}
             POST /api/users/bulk-delete {"users":"guest"} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}
             POST /api/users/bulk-delete {"users":["guest",1]} -> 400 {"error":"bad_request","reason":"'users' is not a list of names"}
-            GET /api/users/u -> 404 {"error":"object_not_found","reason":"no user 'u'"}
+            GET /api/users/u -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no user 'u'"}
             GET /api/users/guest?columns=name -> 200 {"name":"guest"}
             "#,
         )
@@ -93,7 +93,7 @@ async fn permissions_are_set_shown_and_cleared() {
             DELETE /api/permissions/team/guest -> 204
             PUT /api/vhosts/team {} -> 204
             GET /api/vhosts/team/permissions -> 200 []
-            GET /api/vhosts/absent/permissions -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            GET /api/vhosts/absent/permissions -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
             GET /api/vhosts?columns=name -> 200 [{"name":"/"},{"name":"team"}]
             PUT /api/permissions/team/app {"configure":"^$","write":".*","read":""} -> 201
             PUT /api/permissions/team/app {"configure":"^$","write":".*","read":".*"} -> 204
@@ -106,12 +106,12 @@ async fn permissions_are_set_shown_and_cleared() {
             PUT /api/permissions/team/app {"configure":"","write":"a(","read":".*"} -> 400 {"error":"bad_request","reason":"write: the pattern is not a regular expression: ..
             PUT /api/permissions/team/app {"configure":"a(?!b)","write":"","read":".*"} -> 400 {"error":"bad_request","reason":"configure: the pattern has a look-ahead that is not behind a ^ at its start: only there it can be checked in linear time"}
             PUT /api/permissions/team/app {"configure":"","write":".*"} -> 400 {"error":"bad_request","reason":"'read' is missing"}
-            PUT /api/permissions/team/absent {"configure":"","write":"","read":""} -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
-            PUT /api/permissions/absent/app {"configure":"","write":"","read":""} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            PUT /api/permissions/team/absent {"configure":"","write":"","read":""} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no user 'absent'"}
+            PUT /api/permissions/absent/app {"configure":"","write":"","read":""} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
             DELETE /api/permissions/team/app -> 204
-            DELETE /api/permissions/team/app -> 404 {"error":"object_not_found","reason":"user 'app' has no permissions in vhost 'team'"}
+            DELETE /api/permissions/team/app -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"user 'app' has no permissions in vhost 'team'"}
             DELETE /api/vhosts/team -> 204
-            DELETE /api/vhosts/team -> 404 {"error":"object_not_found","reason":"no vhost 'team'"}
+            DELETE /api/vhosts/team -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'team'"}
             "#,
         )
         .await;
@@ -125,21 +125,28 @@ async fn topic_permissions_are_set_shown_and_cleared() {
             "guest",
             r#"
             GET /api/topic-permissions -> 200 []
-            GET /api/topic-permissions/%2F/app -> 404 {"error":"object_not_found","reason":"user 'app' has no topic permissions in vhost '/'"}
+            GET /api/topic-permissions/%2F/app -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"user 'app' has no topic permissions in vhost '/'"}
             PUT /api/topic-permissions/%2F/app {"exchange":"amq.topic","write":"^{username}\\.","read":".*"} -> 201
             PUT /api/topic-permissions/%2F/app {"exchange":"amq.topic","write":"^{username}\\.","read":""} -> 204
             PUT /api/topic-permissions/%2F/app {"exchange":"other","write":"^a","read":"^b"} -> 201
             GET /api/topic-permissions/%2F/app -> 200 [{"user":"app","vhost":"/","exchange":"amq.topic","write":"^{username}\\.","read":""},{"user":"app","vhost":"/","exchange":"other","write":"^a","read":"^b"}]
             GET /api/topic-permissions/%2F/app/other -> 200 {"user":"app","vhost":"/","exchange":"other","write":"^a","read":"^b"}
             GET /api/users/app/topic-permissions?columns=exchange -> 200 [{"exchange":"amq.topic"},{"exchange":"other"}]
-            GET /api/users/absent/topic-permissions -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
+            GET /api/users/absent/topic-permissions -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no user 'absent'"}
             GET /api/vhosts/%2F/topic-permissions?columns=user -> 200 [{"user":"app"},{"user":"app"}]
-            GET /api/vhosts/absent/topic-permissions -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            GET /api/vhosts/absent/topic-permissions -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
             PUT /api/topic-permissions/%2F/app {"write":"^a","read":"^b"} -> 400 {"error":"bad_request","reason":"'exchange' is missing"}
             PUT /api/topic-permissions/%2F/app {"exchange":"x","write":"(","read":"^b"} -> 400 {"error":"bad_request","reason":"write: the pattern is not a regular expression: ..
-            PUT /api/topic-permissions/%2F/absent {"exchange":"x","write":"","read":""} -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
+            PUT /api/topic-permissions/%2F/absent {"exchange":"x","write":"","read":""} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no user 'absent'"}
+            PUT /api/topic-permissions/%2F/app/third {"write":"^a","read":"^b"} -> 201
+            PUT /api/topic-permissions/%2F/app/third {"exchange":"third","write":"^a","read":"^c"} -> 204
+            PUT /api/topic-permissions/%2F/app/third {"exchange":"other","write":"^a","read":"^c"} -> 400 {"error":"bad_request","reason":"'exchange' is not the exchange of the path, 'third'"}
+            PUT /api/topic-permissions/%2F/app/third {"write":"^a"} -> 400 {"error":"bad_request","reason":"'read' is missing"}
+            PUT /api/topic-permissions/absent/app/third {"write":"^a","read":"^c"} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
+            GET /api/topic-permissions/%2F/app/third -> 200 {"user":"app","vhost":"/","exchange":"third","write":"^a","read":"^c"}
+            DELETE /api/topic-permissions/%2F/app/third -> 204
             DELETE /api/topic-permissions/%2F/app/other -> 204
-            DELETE /api/topic-permissions/%2F/app/other -> 404 {"error":"object_not_found","reason":"user 'app' has no topic permissions for exchange 'other' in vhost '/'"}
+            DELETE /api/topic-permissions/%2F/app/other -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"user 'app' has no topic permissions for exchange 'other' in vhost '/'"}
             DELETE /api/topic-permissions/%2F/app -> 204
             GET /api/topic-permissions -> 200 []
             "#,
@@ -165,8 +172,8 @@ async fn virtual_hosts_have_settings_and_limits() {
             PUT /api/vhost-limits/team/max-queues {"value":1} -> 204
             PUT /api/vhost-limits/team/max-connections {"value":5} -> 204
             GET /api/vhost-limits/team -> 200 [{"vhost":"team","value":{"max-connections":5,"max-queues":1}}]
-            GET /api/vhost-limits/absent -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
-            PUT /api/vhost-limits/absent/max-queues {"value":1} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
+            GET /api/vhost-limits/absent -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
+            PUT /api/vhost-limits/absent/max-queues {"value":1} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
             PUT /api/vhost-limits/team/max-cats {"value":1} -> 400 {"error":"bad_request","reason":"'max-cats' is not a limit of a vhost: there are max-connections and max-queues"}
             PUT /api/vhost-limits/team/max-queues {"value":"1"} -> 400 {"error":"bad_request","reason":"'value' is not a whole number below 4294967296"}
             PUT /api/queues/team/a -> 201
@@ -176,12 +183,15 @@ async fn virtual_hosts_have_settings_and_limits() {
             DELETE /api/vhost-limits/team/max-queues -> 204
             PUT /api/queues/team/b -> 201
             GET /api/vhost-limits -> 200 []
+            GET /api/vhosts/team/deletion/protection -> 200 {"protected_from_deletion":false}
             POST /api/vhosts/team/deletion/protection -> 204
+            GET /api/vhosts/team/deletion/protection -> 200 {"protected_from_deletion":true}
+            GET /api/vhosts/absent/deletion/protection -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
             DELETE /api/vhosts/team -> 400 {"error":"bad_request","reason":"vhost 'team' is protected from deletion"}
             DELETE /api/vhosts/team/deletion/protection -> 204
             DELETE /api/vhosts/team -> 204
-            GET /api/vhosts/team -> 404 {"error":"object_not_found","reason":"no vhost 'team'"}
-            POST /api/vhosts/team/deletion/protection -> 404 {"error":"object_not_found","reason":"no vhost 'team'"}
+            GET /api/vhosts/team -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'team'"}
+            POST /api/vhosts/team/deletion/protection -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'team'"}
             "#,
         )
         .await;
@@ -201,9 +211,9 @@ async fn users_have_limits() {
             PUT /api/users/app {"password":"app","tags":""} -> 204
             DELETE /api/user-limits/app/max-channels -> 204
             GET /api/user-limits -> 200 [{"user":"app","value":{"max-connections":2}}]
-            PUT /api/user-limits/absent/max-channels {"value":0} -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
+            PUT /api/user-limits/absent/max-channels {"value":0} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no user 'absent'"}
             PUT /api/user-limits/app/max-queues {"value":0} -> 400 {"error":"bad_request","reason":"'max-queues' is not a limit of a user: there are max-connections and max-channels"}
-            GET /api/user-limits/absent -> 404 {"error":"object_not_found","reason":"no user 'absent'"}
+            GET /api/user-limits/absent -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no user 'absent'"}
             "#,
         )
         .await;
@@ -229,8 +239,8 @@ async fn logins_are_counted() {
             r#"
             GET /api/auth/attempts/n@h -> 200 [{"protocol":"amqp10","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1},{"protocol":"http","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1}]
             GET /api/auth/attempts/n%40h/source -> 200 [{"protocol":"http","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1,"remote_address":"192.0.2.1","username":"ann"}]
-            GET /api/auth/attempts/nope -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
-            GET /api/auth/attempts/nope/source -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
+            GET /api/auth/attempts/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
+            GET /api/auth/attempts/nope/source -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
             DELETE /api/auth/attempts/n@h -> 401 {"error":"not_authorised","reason":"Not administrator user"}
             "#,
         )

@@ -29,8 +29,8 @@ async fn messages_of_a_stream_are_shown() {
             r#"
             PUT /api/queues/%2F/c -> 201
             PUT /api/queues/%2F/s {"arguments":{"x-queue-type":"stream"}} -> 201
-            GET /api/queues/%2F/none/messages -> 404 {"error":"object_not_found","reason":"no queue 'none' in vhost '/'"}
-            GET /api/queues/nope/s/messages -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/queues/%2F/none/messages -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'none' in vhost '/'"}
+            GET /api/queues/nope/s/messages -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
             GET /api/queues/%2F/c/messages -> 400 {"error":"bad_request","reason":"queue 'c' in vhost '/' is a classic queue: only the messages of a stream can be browsed"}
             GET /api/queues/%2F/s/messages?count=1 -> 200 [{"offset":7,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"string","payload":"é!","header":{"durable":true},"message_annotations":{"x-stream-offset":7},"properties":{"subject":"s"},"application_properties":{"a":1}}]
 
@@ -88,7 +88,7 @@ async fn messages_are_searched() {
             r#"
             PUT /api/queues/%2F/q -> 201
             PUT /api/queues/%2F/s {"arguments":{"x-queue-type":"stream"}} -> 201
-            GET /api/queues/%2F/none/search -> 404 {"error":"object_not_found","reason":"no queue 'none' in vhost '/'"}
+            GET /api/queues/%2F/none/search -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'none' in vhost '/'"}
             GET /api/queues/%2F/q/search?from=x -> 400 {"error":"bad_request","reason":"position 'x' is not a whole number"}
             GET /api/queues/%2F/s/search?from=soon -> 400 {"error":"bad_request","reason":"offset 'soon' is not first, ..
             GET /api/queues/%2F/s/search?from=last&since=5 -> 400 {"error":"bad_request","reason":"since excludes every from but an offset"}
@@ -204,7 +204,7 @@ async fn messages_are_moved_and_dead_letters_redriven() {
             POST /api/queues/%2F/dead/move {"to_queue":"q"} -> 200 {"moved":7,"skipped":1,"left":2,"until_seq":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
             POST /api/queues/%2F/dead/move {"to_exchange":"x","count":3,"until_seq":5} -> 200 {"moved":3,"skipped":1,"left":2,"until_seq":5,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
             POST /api/queues/%2F/dead/move -> 400 {"error":"bad_request","reason":"to_queue or to_exchange is needed"}
-            POST /api/queues/%2F/none/redrive -> 404 {"error":"object_not_found","reason":"no queue 'none' in vhost '/'"}
+            POST /api/queues/%2F/none/redrive -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'none' in vhost '/'"}
             "#,
         )
         .await;

@@ -75,13 +75,13 @@ async fn channels_and_consumers() {
             GET /api/channels?columns=unacknowledged_age_ms,unconfirmed_age_ms -> 200 [{"unacknowledged_age_ms":7000,"unconfirmed_age_ms":60000},{}]
             GET /api/consumers?columns=unacknowledged_age_ms -> 200 [{"unacknowledged_age_ms":1500},{},{},{}]
             GET /api/vhosts/%2F/channels?columns=number&sort=number&sort_reverse=true -> 200 [{"number":2},{"number":1}]
-            GET /api/vhosts/nope/channels -> 404 {"error":"object_not_found",..
+            GET /api/vhosts/nope/channels -> 404 {"error":"Object Not Found",..
             GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/channels?columns=number,transactional,confirm -> 200 [{"number":1,"confirm":true,"transactional":false},{"number":2,"confirm":false,"transactional":true}]
             GET /api/connections/%5B::1%5D:2%20-%3E%20%5B::1%5D:5672/channels -> 200 []
             GET /api/channels/10.0.0.1:1%20-%3E%2010.0.0.2:5672%20(2)?disable_stats=true -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672 (2)","number":2,"node":"n@h","user":"guest","user_who_performed_action":"guest","vhost":"/","state":"flow","confirm":false,"transactional":true,"consumer_count":1,"messages_unacknowledged":7,"messages_unconfirmed":6,"messages_uncommitted":4,"acks_uncommitted":5,"prefetch_count":10,"global_prefetch_count":0,"connection_details":{"name":"10.0.0.1:1 -> 10.0.0.2:5672","peer_host":"10.0.0.1","peer_port":1},"consumer_details":[{"consumer_tag":"c","queue":{"name":"q","vhost":"/"},"ack_required":true,"active":false,"activity_status":"waiting","exclusive":false,"prefetch_count":10,"consumer_timeout":7,"messages_unacknowledged":2,"arguments":{"x-stream-offset":"last"},"channel_details":{"name":"10.0.0.1:1 -> 10.0.0.2:5672 (2)","number":2,"node":"n@h","connection_name":"10.0.0.1:1 -> 10.0.0.2:5672","peer_host":"10.0.0.1","peer_port":1,"user":"guest"}}]}
-            GET /api/channels/10.0.0.1:1%20-%3E%2010.0.0.2:5672%20(3) -> 404 {"error":"object_not_found","reason":"no channel '10.0.0.1:1 -> 10.0.0.2:5672 (3)'"}
-            GET /api/channels/%5B::1%5D:2%20-%3E%20%5B::1%5D:5672%20(0) -> 404 {"error":"object_not_found",..
-            GET /api/channels/nope -> 404 {"error":"object_not_found","reason":"no channel 'nope'"}
+            GET /api/channels/10.0.0.1:1%20-%3E%2010.0.0.2:5672%20(3) -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no channel '10.0.0.1:1 -> 10.0.0.2:5672 (3)'"}
+            GET /api/channels/%5B::1%5D:2%20-%3E%20%5B::1%5D:5672%20(0) -> 404 {"error":"Object Not Found",..
+            GET /api/channels/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no channel 'nope'"}
             GET /api/consumers?columns=consumer_tag,consumer_timeout,activity_status,exclusive,arguments,channel_details.number -> 200 [{"consumer_tag":"a","activity_status":"up","exclusive":true,"consumer_timeout":7,"arguments":{"x-stream-offset":"last","x-priority":3},"channel_details":{"number":1}},{"consumer_tag":"b","activity_status":"single_active","exclusive":false,"consumer_timeout":7,"arguments":{"x-stream-offset":"last"},"channel_details":{"number":1}},{"consumer_tag":"c","activity_status":"waiting","exclusive":false,"consumer_timeout":7,"arguments":{"x-stream-offset":"last"},"channel_details":{"number":2}},{"consumer_tag":"l1","activity_status":"up","exclusive":false,"consumer_timeout":9,"arguments":{},"channel_details":{"number":0}}]
             GET /api/consumers/%2F?columns=queue.name -> 200 [{"queue":{"name":"q"}},{"queue":{"name":"q"}},{"queue":{"name":"q"}},{"queue":{"name":"a/b"}}]
             GET /api/consumers?page=1&name=A/&columns=consumer_tag -> 200 {"filtered_count":1,"item_count":1,"items":[{"consumer_tag":"l1"}],"page":1,"page_count":1,"page_size":100,"total_count":4}
@@ -89,7 +89,7 @@ async fn channels_and_consumers() {
             GET /api/consumers/%2F?page=1&name=OWN&columns=queue.name -> 200 {"filtered_count":1,"item_count":1,"items":[{"queue":{"name":"a/b"}}],..
             GET /api/consumers?page=1&name=%5Eb$&use_regex=true&columns=consumer_tag -> 200 {"filtered_count":1,"item_count":1,"items":[{"consumer_tag":"b"}],..
             GET /api/consumers?page=1&name=single_active -> 200 {"filtered_count":0,..
-            GET /api/consumers/nope -> 404 {"error":"object_not_found",..
+            GET /api/consumers/nope -> 404 {"error":"Object Not Found",..
             "#,
         )
         .await;

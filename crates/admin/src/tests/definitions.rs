@@ -1,5 +1,7 @@
 //! Definitions: what is imported is exported again, and what is wrong is imported not at all.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use broker::access::Identity;
 use broker::desk::Desk as _;
 
@@ -24,7 +26,7 @@ const FROM_RABBITMQ: &str = r#"{
   {"user": "anna", "vhost": "team", "exchange": "amq.topic", "write": "^{username}", "read": ".*"}
  ],
  "parameters": [
-  {"value": {"src-queue": "a", "dest-queue": "b"}, "vhost": "team", "component": "shovel", "name": "s"},
+  {"value": {"src-uri": "amqp://", "src-queue": "a", "dest-uri": ["amqp://h", "amqps://i"], "dest-queue": "b"}, "vhost": "team", "component": "shovel", "name": "s"},
   {"value": {"uri": "amqp://h"}, "vhost": "team", "component": "federation-upstream", "name": "u"},
   {"value": {"max-length": 100}, "vhost": "team", "component": "operator_policy_of_none", "name": "o"},
   {"value": {"pattern": "^q", "definition": {"max-length": 100}, "priority": 1, "apply-to": "queues"}, "vhost": "team", "component": "operator_policy", "name": "o"},
@@ -89,7 +91,7 @@ async fn what_rabbitmq_exports_moves_over_and_is_exported_again() {
             GET /api/vhosts/team?columns=description,tags,limits -> 200 {"description":"ours","tags":["t"],"limits":{"max-queues":50}}
             GET /api/permissions/team/anna?columns=configure,read -> 200 {"configure":"^(?!amq\\.).*","read":""}
             GET /api/topic-permissions/team/anna/amq.topic?columns=write -> 200 {"write":"^{username}"}
-            GET /api/parameters/shovel -> 200 [{"vhost":"team","component":"shovel","name":"s","value":{"src-queue":"a","dest-queue":"b"}}]
+            GET /api/parameters/shovel -> 200 [{"vhost":"team","component":"shovel","name":"s","value":{"src-uri":"amqp://","src-queue":"a","dest-uri":["amqp://h","amqps://i"],"dest-queue":"b"}}]
             GET /api/global-parameters -> 200 [{"name":"cluster_name","value":"rabbit@h"}]
             "#,
         )
@@ -117,6 +119,109 @@ async fn what_rabbitmq_exports_moves_over_and_is_exported_again() {
     assert_eq!(sections(&copy)["bindings"], sections(&of_vhost)["bindings"]);
     // Once more changes nothing.
     assert_eq!(other.ask(Some("guest"), "POST", "/api/definitions", &exported).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_virtual_host_is_exported_with_its_settings_and_gets_them_again() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/vhosts/team {"description":"ours","tags":"a,b","default_queue_type":"quorum"} -> 201
+            PUT /api/vhost-limits/team/max-queues {"value":9} -> 204
+            PUT /api/vhosts/copy -> 201
+            "#,
+        )
+        .await;
+    let exported = server.ask(Some("guest"), "GET", "/api/definitions/team", "").await.body;
+    let head: serde_json::Value = serde_json::from_str(&exported).unwrap();
+    assert_eq!(head["limits"], serde_json::json!({ "max-queues": 9 }));
+    let metadata =
+        serde_json::json!({ "description": "ours", "tags": ["a", "b"], "default_queue_type": "quorum" });
+    assert_eq!((&head["metadata"], &head["description"]), (&metadata, &metadata["description"]));
+    assert_eq!(server.ask(Some("guest"), "POST", "/api/definitions/copy", &exported).await.status, 204);
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/vhosts/copy?columns=description,tags,default_queue_type,limits -> 200 {"description":"ours","tags":["a","b"],"default_queue_type":"quorum","limits":{"max-queues":9}}
+            # What is not in the definitions stays.
+            POST /api/definitions/copy {"metadata":{"description":"others"},"limits":[]} -> 204
+            GET /api/vhosts/copy?columns=description,tags,default_queue_type,limits -> 200 {"description":"others","tags":["a","b"],"default_queue_type":"quorum","limits":{"max-queues":9}}
+            POST /api/definitions/copy {"limits":{"max-x":1}} -> 400 {"error":"bad_request","reason":"line 1: vhost 'copy': 'max-x' is not a limit of a vhost"}
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn whoever_imports_a_virtual_host_gets_permissions_in_it() {
+    let server = Server::start().await;
+    let text = r#"{"vhosts":[{"name":"team"},{"name":"other"}],"permissions":[{"user":"guest","vhost":"other","configure":"","write":"","read":"^r"}]}"#;
+    assert_eq!(server.ask(Some("guest"), "POST", "/api/definitions", text).await.status, 204);
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/permissions/team/guest?columns=configure,write,read -> 200 {"configure":".*","write":".*","read":".*"}
+            GET /api/permissions/other/guest?columns=configure,write,read -> 200 {"configure":"","write":"","read":"^r"}
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn users_are_imported_with_passwords_and_with_hashes_of_each_length() {
+    let server = Server::start().await;
+    let sha512 = STANDARD.encode([7; 68]);
+    let text = format!(
+        r#"{{"users":[
+            {{"name":"anna","password":"anna","tags":"administrator"}},
+            {{"name":"long","password_hash":"{sha512}","tags":""}},
+            {{"name":"old","password_hash":"{}","tags":""}}
+        ]}}"#,
+        STANDARD.encode([7; 20])
+    );
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions", &text).await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    assert_eq!(server.ask(Some("anna"), "GET", "/api/whoami", "").await.status, 200);
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/users/long?columns=hashing_algorithm -> 200 {"hashing_algorithm":"rabbit_password_hashing_sha512"}
+            GET /api/users/old?columns=hashing_algorithm -> 200 {"hashing_algorithm":"rabbit_password_hashing_md5"}
+            "#,
+        )
+        .await;
+}
+
+/// Older versions of RabbitMQ write operator policies so.
+#[tokio::test]
+async fn operator_policies_may_be_lists_of_pairs() {
+    let server = Server::start().await;
+    for (name, value) in [
+        (
+            "a",
+            r#"[["pattern","^q"],["definition",[["max-length",100]]],["priority",1],["apply-to","queues"]]"#,
+        ),
+        ("b", r#"{"pattern":"^q","definition":[["max-length",100]],"priority":1,"apply-to":"queues"}"#),
+    ] {
+        let text = format!(
+            r#"{{"parameters":[{{"vhost":"/","component":"operator_policy","name":"{name}","value":{value}}}]}}"#
+        );
+        let answer = server.ask(Some("guest"), "POST", "/api/definitions", &text).await;
+        assert_eq!(answer.status, 204, "{}", answer.body);
+        let path = format!("/api/operator-policies/%2F/{name}");
+        let shown = server.ask(Some("guest"), "GET", &path, "").await.body;
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!((&shown["pattern"], &shown["definition"]["max-length"]), (&"^q".into(), &100.into()));
+    }
+    let wrong =
+        r#"{"parameters":[{"vhost":"/","component":"operator_policy","name":"c","value":[["pattern"]]}]}"#;
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions", wrong).await;
+    assert!(answer.body.contains("'value' is neither an object nor a list of pairs"), "{}", answer.body);
 }
 
 #[tokio::test]
@@ -172,11 +277,72 @@ async fn wrong_definitions_change_nothing_and_say_where() {
         reason.starts_with("line 1: permissions of user 'guest' in vhost '/': configure: the pattern"),
         "{reason}"
     );
-    assert!(
-        refused("{\"users\": [{\"name\":\"u\",\"tags\":\"\",\"password\":\"p\"}]}")
-            .await
-            .contains("only its hash")
-    );
+    for (fields, why) in [
+        (r#""password":"""#, "'password' is empty"),
+        (r#""password":7"#, "'password' is not a string"),
+        (r#""password":"p","password_hash":"aaaa""#, "both_password_and_password_hash_are_provided"),
+        (
+            r#""password_hash":"AAAA""#,
+            "'password_hash' is a hash of none of rabbit_password_hashing_md5, rabbit_password_hashing_sha256, \
+             rabbit_password_hashing_sha512, argon2id in Base64",
+        ),
+        (
+            r#""password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","hashing_algorithm":"rabbit_password_hashing_sha512""#,
+            "'password_hash' is not a hash of rabbit_password_hashing_sha512 in Base64, but may be one of \
+             rabbit_password_hashing_sha256",
+        ),
+    ] {
+        let reason = refused(&format!(r#"{{"users": [{{"name":"u","tags":"",{fields}}}]}}"#)).await;
+        assert_eq!(reason, format!("line 1: user 'u': {why}"));
+    }
+    for (component, value, why) in [
+        ("shovel", "7", "'value' is not an object"),
+        ("shovel", r#"{"src-queue":"a","dest-uri":"amqp://","dest-queue":"b"}"#, "'src-uri' is missing"),
+        (
+            "shovel",
+            r#"{"src-uri":"amqp://","src-queue":"a","dest-uri":null,"dest-queue":"b"}"#,
+            "'dest-uri' is not a URI or a list of URIs",
+        ),
+        (
+            "shovel",
+            r#"{"src-uri":"amqp://","dest-uri":"amqp://","dest-queue":"b"}"#,
+            "one of 'src-queue' and 'src-exchange' is needed",
+        ),
+        (
+            "shovel",
+            r#"{"src-uri":"amqp://","src-queue":"a","src-exchange":"x","dest-uri":"amqp://"}"#,
+            "'src-queue' and 'src-exchange' exclude each other",
+        ),
+        ("shovel", r#"{"src-protocol":"mqtt"}"#, "'src-protocol' is none of amqp091, amqp10, local"),
+        (
+            "shovel",
+            r#"{"src-uri":"amqp://","src-queue":"a","dest-protocol":"amqp10","dest-uri":"amqp://"}"#,
+            "'dest-address' is missing",
+        ),
+        (
+            "shovel",
+            r#"{"src-uri":"amqp://","src-queue":"a","dest-uri":"amqp://","ack-mode":"never"}"#,
+            "'ack-mode' is none of on-confirm, on-publish, no-ack",
+        ),
+        ("federation-upstream", "{}", "'uri' is missing"),
+        ("federation-upstream", r#"{"uri":null}"#, "'uri' is not a URI or a list of URIs"),
+        ("federation-upstream", r#"{"uri":[]}"#, "'uri' is not a URI or a list of URIs"),
+        ("federation-upstream", r#"{"uri":["amqp://a","http://b"]}"#, "'uri' is not a URI or a list of URIs"),
+        ("federation-upstream", r#"{"uri":"amqp://a","max-hops":"1"}"#, "'max-hops' is not a number"),
+        ("federation-upstream-set", r#"[{"uri":"amqp://a"}]"#, "an entry of the set has no 'upstream'"),
+        ("federation-upstream-set", "{}", "'value' is not a list"),
+    ] {
+        let entry = format!(r#"{{"vhost":"/","component":"{component}","name":"p","value":{value}}}"#);
+        let reason = refused(&format!(r#"{{"parameters": [{entry}]}}"#)).await;
+        let shown = format!("line 1: parameter 'p' of component '{component}' in vhost '/'");
+        assert_eq!(reason, format!("{shown}: Validation failed: {why}"));
+        // One that is set on its own is refused for the same reason.
+        let body = format!(r#"{{"value":{value}}}"#);
+        let answer =
+            server.ask(Some("guest"), "PUT", &format!("/api/parameters/{component}/%2F/p"), &body).await;
+        assert_eq!(answer.status, 400);
+        assert!(answer.body.contains(&format!("Validation failed: {why}")), "{}", answer.body);
+    }
 }
 
 #[tokio::test]
@@ -234,19 +400,19 @@ async fn parameters_are_set_listed_and_cleared() {
         .check(
             "guest",
             r#"
-            PUT /api/parameters/shovel/%2F/s {"value":{"a":1}} -> 201
-            PUT /api/parameters/shovel/%2F/s {"value":{"a":2}} -> 204
-            GET /api/parameters/shovel/%2F -> 200 [{"vhost":"/","component":"shovel","name":"s","value":{"a":2}}]
-            GET /api/parameters/shovel/%2F/s -> 200 {"vhost":"/","component":"shovel","name":"s","value":{"a":2}}
-            GET /api/parameters/shovel/%2F/t -> 404 {"error":"object_not_found","reason":"no parameter 't'"}
+            PUT /api/parameters/ours/%2F/s {"value":{"a":1}} -> 201
+            PUT /api/parameters/ours/%2F/s {"value":{"a":2}} -> 204
+            GET /api/parameters/ours/%2F -> 200 [{"vhost":"/","component":"ours","name":"s","value":{"a":2}}]
+            GET /api/parameters/ours/%2F/s -> 200 {"vhost":"/","component":"ours","name":"s","value":{"a":2}}
+            GET /api/parameters/ours/%2F/t -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no parameter 't'"}
             GET /api/parameters/other -> 200 []
-            PUT /api/parameters/shovel/absent/s {"value":1} -> 404 {"error":"object_not_found","reason":"no vhost 'absent'"}
-            PUT /api/parameters/shovel/%2F/s {} -> 400 {"error":"bad_request","reason":"'value' is missing"}
-            DELETE /api/parameters/shovel/%2F/s -> 204
-            DELETE /api/parameters/shovel/%2F/s -> 404 {"error":"object_not_found","reason":"no parameter 's'"}
+            PUT /api/parameters/ours/absent/s {"value":1} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
+            PUT /api/parameters/ours/%2F/s {} -> 400 {"error":"bad_request","reason":"'value' is missing"}
+            DELETE /api/parameters/ours/%2F/s -> 204
+            DELETE /api/parameters/ours/%2F/s -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no parameter 's'"}
             PUT /api/global-parameters/g {"value":"v"} -> 201
             GET /api/global-parameters/g -> 200 {"name":"g","value":"v"}
-            GET /api/global-parameters/h -> 404 {"error":"object_not_found",..
+            GET /api/global-parameters/h -> 404 {"error":"Object Not Found",..
             GET /api/global-parameters -> 200 [{"name":"g","value":"v"}]
             DELETE /api/global-parameters/g -> 204
             GET /api/parameters -> 200 []

@@ -73,8 +73,11 @@ impl Desk for FakeDesk {
         if state.stuck {
             return Err(DeskError::TimedOut);
         }
-        let listeners =
-            if state.listening { vec![("amqp".into(), "127.0.0.1".into(), 5672)] } else { vec![] };
+        let listeners = if state.listening {
+            vec![("amqp".into(), "127.0.0.1".into(), 5672), ("http".into(), "127.0.0.1".into(), 15672)]
+        } else {
+            vec![]
+        };
         Ok(Overview {
             product: "RabbitMQ".into(),
             product_version: "4.3.6".into(),
@@ -525,7 +528,8 @@ impl Desk for FakeDesk {
         seen.map(|row| permit(row).map(|()| row.clone())).transpose()
     }
 
-    async fn close_connection(&self, who: &Identity, name: &str, _reason: &str) -> Result<bool, DeskError> {
+    async fn close_connection(&self, who: &Identity, name: &str, reason: &str) -> Result<bool, DeskError> {
+        self.state().close_reasons.push(reason.to_owned());
         let mut state = self.state();
         let found = state.connections.iter().position(|row| *row.name == *name);
         let Some(at) = found else { return Ok(false) };

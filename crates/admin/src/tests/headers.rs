@@ -160,14 +160,13 @@ async fn what_is_missing_is_an_empty_list_or_501() {
             GET /api/trace-files -> 200 []
             GET /api/stream/publishers?page=1 -> 200 {"filtered_count":0,"item_count":0,"items":[],..
             GET /api/shovels/vhost/%2F/s -> 501 {"error":"not_implemented","reason":"there are no shovels: sluice move moves the messages of a queue"}
-            PUT /api/feature-flags/f/enable -> 501 {"error":"not_implemented","reason":"there are no feature flags: all features are enabled"}
             POST /api/queues/%2F/q/actions {"action":"sync"} -> 501 {"error":"not_implemented","reason":"there are no mirrors to synchronise: quorum queues are replicated"}
             GET /api/users/guest/queues -> 501 {"error":"not_implemented","reason":"nothing records who declared a queue: GET /api/queues lists all queues"}
             GET /api/top/n@h -> 501 {"error":"not_implemented",..
             GET /api/config/effective -> 501 {"error":"not_implemented",..
             DELETE /api/reset -> 501 {"error":"not_implemented",..
             GET /api/aliveness-test/%2F -> 200 {"status":"ok"}
-            GET /api/aliveness-test/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/aliveness-test/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
             GET /api/healthchecks/node -> 200 {"status":"ok"}
             # There is no broker behind the desk of this test.
             POST /api/exchanges/%2F/x/publish {"routing_key":"","properties":{},"payload":"","payload_encoding":"string"} -> 503 {"error":"service_unavailable","reason":"there is no broker"}

@@ -10,8 +10,8 @@ async fn policies() {
             "policymaker",
             r#"
             GET /api/policies -> 200 []
-            GET /api/policies/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
-            GET /api/policies/%2F/p -> 404 {"error":"object_not_found","reason":"no policy 'p' in vhost '/'"}
+            GET /api/policies/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
+            GET /api/policies/%2F/p -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no policy 'p' in vhost '/'"}
             PUT /api/policies/%2F/p {"pattern":"^q","definition":{"max-length":5,"overflow":"reject-publish"}} -> 201
             PUT /api/policies/%2F/p {"pattern":"^q","definition":{"max-length":5,"overflow":"reject-publish"}} -> 204
             PUT /api/policies/%2F/p {"pattern":"^q","definition":{"max-length":7},"priority":-1,"apply-to":"queues"} -> 204
@@ -24,10 +24,10 @@ async fn policies() {
             PUT /api/policies/%2F/r {"pattern":"","definition":{}} -> 400 {"error":"bad_request","reason":"Validation failed: the definition is empty"}
             PUT /api/policies/%2F/r {"pattern":"","definition":7} -> 400 {"error":"bad_request","reason":"'definition' is not an object"}
             PUT /api/policies/%2F/r {"pattern":"(","definition":{"expires":1}} -> 400 {"error":"bad_request","reason":"Validation failed: the pattern is not a regular expression..
-            PUT /api/policies/%2F/r {"pattern":"","definition":{"nope":1}} -> 400 {"error":"bad_request","reason":"Validation failed: 'nope' is not a recognised policy setting"}
+            PUT /api/policies/%2F/r {"pattern":"","definition":{"nope":1}} -> 400 {"error":"bad_request","reason":"Validation failed: 'nope' is not recognised: there is no such policy setting"}
             PUT /api/policies/%2F/r {"pattern":"","definition":{"expires":1},"apply-to":"some"} -> 400 {"error":"bad_request","reason":"Validation failed: apply-to 'some' must be ..
             PUT /api/policies/%2F/r {"pattern":"","definition":{"expires":1},"priority":"high"} -> 400 {"error":"bad_request","reason":"'priority' is not a whole number"}
-            PUT /api/policies/nope/r {"pattern":"","definition":{"expires":1}} -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            PUT /api/policies/nope/r {"pattern":"","definition":{"expires":1}} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
 
             # Queues and exchanges show their policies.
             PUT /api/queues/%2F/q -> 201
@@ -47,12 +47,12 @@ async fn policies() {
             "guest",
             r#"
             PUT /api/operator-policies/%2F/o {"pattern":"","definition":{"max-length":3}} -> 201
-            PUT /api/operator-policies/%2F/r {"pattern":"","definition":{"dead-letter-exchange":""}} -> 400 {"error":"bad_request","reason":"Validation failed: 'dead-letter-exchange' is not a recognised operator policy setting"}
+            PUT /api/operator-policies/%2F/r {"pattern":"","definition":{"dead-letter-exchange":""}} -> 400 {"error":"bad_request","reason":"Validation failed: 'dead-letter-exchange' is not recognised: there is no such operator policy setting"}
             GET /api/operator-policies/%2F?columns=name -> 200 [{"name":"o"}]
             GET /api/policies?columns=name -> 200 [{"name":"p"},{"name":"x"}]
             GET /api/queues/%2F/q?columns=policy,operator_policy,effective_policy_definition -> 200 {"policy":"p","operator_policy":"o","effective_policy_definition":{"max-length":3}}
             DELETE /api/operator-policies/%2F/o -> 204
-            DELETE /api/operator-policies/%2F/o -> 404 {"error":"object_not_found","reason":"no operator policy 'o' in vhost '/'"}
+            DELETE /api/operator-policies/%2F/o -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no operator policy 'o' in vhost '/'"}
             DELETE /api/policies/%2F/p -> 204
             GET /api/queues/%2F/q?columns=policy,operator_policy,effective_policy_definition -> 200 {"policy":null,"operator_policy":null,"effective_policy_definition":{}}
             "#,

@@ -5,9 +5,10 @@ use client::Message;
 
 use super::http::Server;
 
-fn group() -> GroupRow {
+pub fn group() -> GroupRow {
     GroupRow {
         leads: true,
+        rests: false,
         term: 2,
         last_index: 12,
         written_index: 11,
@@ -28,7 +29,7 @@ async fn the_status_of_a_group() {
             r#"
             PUT /api/queues/%2F/c -> 201
             PUT /api/queues/%2F/q {"arguments":{"x-queue-type":"quorum"}} -> 201
-            GET /api/queues/quorum/%2F/none/status -> 404 {"error":"object_not_found","reason":"no queue 'none' in vhost '/'"}
+            GET /api/queues/quorum/%2F/none/status -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'none' in vhost '/'"}
             GET /api/queues/quorum/%2F/c/status -> 400 {"error":"bad_request","reason":"queue 'c' in vhost '/' is a classic queue: only quorum queues have a Raft group"}
             GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"not_started","Membership":"voter","Last Log Index":null,"Last Written":null,"Last Applied":null,"Commit Index":null,"Snapshot Index":null,"Term":null,"Log Entries":null,"Log Bytes":null}]
             GET /api/queues/%2F/c?columns=type,leader,members,online -> 200 {"type":"classic"}
@@ -43,6 +44,10 @@ async fn the_status_of_a_group() {
             r#"GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"leader","Membership":"voter","Last Log Index":12,"Last Written":11,"Last Applied":9,"Commit Index":10,"Snapshot Index":3,"Term":2,"Log Entries":9,"Log Bytes":400}]"#,
         )
         .await;
+    server.desk.state().groups.insert("q".into(), GroupRow { leads: false, rests: true, ..group() });
+    let asleep =
+        r#"GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"not_started",.."#;
+    server.check("guest", asleep).await;
     server.desk.state().groups.insert("q".into(), GroupRow { leads: false, ..group() });
     let status =
         r#"GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"recovering",.."#;
@@ -72,9 +77,9 @@ async fn a_message_is_peeked_at() {
             PUT /api/queues/%2F/q {"arguments":{"x-queue-type":"quorum"}} -> 201
             GET /api/queues/%2F/q/peek/1 -> 200 {"position":1,"seq":5,"arrived_at":5000,"exchange":"x","routing_key":"k","redelivered":true,"delivery_count":2,"acquired_count":3,"payload_bytes":4,"payload_encoding":"string","payload":"body","header":{"durable":true},"properties":{"subject":"s"}}
             GET /api/queues/%2F/q/peek/1?truncate=2&columns=x -> 200 {"position":1,"seq":5,"arrived_at":5000,"exchange":"x","routing_key":"k","redelivered":true,"delivery_count":2,"acquired_count":3,"payload_bytes":4,"payload_encoding":"string","payload":"bo",..
-            GET /api/queues/%2F/q/peek/2 -> 404 {"error":"object_not_found","reason":"queue 'q' in vhost '/' has no ready message at position 2"}
+            GET /api/queues/%2F/q/peek/2 -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"queue 'q' in vhost '/' has no ready message at position 2"}
             GET /api/queues/%2F/q/peek/first -> 400 {"error":"bad_request","reason":"position 'first' is not a whole number"}
-            GET /api/queues/%2F/none/peek/1 -> 404 {"error":"object_not_found","reason":"no queue 'none' in vhost '/'"}
+            GET /api/queues/%2F/none/peek/1 -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'none' in vhost '/'"}
             "#,
         )
         .await;

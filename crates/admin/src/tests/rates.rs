@@ -1,5 +1,7 @@
 //! Rates and samples. The tests take the samples, at times of their own.
 
+use std::cell::Cell;
+
 use broker::counters::{Deliveries, Protocol};
 use broker::desk::{Depth, ProtocolRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
@@ -7,6 +9,11 @@ use serde_json::{Value, json};
 
 use super::http::Server;
 use crate::ports::Ports;
+
+thread_local! {
+    /// The time of the server of a test, in milliseconds.
+    static TIME_MS: Cell<u64> = const { Cell::new(0) };
+}
 
 /// A server, and the ports whose samples the test takes.
 struct World {
@@ -16,13 +23,19 @@ struct World {
 
 impl World {
     async fn start() -> Self {
-        let ports = Ports::default();
+        let ports = Ports::default().with_clock(|| TIME_MS.get());
         Self { server: Server::start_with(ports.clone()).await, ports }
     }
 
-    /// Takes a sample at this time, in seconds.
+    /// Takes a sample at this time, in seconds. Later requests are answered at the same time.
     async fn sample(&self, at_s: u64) {
+        self.at(at_s);
         self.ports.samples().take(&self.server.desk, at_s * 1000).await.unwrap();
+    }
+
+    /// Later requests are answered at this time, in seconds. The server runs on the thread of the test.
+    fn at(&self, at_s: u64) {
+        TIME_MS.set(at_s * 1000);
     }
 
     /// Returns the answer to a GET request of an administrator.
@@ -378,7 +391,9 @@ async fn queues_and_exchanges_in_use_have_a_history_of_a_day() {
             state.exchange_counts.insert("amq.topic".into(), counts(1 + minute * 120));
         }
         world.sample(minute * 60).await;
-        world.sample(minute * 60 + 30).await;
+        if minute < 24 * 60 {
+            world.sample(minute * 60 + 30).await;
+        }
     }
     let samples = async |path: &str, what: &str, age: u64, step: u64| {
         let ranges =
@@ -404,7 +419,8 @@ async fn queues_and_exchanges_in_use_have_a_history_of_a_day() {
         let exchange = "/api/exchanges/%2F/amq.topic";
         assert_eq!(samples(exchange, "/message_stats/publish_in_details", age, step).await, entered, "{age}");
     }
-    let none = (0, None, None);
+    // Nothing is known but what is there now.
+    let none = (1, Some(0), None);
     assert_eq!(samples("/api/queues/%2F/idle", "/messages_ready_details", 3600, 60).await, none);
     // Finer samples continue the history.
     let last = day * 60 + 60;
@@ -418,7 +434,7 @@ async fn queues_and_exchanges_in_use_have_a_history_of_a_day() {
     );
     // What has passed since is 0 after the queue was deleted and declared again.
     world.server.check("guest", "DELETE /api/queues/%2F/used -> 204\nPUT /api/queues/%2F/used -> 201").await;
-    assert_eq!(samples(used, "/messages_ready_details", 3600, 60).await, none);
+    assert_eq!(samples(used, "/messages_ready_details", 3600, 60).await, (1, Some(day), None));
 }
 
 #[tokio::test]
@@ -480,4 +496,91 @@ async fn channels_have_rates() {
     assert_eq!(rates().await, [(Some(0.0), Some(0.0)), (Some(2.0), Some(4.0))]);
     let without = world.get("/api/channels?disable_stats=true").await;
     assert!(without[0]["message_stats"].is_null());
+}
+
+/// A tool that scales consumers asks for one queue at long intervals, and takes the rate from each answer.
+#[tokio::test]
+async fn a_slow_poller_reads_the_rate_and_samples_each_time() {
+    let world = World::start().await;
+    world.server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    // 20 messages per second. A sample each second.
+    let publish =
+        |at_s: u64| _ = world.server.desk.state().published.insert("q".into(), (at_s - 1000) * 20 + 1);
+    let path = "/api/queues/%2F/q?msg_rates_age=60&msg_rates_incr=5";
+    for at_s in 1000..=1900 {
+        publish(at_s);
+        world.sample(at_s).await;
+        // Each time, the object was not asked for during five minutes.
+        if at_s > 1000 && at_s % 300 == 0 {
+            let details = &world.get(path).await["message_stats"]["publish_details"];
+            assert_eq!(details["rate"], 20.0, "at {at_s}");
+            assert_eq!(details["samples"].as_array().unwrap().len(), 13, "at {at_s}");
+            assert_eq!(details["avg_rate"], 20.0, "at {at_s}");
+        }
+    }
+}
+
+/// The node keeps a sample a minute of queues and exchanges in use. The first request for one of them is answered with the rate
+/// since that sample.
+#[tokio::test]
+async fn the_first_answer_has_a_rate() {
+    let world = World::start().await;
+    world.server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    let publish = |messages| {
+        let mut state = world.server.desk.state();
+        state.published.insert("q".into(), messages);
+        let counts = ExchangeCounts { published: messages, ..ExchangeCounts::default() };
+        state.exchange_counts.insert("amq.topic".into(), counts);
+    };
+    publish(100);
+    world.sample(1000).await;
+    publish(500);
+    world.at(1020);
+    let queue = world.get("/api/queues/%2F/q?msg_rates_age=60&msg_rates_incr=10").await;
+    let details = json!({
+        "rate": 20.0,
+        "avg_rate": 20.0,
+        "avg": 300.0,
+        "samples": [
+            { "sample": 500, "timestamp": 1_020_000 },
+            { "sample": 300, "timestamp": 1_010_000 },
+            { "sample": 100, "timestamp": 1_000_000 },
+        ],
+    });
+    assert_eq!(queue["message_stats"]["publish_details"], details);
+    let exchange = &world.get("/api/exchanges/%2F/amq.topic").await["message_stats"];
+    assert_eq!(exchange["publish_in_details"]["rate"], 20.0);
+    // With one sample since, the rate is the one since that sample.
+    world.sample(1025).await;
+    publish(560);
+    world.at(1027);
+    let queue = world.get("/api/queues/%2F/q").await;
+    assert_eq!(queue["message_stats"]["publish_details"]["rate"], 30.0);
+    // So soon after a sample, the time is too short for a rate.
+    world.sample(1030).await;
+    world.sample(1035).await;
+    world.server.check("guest", "PUT /api/queues/%2F/new -> 201").await;
+    let new = world.get("/api/queues/%2F/new?msg_rates_age=60&msg_rates_incr=10").await;
+    assert_eq!(new["message_stats"]["publish_details"]["rate"], 0.0);
+    assert_eq!(
+        new["message_stats"]["publish_details"]["samples"],
+        json!([{ "sample": 0, "timestamp": 1_035_000 }])
+    );
+}
+
+#[tokio::test]
+async fn a_queue_is_idle_when_no_message_has_passed_for_a_minute() {
+    let world = World::start().await;
+    world.server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    let idle = async || world.get("/api/queues/%2F/q").await["idle_since"].clone();
+    world.sample(951_868_800).await;
+    assert!(idle().await.is_null(), "it has had no messages");
+    world.server.desk.state().published.insert("q".into(), 1);
+    world.sample(951_868_860).await;
+    assert!(idle().await.is_null(), "it is in use");
+    world.sample(951_868_920).await;
+    assert_eq!(idle().await, "2000-03-01T00:01:00.000+00:00");
+    world.server.desk.state().published.insert("q".into(), 2);
+    world.sample(951_868_980).await;
+    assert!(idle().await.is_null(), "it is in use again");
 }

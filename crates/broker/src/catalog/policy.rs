@@ -169,7 +169,7 @@ pub(super) fn check_definition(operator: bool, definition: &Arguments) -> Result
         let known = KEYS.iter().find(|(k, _, merge)| k == key && !(operator && *merge == Merge::Never));
         let Some((_, kind, _)) = known else {
             let what = if operator { "operator policy" } else { "policy" };
-            return invalid(format!("'{key}' is not a recognised {what} setting"));
+            return invalid(format!("'{key}' is not recognised: there is no such {what} setting"));
         };
         let wanted = match kind {
             Kind::Number(min, max) if value.as_i64().is_none_or(|n| !(*min..=*max).contains(&n)) => {
@@ -488,11 +488,11 @@ mod tests {
         assert_eq!(check(false, "delivery-limit", Value::Int(-1)), Ok(()));
         assert_eq!(
             check(false, "max-len", Value::Int(1)).unwrap_err(),
-            "Validation failed: 'max-len' is not a recognised policy setting"
+            "Validation failed: 'max-len' is not recognised: there is no such policy setting"
         );
         assert_eq!(
             check(true, "dead-letter-exchange", "x".into()).unwrap_err(),
-            "Validation failed: 'dead-letter-exchange' is not a recognised operator policy setting"
+            "Validation failed: 'dead-letter-exchange' is not recognised: there is no such operator policy setting"
         );
         assert_eq!(
             check(false, "expires", Value::Int(0)).unwrap_err(),

@@ -11,6 +11,8 @@ pub struct GroupRow {
     /// True if the member leads and decides. False while it recovers: it has not been elected, or its first entry is not
     /// committed.
     pub leads: bool,
+    /// True if the group rests until somebody needs its queue. After a start it rests before its member is elected.
+    pub rests: bool,
     pub term: u64,
     /// The index of the last entry.
     pub last_index: u64,
@@ -27,6 +29,11 @@ pub struct GroupRow {
 }
 
 impl GroupRow {
+    /// Returns true if the queue works, or will work as soon as somebody needs it.
+    pub fn is_healthy(&self) -> bool {
+        self.leads || self.rests
+    }
+
     /// Returns the number of entries after the base.
     pub fn log_entries(&self) -> u64 {
         self.last_index.saturating_sub(self.base_index)

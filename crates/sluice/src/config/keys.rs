@@ -634,6 +634,12 @@ const KEYS: &[Key] = &[
     key("compat.version", "4.3.6", "The product version that clients see.", |c, _, v| {
         put(&mut c.settings.compat_version, text(v))
     }),
+    key(
+        "compat.erlang",
+        "true",
+        "The HTTP API shows a version of Erlang and of its crypto library that tools can parse. `false`: it shows that there is none.",
+        |c, _, v| put(&mut c.compat_erlang, boolean(v)),
+    ),
     key("cluster_name", "sluice@localhost", "The cluster name that clients see.", |c, _, v| {
         put(&mut c.settings.cluster_name, text(v))
     }),

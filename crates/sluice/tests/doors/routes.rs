@@ -67,6 +67,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::Whoami
         | Action::ListVhosts
         | Action::GetVhost
+        | Action::GetVhostProtection
         | Action::GetDefinitions
         | Action::GetDefinitionsOfVhost
         | Action::PostDefinitions
@@ -151,6 +152,8 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ElectedLeadersNamed
         | Action::Aliveness
         | Action::DeprecatedFeatures(_)
+        | Action::ListFeatureFlags
+        | Action::EnableFeatureFlag
         | Action::StartVhost
         | Action::MemoryOfNode(_)
         | Action::PortListener
@@ -167,7 +170,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::GetPolicy(_)
         | Action::PutPolicy(_) => {}
         Action::ListParameters | Action::GetParameter | Action::DeleteParameter => {
-            fixture.prepare("PUT", "/api/parameters/shovel/%2F/s", r#"{"value":1}"#).await;
+            fixture.prepare("PUT", "/api/parameters/ours/%2F/s", r#"{"value":1}"#).await;
         }
         Action::ListGlobalParameters | Action::GetGlobalParameter | Action::DeleteGlobalParameter => {
             fixture.prepare("PUT", "/api/global-parameters/s", r#"{"value":1}"#).await;
@@ -241,6 +244,7 @@ fn path(route: &Route, connections: &Connections, port: u16) -> String {
     };
     let file = a_file_of_the_page();
     let name = match route.path {
+        p if p.contains("feature-flags") => "stream_queue",
         "/assets/{name}" => &file,
         p if p.contains("limits") => "max-connections",
         p if p.contains("parameters") => "s",
@@ -275,7 +279,7 @@ fn path(route: &Route, connections: &Connections, port: u16) -> String {
         ("{password}", "p"),
         ("{pattern}", "."),
         ("{position}", "1"),
-        ("{component}", "shovel"),
+        ("{component}", "ours"),
         ("{within}", "1"),
         ("{unit}", "months"),
         ("{exchange}", "x"),

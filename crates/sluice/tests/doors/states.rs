@@ -29,7 +29,7 @@ const SECRET: &[u8] = b"this message is private";
 /// figures and bindings. Whoever reads or changes it is refused.
 const HTTP: &[(Method, &str, &str, [u16; 3])] = &[
     (Method::Get, "/api/queues/{vhost}/{name}", "", [200, 404, 200]),
-    (Method::Get, "/api/queues/{vhost}/{name}/bindings", "", [200, 404, 200]),
+    (Method::Get, "/api/queues/{vhost}/{name}/bindings", "", [200, 200, 200]),
     (Method::Get, "/api/explain/queues/{vhost}/{name}", "", [200, 404, 200]),
     (Method::Get, "/api/queues/{vhost}/{name}/messages", "", [400, 404, 400]),
     (Method::Get, "/api/queues/{vhost}/{name}/peek/{position}", "", [400, 404, 400]),

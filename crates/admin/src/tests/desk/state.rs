@@ -50,6 +50,8 @@ pub struct State {
     pub damaged_from: Option<u64>,
     /// For each browse: where it starts, and how many messages it asks for.
     pub looks: Vec<(Start, u32)>,
+    /// Why connections were to be closed.
+    pub close_reasons: Vec<String>,
     /// The number of rows that each request for queues asked for.
     pub limits: Vec<usize>,
     /// The number of queue rows that were made.

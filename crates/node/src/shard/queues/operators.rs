@@ -23,6 +23,7 @@ impl Shard {
         let progress = group.engine.progress();
         Some(GroupRow {
             leads: driver.leads(),
+            rests: group.engine.rests(),
             term: group.engine.standing().term,
             last_index: progress.last,
             written_index: progress.written,

@@ -89,6 +89,11 @@ impl Engine {
         self.quiet >= QUIET_ROUNDS && self.rest()
     }
 
+    /// Returns true if the engine rests: it has nothing to do until somebody needs its queue.
+    pub fn rests(&self) -> bool {
+        matches!(self.state, State::Resting(_))
+    }
+
     /// Lets the engine rest at once if it has nothing to do. Returns true if it rests.
     pub fn rest(&mut self) -> bool {
         if let State::Awake(group) = &self.state
@@ -96,7 +101,7 @@ impl Engine {
         {
             self.state = State::Resting(resting);
         }
-        matches!(self.state, State::Resting(_))
+        self.rests()
     }
 }
 

@@ -1,0 +1,141 @@
+//! What stands for the parts of RabbitMQ that tools ask for: feature flags, plugins, applications, and the runtime.
+
+use broker::desk::{Desk, Overview};
+use serde_json::{Map, Value, json};
+
+use crate::call::Call;
+use crate::reply::{Failure, Reply};
+use crate::shape;
+
+/// The feature flags that stand for what the broker has. All of them are always enabled.
+const FLAGS: &[(&str, &str)] = &[
+    ("detailed_queues_endpoint", "The HTTP API has /api/queues/detailed"),
+    ("direct_exchange_routing_v2", "Direct exchanges find the bindings of a key at once"),
+    ("drop_unroutable_metric", "Messages that are dropped because they are unroutable are counted"),
+    ("empty_basic_get_metric", "basic.get of an empty queue is counted"),
+    ("feature_flags_v2", "Feature flags have a list"),
+    ("implicit_default_bindings", "Bindings of the default exchange are not stored"),
+    ("khepri_db", "Metadata is stored without Mnesia"),
+    ("message_containers", "A message stays in the format of its publisher's protocol"),
+    ("quorum_queue", "Quorum queues"),
+    ("rabbitmq_4.0.0", "Behaves as RabbitMQ 4.0"),
+    ("rabbitmq_4.1.0", "Behaves as RabbitMQ 4.1"),
+    ("rabbitmq_4.2.0", "Behaves as RabbitMQ 4.2"),
+    ("rabbitmq_4.3.0", "Behaves as RabbitMQ 4.3"),
+    ("stream_filtering", "Filters of streams"),
+    ("stream_queue", "Streams"),
+    ("user_limits", "Limits of users"),
+    ("virtual_host_metadata", "Virtual hosts have descriptions and tags"),
+];
+
+/// The plugins of RabbitMQ whose work the broker does, without a plugin.
+const PLUGINS: &[(&str, &str)] = &[
+    ("rabbitmq_auth_backend_http", "Logins are checked over HTTP"),
+    ("rabbitmq_auth_backend_oauth2", "Logins with tokens"),
+    ("rabbitmq_auth_mechanism_ssl", "Logins with certificates"),
+    ("rabbitmq_consistent_hash_exchange", "Exchanges of the type x-consistent-hash"),
+    ("rabbitmq_event_exchange", "Events are published"),
+    ("rabbitmq_management", "The HTTP API and the page"),
+    ("rabbitmq_management_agent", "Statistics for the HTTP API"),
+    ("rabbitmq_prometheus", "Metrics for Prometheus"),
+    ("rabbitmq_random_exchange", "Exchanges of the type x-random"),
+    ("rabbitmq_recent_history_exchange", "Exchanges of the type x-recent-history"),
+    ("rabbitmq_sharding", "Exchanges of the type x-modulus-hash"),
+    ("rabbitmq_tracing", "Traces of messages"),
+    ("rabbitmq_web_dispatch", "The ports of HTTP"),
+];
+
+/// A version of Erlang/OTP, and one of its crypto library, that RabbitMQ 4.3 runs with. Tools parse them.
+const ERLANG: [&str; 3] =
+    ["27.3.4", "Erlang/OTP 27 [erts-15.2.7] [source] [64-bit]", "OpenSSL 3.5.4 30 Sep 2025"];
+
+/// What there is instead.
+const NO_ERLANG: [&str; 3] = ["none", "none: Sluice is a program without a virtual machine", "AWS-LC"];
+
+/// The number of processes that Erlang allows by default. Sluice has no such limit.
+const PROCESSES_MAX: u64 = 1_048_576;
+
+/// Lists the feature flags.
+///
+/// # Errors
+/// 400 for a wrong query.
+pub fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let rows = FLAGS.iter().map(|(name, what)| {
+        json!({
+            "name": name,
+            "desc": what,
+            // RabbitMQ's programs refuse a row without this field.
+            "doc_url": "",
+            "state": "enabled",
+            "stability": "required",
+            "provided_by": "rabbit",
+        })
+    });
+    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"])?))
+}
+
+/// Enables a feature flag, which is enabled already.
+///
+/// # Errors
+/// 400: there is no such flag.
+pub fn enable_feature_flag<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let name = call.param(0);
+    match FLAGS.iter().any(|(known, _)| *known == name) {
+        true => Ok(Reply::NoContent),
+        false => Err(Failure::bad_request(format!("unsupported: there is no feature flag '{name}'"))),
+    }
+}
+
+/// Returns the fields of an overview that are about the runtime.
+pub fn runtime<D: Desk>(call: &Call<'_, D>) -> Map<String, Value> {
+    let [version, full, crypto] = if call.ports.shows_erlang() { ERLANG } else { NO_ERLANG };
+    let fields = [("erlang_version", version), ("erlang_full_version", full), ("crypto_lib_version", crypto)];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+}
+
+/// Returns the fields of a node that are about plugins, processes and sockets.
+pub fn of_node(overview: &Overview, sockets_max: Option<u64>) -> Map<String, Value> {
+    let application = |(name, what): &(&str, &str)| json!({ "name": name, "description": what, "version": overview.product_version });
+    let sluice = json!({ "name": "sluice", "description": "The broker", "version": overview.sluice_version });
+    let rabbit = json!({ "name": "rabbit", "description": "Behaves as RabbitMQ", "version": overview.product_version });
+    let applications: Vec<Value> =
+        [sluice, rabbit].into_iter().chain(PLUGINS.iter().map(application)).collect();
+    let fields = [
+        ("enabled_plugins", json!(PLUGINS.iter().map(|(name, _)| *name).collect::<Vec<_>>())),
+        ("applications", json!(applications)),
+        // RabbitMQ has a process for each of these.
+        ("proc_used", json!(overview.connections + overview.sessions + overview.channels + overview.queues)),
+        ("proc_used_details", json!({ "rate": 0.0 })),
+        ("proc_total", json!(PROCESSES_MAX)),
+        ("run_queue", json!(0)),
+        ("sockets_used", json!(overview.connections)),
+        ("sockets_used_details", json!({ "rate": 0.0 })),
+        ("sockets_total", json!(overview.connections_max.or(sockets_max))),
+        ("contexts", json!(contexts(overview))),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Returns the ports of HTTP, as RabbitMQ shows them beside the listeners.
+pub fn contexts(overview: &Overview) -> Vec<Value> {
+    let http = overview.listeners.iter().filter_map(|(protocol, ip, port)| {
+        let (description, is_tls) = match protocol.as_str() {
+            "http" => ("RabbitMQ Management", false),
+            "https" => ("RabbitMQ Management", true),
+            "http/prometheus" => ("RabbitMQ Prometheus", false),
+            "https/prometheus" => ("RabbitMQ Prometheus", true),
+            _ => return None,
+        };
+        // The port is text there.
+        Some(json!({
+            "node": overview.node,
+            "description": description,
+            "path": "/",
+            "ip": ip,
+            "port": port.to_string(),
+            "ssl_opts": [],
+            "ssl": is_tls,
+        }))
+    });
+    http.collect()
+}
