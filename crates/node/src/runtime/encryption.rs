@@ -13,7 +13,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
 use super::Host;
-use super::shares::Waits;
+use super::shares::{Taken, Waits};
 use super::write::{End, SLICES, Sent, try_write};
 use crate::shard::{Encrypted, READ_MAX, Shard};
 
@@ -61,19 +61,19 @@ impl Encryption {
     }
 }
 
-/// Reads from a socket once, and passes what it decrypts to the shard. Returns the number of encrypted bytes, 0 at the end.
+/// Reads from a socket once, and passes what it decrypts to the shard. Returns what it has taken in encrypted bytes, 0 at the end.
 pub(super) async fn read_encrypted(
     host: &Rc<Host>,
     key: usize,
     read: &OwnedReadHalf,
     write: &OwnedWriteHalf,
     tls: &Tls,
-) -> io::Result<usize> {
+) -> io::Result<Taken> {
     loop {
         let (is_established, is_closed) =
             tls.borrow().as_ref().map_or((true, true), |tls| (tls.is_established(), tls.is_closed()));
         if is_closed {
-            return Ok(0);
+            return Ok(Taken::END);
         }
         read.readable().await?;
         // A peer that keeps its socket full must not keep the thread.
@@ -94,9 +94,9 @@ fn receive(
     read: &OwnedReadHalf,
     write: &OwnedWriteHalf,
     tls: &Tls,
-) -> io::Result<usize> {
+) -> io::Result<Taken> {
     let mut tls = tls.borrow_mut();
-    let Some(session) = tls.as_deref_mut() else { return Ok(0) };
+    let Some(session) = tls.as_deref_mut() else { return Ok(Taken::END) };
     let mut input = host.encryption.input.borrow_mut();
     if input.is_empty() {
         input.resize(READ_MAX, 0);
@@ -104,7 +104,7 @@ fn receive(
     let have = session.put_unread(&mut input);
     let end = input.len().min(have + host.shard.borrow().read_max(key).min(host.shares.read_max()));
     let n = match read.try_read(&mut input[have..end]) {
-        Ok(0) => return Ok(0),
+        Ok(0) => return Ok(Taken::END),
         Ok(n) => n,
         Err(error) => {
             session.keep_unread(&input[..have]);
@@ -140,7 +140,7 @@ fn receive(
             if received.established || !session.unsent().is_empty() {
                 shard.touch(key);
             }
-            Ok(n)
+            Ok(Taken::new(n, end - have))
         }
         Err(error) => {
             let name = shard.conn(key).map(|conn| conn.gate.peer().name.clone()).unwrap_or_default();

@@ -2,9 +2,12 @@
 //!
 //! The connections of a shard that have something to read form a ring. Each reads its share, and then lets the others read. One
 //! round of the ring takes the time that a client waits for at most before its message is read. So the more connections
-//! have more to read, the less each of them reads in a round.
+//! have more to read, the less each of them reads in a round. A connection whose socket was emptied has no more to read, however
+//! often its client sends something.
 
 use std::cell::Cell;
+
+use crate::shard::FAIR_PART;
 
 /// The most reads that one turn processes. Without this bound, the input of thousands of connections would be
 /// in memory at once.
@@ -15,12 +18,16 @@ const READS_MAX: usize = 64;
 /// large messages outran its consumer.
 const READ_BYTES: usize = 16 * 1024;
 
+/// The most bytes of one read are never fewer than this. Whatever the size of the large frames in it, those that are complete are
+/// a fair part of the read buffer, and stay there. Of messages that are not small it holds about as many as a read of small ones.
+const READ_MIN: usize = 2 * FAIR_PART;
+
 /// What the connections of a shard read.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     /// The reads that the next turn will process.
     reads: Cell<usize>,
-    /// The number of connections that have used their share, and probably have more to read.
+    /// The number of connections that let others read, and probably have more to read.
     waiting: Cell<usize>,
 }
 
@@ -36,14 +43,15 @@ impl Shares {
         self.reads.get() >= READS_MAX
     }
 
-    /// Returns how many reads a connection may make before others are read.
+    /// Returns how many reads a connection may make before others are read. It is a turn if at most one other waits: a publisher
+    /// and its consumer do not hinder each other.
     fn share(&self) -> usize {
-        (READS_MAX / (self.waiting.get() + 1)).max(1)
+        (READS_MAX / self.waiting.get().max(1)).max(1)
     }
 
     /// Returns the most bytes that a connection may read at once.
     pub fn read_max(&self) -> usize {
-        self.share() * READ_BYTES
+        (self.share() * READ_BYTES).max(READ_MIN)
     }
 
     /// Says that a connection waits until others were read. It does so until the result is dropped.
@@ -56,19 +64,39 @@ fn reads_of(bytes: usize) -> usize {
     1 + bytes / READ_BYTES
 }
 
+/// What one read has brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub bytes: usize,
+    /// True if the read took as much as it could, so that the socket probably has more.
+    pub is_full: bool,
+}
+
+impl Taken {
+    /// The peer has closed its side.
+    pub const END: Self = Self { bytes: 0, is_full: false };
+
+    /// `max` is the most bytes that the read could take.
+    pub fn new(bytes: usize, max: usize) -> Self {
+        Self { bytes, is_full: bytes >= max }
+    }
+}
+
 /// What one connection has read since others were read.
 #[derive(Debug, Default)]
 pub(super) struct Used(usize);
 
 impl Used {
-    /// Counts a read. Returns true if the connection has used its share, and must let others read. A new share begins then.
-    pub fn add(&mut self, bytes: usize, shares: &Shares) -> bool {
-        self.0 += reads_of(bytes);
-        let is_used = self.0 >= shares.share();
-        if is_used {
-            self.0 = 0;
-        }
-        is_used
+    /// Counts a read. Returns true if the connection has used its share, and must let others read. A read that has emptied the
+    /// socket does not count: others are read next anyway.
+    pub fn add(&mut self, taken: Taken, shares: &Shares) -> bool {
+        self.0 = if taken.is_full { self.0 + reads_of(taken.bytes) } else { 0 };
+        self.0 >= shares.share()
+    }
+
+    /// Called when others are read.
+    pub fn clear(&mut self) {
+        self.0 = 0;
     }
 }
 
@@ -92,44 +120,66 @@ impl Drop for Waits<'_> {
 mod tests {
     use super::*;
 
-    /// Lets connections that always have more to read do so, one after the other. Returns the bytes of each round, and how often
-    /// a turn came.
-    fn rounds(connections: usize, read_max: usize, count: usize) -> (Vec<usize>, usize) {
+    const MIB: usize = 1 << 20;
+
+    /// A connection of the model: the most bytes of one read, and what its client sends between two rounds.
+    #[derive(Clone, Copy)]
+    struct Client {
+        read_max: usize,
+        sends: usize,
+    }
+
+    const fn busy(read_max: usize) -> Client {
+        Client { read_max, sends: usize::MAX }
+    }
+
+    /// Lets the connections read in rounds, as the tasks of `super::sockets` do. Returns the reads of each connection in each round,
+    /// and how often a turn came.
+    fn rounds(clients: &[Client], count: usize) -> (Vec<Vec<Vec<usize>>>, usize) {
         let (shares, mut turns) = (Shares::default(), 0);
-        let mut waits: Vec<Option<Waits<'_>>> = (0..connections).map(|_| None).collect();
-        let mut used: Vec<Used> = (0..connections).map(|_| Used::default()).collect();
+        let mut waits: Vec<Option<Waits<'_>>> = clients.iter().map(|_| None).collect();
+        let mut used: Vec<Used> = clients.iter().map(|_| Used::default()).collect();
         let mut round = || {
-            let mut bytes = 0;
-            for (waits, used) in waits.iter_mut().zip(&mut used) {
+            let mut all = Vec::new();
+            for ((client, waits), used) in clients.iter().zip(&mut waits).zip(&mut used) {
                 *waits = None;
-                loop {
-                    let read = read_max.min(shares.read_max());
-                    bytes += read;
-                    let is_turn = shares.add(read);
-                    if is_turn {
+                let (mut left, mut reads) = (client.sends, Vec::new());
+                while left > 0 {
+                    let max = client.read_max.min(shares.read_max());
+                    let bytes = left.min(max);
+                    left -= bytes;
+                    reads.push(bytes);
+                    let taken = Taken::new(bytes, max);
+                    let mut yields = used.add(taken, &shares);
+                    if shares.add(bytes) {
                         shares.clear();
                         turns += 1;
+                        yields = true;
                     }
-                    if used.add(read, &shares) || is_turn {
-                        *waits = Some(shares.wait());
+                    if yields {
+                        used.clear();
+                        *waits = taken.is_full.then(|| shares.wait());
                         break;
                     }
                 }
+                all.push(reads);
             }
-            bytes
+            all
         };
         ((0..count).map(|_| round()).collect(), turns)
     }
 
+    fn sum(reads: &[Vec<usize>]) -> usize {
+        reads.iter().flatten().sum()
+    }
+
     #[test]
     fn a_round_of_many_connections_is_short() {
-        const MIB: usize = 1 << 20;
         for read_max in [READ_BYTES, 2 * READ_BYTES, 16 * READ_BYTES] {
-            let (alone, _) = rounds(1, read_max, 2);
-            assert!(alone.iter().all(|bytes| (MIB / 2..=MIB).contains(bytes)), "{alone:?} of one connection");
             for connections in [10, 100, 1_000] {
-                let (bytes, turns) = rounds(connections, read_max, 4);
-                let most = MIB.max(connections * READ_BYTES);
+                let (reads, turns) = rounds(&vec![busy(read_max); connections], 4);
+                let bytes: Vec<_> = reads.iter().map(|round| sum(round)).collect();
+                let most = MIB.max(connections * READ_MIN.min(read_max));
                 assert!(
                     bytes[0] <= 8 * most,
                     "{bytes:?} of {connections}: nobody knows at first how many they are"
@@ -141,9 +191,47 @@ mod tests {
     }
 
     #[test]
+    fn reads_stay_large_enough_for_large_frames_to_stay_in_place() {
+        let (reads, _) = rounds(&vec![busy(16 * READ_BYTES); 1_000], 4);
+        assert!(reads.iter().flatten().flatten().all(|bytes| *bytes >= 2 * FAIR_PART), "{:?}", reads[3]);
+    }
+
+    #[test]
+    fn a_busy_connection_reads_as_much_beside_many_that_send_little() {
+        for sends in [1, 100, READ_BYTES - 1] {
+            let clients: Vec<_> = std::iter::once(busy(16 * READ_BYTES))
+                .chain([Client { read_max: 2 * READ_BYTES, sends }; 200])
+                .collect();
+            let (reads, _) = rounds(&clients, 200);
+            for round in &reads {
+                assert!(
+                    round[0].iter().all(|bytes| *bytes == 16 * READ_BYTES),
+                    "{:?} beside {sends}",
+                    round[0]
+                );
+                assert!(round[1..].iter().all(|reads| *reads == [sends]), "{sends}: {:?}", &round[1..]);
+            }
+            let bytes: usize = reads.iter().map(|round| sum(&round[..1])).sum();
+            assert!(bytes / reads.len() >= MIB / 2, "{} bytes a round beside {sends}", bytes / reads.len());
+        }
+    }
+
+    #[test]
+    fn one_or_two_busy_connections_read_full_turns() {
+        for read_max in [READ_BYTES, 2 * READ_BYTES, 16 * READ_BYTES] {
+            let turn = vec![read_max; READS_MAX.div_ceil(reads_of(read_max))];
+            for connections in [1, 2] {
+                let (reads, turns) = rounds(&vec![busy(read_max); connections], 4);
+                assert!(reads.iter().flatten().all(|reads| *reads == turn), "{reads:?}");
+                assert_eq!(turns, 4 * connections);
+            }
+        }
+    }
+
+    #[test]
     fn a_connection_that_ends_waits_no_longer() {
         let shares = Shares::default();
-        let waits = [shares.wait(), shares.wait(), shares.wait()];
+        let waits = [shares.wait(), shares.wait(), shares.wait(), shares.wait()];
         assert_eq!(shares.read_max(), READS_MAX / 4 * READ_BYTES);
         drop(waits);
         assert_eq!(shares.read_max(), READS_MAX * READ_BYTES);

@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 
 use super::encryption::{note_encrypted, read_encrypted, write_encrypted};
 use super::header::{client, read_header};
-use super::shares::Used;
+use super::shares::{Taken, Used};
 use super::write::{End, Sent, write_plain};
 use super::{Host, Incoming, turn};
 use crate::admission;
@@ -234,11 +234,11 @@ async fn read_all(
             None => poll_fn(|cx| poll_input(&host, key, &mut read, cx)).await,
         };
         match result {
-            Ok(0) | Err(_) => break,
-            Ok(n) => {
-                let mut yields = used.add(n, &host.shares);
+            Ok(Taken { bytes: 0, .. }) | Err(_) => break,
+            Ok(taken) => {
+                let mut yields = used.add(taken, &host.shares);
                 if host.shard.borrow().is_dirty() {
-                    if host.shares.add(n) {
+                    if host.shares.add(taken.bytes) {
                         turn(&host, &mut Vec::new());
                         yields = true;
                     } else {
@@ -246,8 +246,9 @@ async fn read_all(
                     }
                 }
                 if yields {
+                    used.clear();
                     // The runtime notices that sockets are ready again only when all tasks have yielded.
-                    let _waits = host.shares.wait();
+                    let _waits = taken.is_full.then(|| host.shares.wait());
                     tokio::task::yield_now().await;
                 }
             }
@@ -278,7 +279,7 @@ fn poll_input(
     key: usize,
     read: &mut OwnedReadHalf,
     cx: &mut Context<'_>,
-) -> Poll<io::Result<usize>> {
+) -> Poll<io::Result<Taken>> {
     let mut buffers = host.read_buffers.borrow_mut();
     let buffer = buffers.ready();
     let max = host.shard.borrow().read_max(key).min(host.shares.read_max());
@@ -286,7 +287,7 @@ fn poll_input(
     if let Poll::Ready(Ok(_)) = result {
         host.shard.borrow_mut().handle_input(key, buffer);
     }
-    result
+    result.map_ok(|bytes| Taken::new(bytes, max))
 }
 
 /// Moves a connection to another shard. If its socket is full, it stays here and is returned.
@@ -327,11 +328,11 @@ async fn read_large(
     key: usize,
     read: &mut OwnedReadHalf,
     missing: usize,
-) -> io::Result<usize> {
+) -> io::Result<Taken> {
     let mut partial = host.shard.borrow_mut().take_partial(key);
     let result = read.read_buf(&mut (&mut partial).limit(missing)).await;
     host.shard.borrow_mut().give_partial(key, partial, *result.as_ref().unwrap_or(&0));
-    result
+    result.map(|bytes| Taken::new(bytes, missing))
 }
 
 /// Writes each dirty connection once. Connections with much output are queued in [`Host::large_outputs`]

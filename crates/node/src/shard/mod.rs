@@ -60,7 +60,7 @@ use queue::PublisherId;
 use wal::Held;
 
 use self::connections::{Connections, Gates};
-pub(crate) use self::connections::{Encrypted, READ_BUFFER, READ_MAX};
+pub(crate) use self::connections::{Encrypted, FAIR_PART, READ_BUFFER, READ_MAX};
 pub use self::connections::{Moved, Occupancy};
 pub use self::late::Late;
 use self::mail::Mailroom;

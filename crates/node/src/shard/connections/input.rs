@@ -37,7 +37,7 @@ const LARGE: usize = 16 * 1024;
 /// Large frames stay in a read buffer only if they are at least this many bytes together. The buffer is kept
 /// while any of them is alive, and it is little more than four times as large. Otherwise they are copied, as
 /// small messages are.
-const FAIR_PART: usize = READ_MAX / 4;
+pub(crate) const FAIR_PART: usize = READ_MAX / 4;
 
 impl Shard {
     /// Returns true if the socket of a connection should be read; see [`broker::gate::Gate::takes_input`].

@@ -36,7 +36,7 @@ use wal::Held;
 
 pub(crate) use self::held::Encrypted;
 use self::held::Held as HeldBytes;
-pub(crate) use self::input::{READ_BUFFER, READ_MAX};
+pub(crate) use self::input::{FAIR_PART, READ_BUFFER, READ_MAX};
 pub use self::moving::Moved;
 pub use self::occupancy::Occupancy;
 use super::deadlines::Deadlines;
