@@ -55,7 +55,10 @@ const PLACES: usize = 4096;
 /// How long a user counts as known at an address after a right login, in milliseconds: a day.
 const PROVEN_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// The number of addresses above which rows whose failures no longer wait are looked for.
+/// The time between two warnings about one address, in milliseconds.
+const WARNED_MS: u64 = 60 * 1000;
+
+/// The number of addresses above which rows that are no longer needed are looked for: no failure waits, and no warning was written lately.
 const ROWS_MIN: usize = 1024;
 
 /// Failed logins.
@@ -117,20 +120,30 @@ impl Failed {
 /// The failed logins that wait. A place lasts its time even if the socket is closed before.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// For each address, when its waits end, in milliseconds: at most [`WAITING_MAX`] of them.
-    until_ms: HashMap<IpAddr, Vec<u64>>,
-    /// The number of rows above which old ones are looked for.
+    rows: HashMap<IpAddr, Row>,
+    /// The number of rows above which those that are no longer needed are looked for.
     rows_max: usize,
+}
+
+/// The failed logins of one address that wait.
+#[derive(Debug, Default)]
+struct Row {
+    /// When the waits end, in milliseconds: at most [`WAITING_MAX`] of them.
+    until_ms: Vec<u64>,
+    /// Until when no further warning about the address is written, in milliseconds.
+    warned_until_ms: u64,
 }
 
 impl Waiting {
     /// Takes a place. Returns false if there is none.
     fn take(&mut self, network: IpAddr, now_ms: u64, ms: u64) -> bool {
-        if self.until_ms.len() >= self.rows_max.max(ROWS_MIN) {
-            self.until_ms.retain(|_, waits| waits.iter().any(|until_ms| *until_ms > now_ms));
-            self.rows_max = 2 * self.until_ms.len();
+        if self.rows.len() >= self.rows_max.max(ROWS_MIN) {
+            self.rows.retain(|_, row| {
+                row.warned_until_ms > now_ms || row.until_ms.iter().any(|until_ms| *until_ms > now_ms)
+            });
+            self.rows_max = 2 * self.rows.len();
         }
-        let waits = self.until_ms.entry(network).or_default();
+        let waits = &mut self.rows.entry(network).or_default().until_ms;
         waits.retain(|until_ms| *until_ms > now_ms);
         let is_free = waits.len() < WAITING_MAX;
         if is_free {
@@ -139,9 +152,19 @@ impl Waiting {
         is_free
     }
 
+    /// Returns true if a warning about this address, of which a failure waits, is due. It counts as written.
+    fn warns(&mut self, network: IpAddr, now_ms: u64) -> bool {
+        let Some(row) = self.rows.get_mut(&network) else { return false };
+        let is_due = row.warned_until_ms <= now_ms;
+        if is_due {
+            row.warned_until_ms = now_ms + WARNED_MS;
+        }
+        is_due
+    }
+
     /// Returns how many failures of an address wait.
     fn count(&self, network: IpAddr, now_ms: u64) -> usize {
-        let waits = self.until_ms.get(&network).into_iter().flatten();
+        let waits = self.rows.get(&network).into_iter().flat_map(|row| &row.until_ms);
         waits.filter(|until_ms| **until_ms > now_ms).count()
     }
 }
@@ -175,9 +198,10 @@ impl Guesses {
         }
         let ms = (over * WAIT_STEP_MS).min(WAIT_MAX_MS).max(usual_ms);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let (has_place, is_first) = (waiting.take(network, now_ms, ms), waiting.count(network, now_ms) == 1);
+        let has_place = waiting.take(network, now_ms, ms);
+        let warns = waiting.warns(network, now_ms);
         drop(waiting);
-        if has_place && is_first {
+        if warns {
             // The lines about single logins are shortened when they are many.
             tracing::warn!(
                 name: PEER, target: CONNECTION, address = %network,
@@ -298,7 +322,7 @@ mod tests {
     fn fail(guesses: &Guesses, from: &str, user: &str, now_ms: u64) -> Option<u64> {
         guesses.record_failure(ip(from), user, now_ms);
         let failed = guesses.fail(ip(from), user, now_ms, 0);
-        guesses.waiting.lock().unwrap().until_ms.clear();
+        guesses.waiting.lock().unwrap().rows.clear();
         match failed {
             Failed::Refused => Some(0),
             Failed::Waits { ms } => Some(ms),
@@ -371,8 +395,32 @@ mod tests {
         let address = |n: usize| IpAddr::V4((n as u32).into());
         for n in 0..10 * ROWS_MIN {
             assert!(waiting.take(address(n), START_MS + n as u64, 1));
-            assert!(waiting.until_ms.len() <= ROWS_MIN);
+            assert!(waiting.rows.len() <= ROWS_MIN);
         }
+    }
+
+    #[test]
+    fn an_address_is_warned_about_once_a_minute() {
+        let mut waiting = Waiting::default();
+        let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        // Each failure comes when the one before waits no longer.
+        let warnings = |waiting: &mut Waiting, from, end_ms| {
+            let at_ms = (START_MS..end_ms).step_by(1_000);
+            at_ms.filter(|at_ms| waiting.take(from, *at_ms, 100) && waiting.warns(from, *at_ms)).count()
+        };
+        assert_eq!(warnings(&mut waiting, one, START_MS + WARNED_MS), 1);
+        assert_eq!(warnings(&mut waiting, other, START_MS + WARNED_MS), 1, "another address");
+        assert_eq!(warnings(&mut waiting, ip("192.0.2.3"), START_MS + 3 * WARNED_MS), 3);
+        // The address is remembered, however many others guess.
+        waiting.rows_max = 0;
+        (0..ROWS_MIN).for_each(|n| {
+            waiting.take(IpAddr::V4((n as u32).into()), START_MS, 1);
+        });
+        waiting.rows_max = 0;
+        assert!(
+            waiting.take(one, START_MS + WARNED_MS - 1, 1) && !waiting.warns(one, START_MS + WARNED_MS - 1)
+        );
+        assert!(waiting.rows.len() < ROWS_MIN, "the others are forgotten");
     }
 
     #[test]
