@@ -710,6 +710,7 @@ async fn explanations() {
             GET /api/explain/links/%2F/l%2F1 -> 401 {"error":"not_authorised",..
             GET /api/explain/connections/a%20-%3E%20b -> 401 {"error":"not_authorised",..
             GET /api/explain/addresses/127.0.0.1 -> 401 {"error":"not_authorised",..
+            GET /api/explain/addresses/nowhere -> 401 {"error":"not_authorised",..
             "#,
         ),
         ("powerless", "GET /api/explain/queues/%2F/q -> 401 {\"error\":\"not_authorised\",.."),
