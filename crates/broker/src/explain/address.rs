@@ -19,13 +19,21 @@ pub enum AddressCause {
     FailedLoginsWait,
     /// Logins wait to be checked.
     LoginsUnchecked,
+    /// No login waits now, but so many have failed that the next failure waits if they are of one user. Of which users they
+    /// are is not kept.
+    FailedLoginsMayWait,
     /// No login of the address waits.
     LoginsCalm,
 }
 
 impl AddressCause {
-    pub const ALL: [Self; 4] =
-        [Self::LoginsClosed, Self::FailedLoginsWait, Self::LoginsUnchecked, Self::LoginsCalm];
+    pub const ALL: [Self; 5] = [
+        Self::LoginsClosed,
+        Self::FailedLoginsWait,
+        Self::LoginsUnchecked,
+        Self::FailedLoginsMayWait,
+        Self::LoginsCalm,
+    ];
 
     pub fn of(facts: &AddressFacts) -> Self {
         let Guessing { failures, waiting } = facts.guessing;
@@ -33,6 +41,7 @@ impl AddressCause {
             () if waiting >= Guessing::WAITING_MAX => Self::LoginsClosed,
             () if waiting > 0 || failures > Guessing::FAILURES_MAX => Self::FailedLoginsWait,
             () if facts.unchecked > 0 => Self::LoginsUnchecked,
+            () if failures >= Guessing::OF_USER_MAX => Self::FailedLoginsMayWait,
             () => Self::LoginsCalm,
         }
     }
@@ -43,6 +52,7 @@ impl AddressCause {
             Self::LoginsClosed => "logins_closed",
             Self::FailedLoginsWait => "failed_logins_wait",
             Self::LoginsUnchecked => "logins_unchecked",
+            Self::FailedLoginsMayWait => "failed_logins_may_wait",
             Self::LoginsCalm => "logins_calm",
         }
     }
@@ -57,6 +67,10 @@ impl AddressCause {
                 "many logins of the address have failed, so the answers to failed ones wait"
             }
             Self::LoginsUnchecked => "logins of the address wait to be checked",
+            Self::FailedLoginsMayWait => {
+                "no login of the address waits, but if those that have failed are of one user, the answer to the next failed one of \
+                 that user waits"
+            }
             Self::LoginsCalm => "no login of the address waits",
         }
     }
@@ -64,7 +78,7 @@ impl AddressCause {
     /// Says what to do, for people. `None`: nothing.
     pub const fn advice(self) -> Option<&'static str> {
         match self {
-            Self::LoginsClosed | Self::FailedLoginsWait => Some(
+            Self::LoginsClosed | Self::FailedLoginsWait | Self::FailedLoginsMayWait => Some(
                 "find the client with the wrong password (the log names the users), and correct or stop it; right passwords are \
                  let in as soon as they are checked, and one failure is forgiven each second",
             ),
@@ -100,7 +114,9 @@ mod tests {
         let of = |failures, waiting, unchecked| {
             AddressCause::of(&AddressFacts { guessing: Guessing { failures, waiting }, unchecked })
         };
-        assert_eq!(of(60, 0, 0), AddressCause::LoginsCalm);
+        assert_eq!(of(19, 0, 0), AddressCause::LoginsCalm);
+        assert_eq!(of(20, 0, 0), AddressCause::FailedLoginsMayWait, "the next one with the same user waits");
+        assert_eq!(of(60, 0, 0), AddressCause::FailedLoginsMayWait);
         assert_eq!(of(60, 0, 1), AddressCause::LoginsUnchecked);
         assert_eq!(of(61, 0, 1), AddressCause::FailedLoginsWait);
         assert_eq!(of(21, 1, 0), AddressCause::FailedLoginsWait, "with one user");
