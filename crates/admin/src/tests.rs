@@ -586,6 +586,9 @@ async fn overview_and_nodes() {
     server.desk.state().stuck = true;
     let busy = r#"GET /api/overview -> 503 {"error":"service_unavailable","reason":"no answer in time"}"#;
     server.check("guest", busy).await;
+    // Only the figures of virtual hosts need an answer of the shards.
+    server.check("guest", r#"GET /api/vhosts?columns=name,cluster_state -> 200 [{"name":"/","cluster_state":{"n@h":"running"}}]"#).await;
+    server.check("guest", "POST /api/vhosts/%2F/start/n@h -> 204").await;
 }
 
 #[tokio::test]
