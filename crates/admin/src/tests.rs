@@ -379,6 +379,47 @@ async fn a_key_that_lacks_an_encoding_names_the_binding_that_fits_exactly() {
 }
 
 #[tokio::test]
+async fn the_encoding_of_a_properties_key_may_differ() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q {} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a/b"} -> 201
+            GET /api/bindings/%2F/e/amq.topic/q/q/a%252fb?columns=routing_key -> 200 {"routing_key":"a/b"}
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a%252fb -> 204
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a!b"} -> 201
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/%2561!b -> 204
+            GET /api/bindings/%2F/e/amq.topic/q/q -> 200 []
+            "#,
+        )
+        .await;
+}
+
+/// The key of one binding may be the key of another one that lacks an encoding, such as one in `Location`.
+#[tokio::test]
+async fn a_key_that_may_be_of_two_bindings_deletes_neither() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q {} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a/b"} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a%2Fb"} -> 201
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a%252Fb -> 400 {"error":"bad_request","reason":"'a%2Fb' may be the key of two bindings, with the routing keys 'a/b' and 'a%2Fb'"}
+            GET /api/bindings/%2F/e/amq.topic/q/q?columns=routing_key -> 200 [{"routing_key":"a%2Fb"},{"routing_key":"a/b"}]
+            # Each of them has another form, which is not ambiguous.
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a%2Fb -> 204
+            GET /api/bindings/%2F/e/amq.topic/q/q?columns=routing_key -> 200 [{"routing_key":"a%2Fb"}]
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a%25252Fb -> 204
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
 async fn lists_are_paged_sorted_and_cut() {
     let server = Server::start().await;
     for i in 1..=5 {
