@@ -612,6 +612,7 @@ async fn overview_and_nodes() {
             GET /api/nodes/n@h?columns=proc_used,proc_total,run_queue,sockets_used,sockets_total,contexts.port -> 200 {"proc_used":0,"proc_total":1048576,"run_queue":0,"sockets_used":0,"sockets_total":2,"contexts":[{"port":"15672"}]}
             GET /api/extensions -> 200 []
             GET /api/feature-flags?columns=name,state,stability&page=1&page_size=1&name=stream_queue -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"stream_queue","state":"enabled","stability":"required"}],..
+            GET /api/feature-flags?columns=name,state,stability&page=1&page_size=1&name=rabbitmq_4.3.0 -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"rabbitmq_4.3.0","state":"enabled","stability":"stable"}],..
             PUT /api/feature-flags/khepri_db/enable {"name":"khepri_db"} -> 204
             PUT /api/feature-flags/nope/enable {"name":"nope"} -> 400 {"error":"bad_request","reason":"unsupported: there is no feature flag 'nope'"}
             GET /api/deprecated-features?columns=name,state,uses -> 200 [{"name":"amqp_address_v1","state":"denied","uses":0},{"name":"global_qos","state":"permitted","uses":1},{"name":"transient_nonexcl_queues","state":"permitted","uses":0}]
