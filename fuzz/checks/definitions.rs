@@ -6,7 +6,7 @@ use admin::{Definitions, Reading};
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let lines = 1 + text.matches('\n').count();
-    let read = |vhost| Definitions::parse(text, Reading { vhost, skip_unknown: false });
+    let read = |vhost| Definitions::parse(text, Reading { vhost, ..Reading::default() });
     match read(None) {
         Ok(_) => drop(read(Some("shop")).unwrap()),
         Err(problems) => {

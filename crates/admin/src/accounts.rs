@@ -27,10 +27,15 @@ pub fn get_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::columns(user_json(known(&users, call.param(0))?), &call.query)))
 }
 
+/// Adds a user, or changes it. A password of null is refused, unless there is a hash beside it: otherwise a mistake of a client
+/// would leave the user without a password.
 pub async fn put_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let tags = tags(&call.fields)?;
     let hash = match given_hash(&call.fields)? {
         Some(hash) => hash,
+        None if is_null(&call.fields, "password") && !has(&call.fields, "password_hash") => {
+            return Err(Failure::bad_request("'password' is null"));
+        }
         None => call.desk.hash_password(&call.who, given_password(&call.fields)?).await?,
     };
     set(call, AccountChange::SetUser { name: call.param(0).into(), hash, tags }).await
@@ -166,9 +171,18 @@ pub async fn delete<D: Desk>(
     if deleted { Ok(Reply::NoContent) } else { Err(nothing()) }
 }
 
-/// Reads `password`.
+/// Returns true if the field is there, and is not null.
+fn has(fields: &Map<String, Value>, field: &str) -> bool {
+    fields.get(field).is_some_and(|value| !value.is_null())
+}
+
+fn is_null(fields: &Map<String, Value>, field: &str) -> bool {
+    fields.get(field).is_some_and(Value::is_null)
+}
+
+/// Reads `password`. Null counts as none.
 pub fn given_password(fields: &Map<String, Value>) -> Result<Option<Secret>, Failure> {
-    if fields.get("password").is_none_or(Value::is_null) {
+    if !has(fields, "password") {
         return Ok(None);
     }
     not_empty(json::text(fields, "password", "")?).map(Some)
@@ -189,7 +203,7 @@ pub fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, F
     if hash.is_empty() {
         return Ok(None);
     }
-    if fields.contains_key("password") {
+    if has(fields, "password") {
         return Err(Failure::bad_request("both_password_and_password_hash_are_provided"));
     }
     let known = || Hashing::ALL.map(Hashing::name).join(", ");

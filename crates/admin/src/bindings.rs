@@ -85,12 +85,24 @@ pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failur
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
-    let binding = require_binding(call, to).await?;
+    let (binding, _) = find(call, to).await?;
     Ok(Reply::Json(shape::columns(to_json(&binding), &call.query)))
 }
 
+/// Deletes a binding.
+///
+/// # Errors
+/// 400 if the key fits one binding as it is, and another one that lacks an encoding. The wrong one of them would be lost.
 pub async fn delete<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
-    let binding = require_binding(call, to).await?;
+    let (binding, other) = find(call, to).await?;
+    if let Some(other) = other {
+        return Err(Failure::bad_request(format!(
+            "'{}' may be the key of two bindings, with the routing keys '{}' and '{}'",
+            call.param(3),
+            binding.key,
+            other.key
+        )));
+    }
     call.desk.unbind(&call.who, (*binding).clone()).await?;
     Ok(Reply::NoContent)
 }
@@ -117,18 +129,26 @@ async fn pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, 
     Ok(all)
 }
 
-/// Returns the binding that the path names. A key that lacks one level of encoding, such as one in `Location`, is accepted if it
-/// is unambiguous.
-async fn require_binding<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Arc<Binding>, Failure> {
+/// Returns the binding that the path names, and another one that it may name, too.
+///
+/// A key that lacks one level of encoding, such as one in `Location`, is accepted if nothing fits exactly, and so is one that is
+/// encoded in another way, such as `a%2fb`. Both must fit one binding only.
+async fn find<D: Desk>(call: &Call<'_, D>, to: To) -> Result<(Arc<Binding>, Option<Arc<Binding>>), Failure> {
     let props = call.param(3);
     let all = pair(call, to).await?;
-    let exact = all.iter().find(|b| properties_key(b) == props);
-    let close = || {
-        let decoded = |b: &Binding| percent_decode_str(&properties_key(b)).decode_utf8_lossy() == props;
-        let mut fitting = all.iter().filter(|b| decoded(b));
-        fitting.next().filter(|_| fitting.next().is_none())
+    let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let only = |fits: &dyn Fn(&str) -> bool| {
+        let mut fitting = all.iter().filter(|b| fits(&properties_key(b)));
+        fitting.next().filter(|_| fitting.next().is_none()).cloned()
     };
-    exact.or_else(close).cloned().ok_or_else(|| {
+    let exact = all.iter().find(|b| properties_key(b) == props).cloned();
+    let decoded = only(&|key| key != props && decode(key) == props);
+    if let Some(exact) = exact {
+        return Ok((exact, decoded));
+    }
+    let wanted = decode(props);
+    let found = decoded.or_else(|| only(&|key| decode(key) == wanted));
+    found.map(|found| (found, None)).ok_or_else(|| {
         Failure::not_found(format!(
             "no binding '{props}' from exchange '{}' to '{}' in vhost '{}'",
             call.param(1),

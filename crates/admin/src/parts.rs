@@ -7,29 +7,34 @@ use crate::call::Call;
 use crate::reply::{Failure, Reply};
 use crate::shape;
 
-/// The feature flags that stand for what the broker has. All of them are always enabled.
-const FLAGS: &[(&str, &str)] = &[
-    ("detailed_queues_endpoint", "The HTTP API has /api/queues/detailed"),
-    ("direct_exchange_routing_v2", "Direct exchanges find the bindings of a key at once"),
-    ("drop_unroutable_metric", "Messages that are dropped because they are unroutable are counted"),
-    ("empty_basic_get_metric", "basic.get of an empty queue is counted"),
-    ("feature_flags_v2", "Feature flags have a list"),
-    ("implicit_default_bindings", "Bindings of the default exchange are not stored"),
-    ("khepri_db", "Metadata is stored without Mnesia"),
-    ("message_containers", "A message stays in the format of its publisher's protocol"),
-    ("quorum_queue", "Quorum queues"),
-    ("rabbitmq_4.0.0", "Behaves as RabbitMQ 4.0"),
-    ("rabbitmq_4.1.0", "Behaves as RabbitMQ 4.1"),
-    ("rabbitmq_4.2.0", "Behaves as RabbitMQ 4.2"),
-    ("rabbitmq_4.3.0", "Behaves as RabbitMQ 4.3"),
-    ("stream_filtering", "Filters of streams"),
-    ("stream_queue", "Streams"),
-    ("user_limits", "Limits of users"),
-    ("virtual_host_metadata", "Virtual hosts have descriptions and tags"),
+/// Flags that RabbitMQ 4.3 needs, and flags that it lets an operator enable.
+const REQUIRED: &str = "required";
+const STABLE: &str = "stable";
+
+/// The feature flags that stand for what the broker has, and their stability in RabbitMQ 4.3. All of them are always enabled.
+const FLAGS: &[(&str, &str, &str)] = &[
+    ("detailed_queues_endpoint", REQUIRED, "The HTTP API has /api/queues/detailed"),
+    ("direct_exchange_routing_v2", REQUIRED, "Direct exchanges find the bindings of a key at once"),
+    ("drop_unroutable_metric", REQUIRED, "Messages that are dropped because they are unroutable are counted"),
+    ("empty_basic_get_metric", REQUIRED, "basic.get of an empty queue is counted"),
+    ("feature_flags_v2", REQUIRED, "Feature flags have a list"),
+    ("implicit_default_bindings", REQUIRED, "Bindings of the default exchange are not stored"),
+    ("khepri_db", REQUIRED, "Metadata is stored without Mnesia"),
+    ("message_containers", REQUIRED, "A message stays in the format of its publisher's protocol"),
+    ("quorum_queue", REQUIRED, "Quorum queues"),
+    ("rabbitmq_4.0.0", REQUIRED, "Behaves as RabbitMQ 4.0"),
+    ("rabbitmq_4.1.0", REQUIRED, "Behaves as RabbitMQ 4.1"),
+    ("rabbitmq_4.2.0", REQUIRED, "Behaves as RabbitMQ 4.2"),
+    ("rabbitmq_4.3.0", STABLE, "Behaves as RabbitMQ 4.3"),
+    ("stream_filtering", REQUIRED, "Filters of streams"),
+    ("stream_queue", REQUIRED, "Streams"),
+    ("user_limits", REQUIRED, "Limits of users"),
+    ("virtual_host_metadata", REQUIRED, "Virtual hosts have descriptions and tags"),
 ];
 
 /// The plugins of RabbitMQ whose work the broker does, without a plugin.
 const PLUGINS: &[(&str, &str)] = &[
+    ("rabbitmq_auth_backend_cache", "Logins that other services check are remembered"),
     ("rabbitmq_auth_backend_http", "Logins are checked over HTTP"),
     ("rabbitmq_auth_backend_oauth2", "Logins with tokens"),
     ("rabbitmq_auth_mechanism_ssl", "Logins with certificates"),
@@ -40,7 +45,6 @@ const PLUGINS: &[(&str, &str)] = &[
     ("rabbitmq_prometheus", "Metrics for Prometheus"),
     ("rabbitmq_random_exchange", "Exchanges of the type x-random"),
     ("rabbitmq_recent_history_exchange", "Exchanges of the type x-recent-history"),
-    ("rabbitmq_sharding", "Exchanges of the type x-modulus-hash"),
     ("rabbitmq_tracing", "Traces of messages"),
     ("rabbitmq_web_dispatch", "The ports of HTTP"),
 ];
@@ -52,7 +56,8 @@ const ERLANG: [&str; 3] =
 /// What there is instead.
 const NO_ERLANG: [&str; 3] = ["none", "none: Sluice is a program without a virtual machine", "AWS-LC"];
 
-/// The number of processes that Erlang allows by default. Sluice has no such limit.
+/// The number of processes that Erlang allows by default. Sluice has no such limit, so it shows at least twice as many as there
+/// are. Alerts on nodes that have nearly no processes left stay silent.
 const PROCESSES_MAX: u64 = 1_048_576;
 
 /// Lists the feature flags.
@@ -60,14 +65,14 @@ const PROCESSES_MAX: u64 = 1_048_576;
 /// # Errors
 /// 400 for a wrong query.
 pub fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let rows = FLAGS.iter().map(|(name, what)| {
+    let rows = FLAGS.iter().map(|(name, stability, what)| {
         json!({
             "name": name,
             "desc": what,
             // RabbitMQ's programs refuse a row without this field.
             "doc_url": "",
             "state": "enabled",
-            "stability": "required",
+            "stability": stability,
             "provided_by": "rabbit",
         })
     });
@@ -80,7 +85,7 @@ pub fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 /// 400: there is no such flag.
 pub fn enable_feature_flag<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.param(0);
-    match FLAGS.iter().any(|(known, _)| *known == name) {
+    match FLAGS.iter().any(|(known, ..)| *known == name) {
         true => Ok(Reply::NoContent),
         false => Err(Failure::bad_request(format!("unsupported: there is no feature flag '{name}'"))),
     }
@@ -100,13 +105,14 @@ pub fn of_node(overview: &Overview, sockets_max: Option<u64>) -> Map<String, Val
     let rabbit = json!({ "name": "rabbit", "description": "Behaves as RabbitMQ", "version": overview.product_version });
     let applications: Vec<Value> =
         [sluice, rabbit].into_iter().chain(PLUGINS.iter().map(application)).collect();
+    // RabbitMQ has a process for each of these.
+    let processes = overview.connections + overview.sessions + overview.channels + overview.queues;
     let fields = [
         ("enabled_plugins", json!(PLUGINS.iter().map(|(name, _)| *name).collect::<Vec<_>>())),
         ("applications", json!(applications)),
-        // RabbitMQ has a process for each of these.
-        ("proc_used", json!(overview.connections + overview.sessions + overview.channels + overview.queues)),
+        ("proc_used", json!(processes)),
         ("proc_used_details", json!({ "rate": 0.0 })),
-        ("proc_total", json!(PROCESSES_MAX)),
+        ("proc_total", json!(processes_max(processes))),
         ("run_queue", json!(0)),
         ("sockets_used", json!(overview.connections)),
         ("sockets_used_details", json!({ "rate": 0.0 })),
@@ -114,6 +120,10 @@ pub fn of_node(overview: &Overview, sockets_max: Option<u64>) -> Map<String, Val
         ("contexts", json!(contexts(overview))),
     ];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn processes_max(processes: u64) -> u64 {
+    PROCESSES_MAX.max(processes.saturating_mul(2))
 }
 
 /// Returns the ports of HTTP, as RabbitMQ shows them beside the listeners.
@@ -138,4 +148,14 @@ pub fn contexts(overview: &Overview) -> Vec<Value> {
         }))
     });
     http.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_half_of_the_processes_are_in_use() {
+        assert_eq!([0, 500_000, 900_000].map(processes_max), [PROCESSES_MAX, PROCESSES_MAX, 1_800_000]);
+    }
 }

@@ -47,6 +47,7 @@ pub struct Ports {
     hides_erlang: bool,
     page_login: Option<Arc<PageLogin>>,
     is_tls: bool,
+    node: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -101,6 +102,7 @@ impl Ports {
             hides_erlang: false,
             page_login: None,
             is_tls: false,
+            node: "".into(),
         }
     }
 
@@ -152,6 +154,17 @@ impl Ports {
     pub fn over_tls(mut self, is_tls: bool) -> Self {
         self.is_tls = is_tls;
         self
+    }
+
+    /// Sets the name of the node. So an answer that needs nothing else of the node asks no shard.
+    #[must_use]
+    pub fn naming_node(mut self, node: &str) -> Self {
+        self.node = node.into();
+        self
+    }
+
+    pub(crate) fn node(&self) -> &str {
+        &self.node
     }
 
     pub(crate) fn headers(&self) -> &HeaderOptions {

@@ -74,11 +74,11 @@ pub enum Action {
     GetVhost,
     PutVhost,
     DeleteVhost,
-    /// Protects a virtual host from deletion (true), or no longer.
     GetVhostProtection,
+    /// Protects a virtual host from deletion (true), or no longer.
+    ProtectVhost(bool),
     ListFeatureFlags,
     EnableFeatureFlag,
-    ProtectVhost(bool),
     VhostLimits,
     PutVhostLimit,
     DeleteVhostLimit,

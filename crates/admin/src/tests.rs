@@ -379,6 +379,47 @@ async fn a_key_that_lacks_an_encoding_names_the_binding_that_fits_exactly() {
 }
 
 #[tokio::test]
+async fn the_encoding_of_a_properties_key_may_differ() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q {} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a/b"} -> 201
+            GET /api/bindings/%2F/e/amq.topic/q/q/a%252fb?columns=routing_key -> 200 {"routing_key":"a/b"}
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a%252fb -> 204
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a!b"} -> 201
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/%2561!b -> 204
+            GET /api/bindings/%2F/e/amq.topic/q/q -> 200 []
+            "#,
+        )
+        .await;
+}
+
+/// The key of one binding may be the key of another one that lacks an encoding, such as one in `Location`.
+#[tokio::test]
+async fn a_key_that_may_be_of_two_bindings_deletes_neither() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q {} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a/b"} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a%2Fb"} -> 201
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a%252Fb -> 400 {"error":"bad_request","reason":"'a%2Fb' may be the key of two bindings, with the routing keys 'a/b' and 'a%2Fb'"}
+            GET /api/bindings/%2F/e/amq.topic/q/q?columns=routing_key -> 200 [{"routing_key":"a%2Fb"},{"routing_key":"a/b"}]
+            # Each of them has another form, which is not ambiguous.
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a%2Fb -> 204
+            GET /api/bindings/%2F/e/amq.topic/q/q?columns=routing_key -> 200 [{"routing_key":"a%2Fb"}]
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a%25252Fb -> 204
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
 async fn lists_are_paged_sorted_and_cut() {
     let server = Server::start().await;
     for i in 1..=5 {
@@ -555,6 +596,9 @@ async fn overview_and_nodes() {
             GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672,"socket_opts":{}},{"node":"n@h","protocol":"http","ip_address":"127.0.0.1","port":15672,"socket_opts":{}}]}
             GET /api/overview?columns=contexts -> 200 {"contexts":[{"node":"n@h","description":"RabbitMQ Management","path":"/","ip":"127.0.0.1","port":"15672","ssl_opts":[],"ssl":false}]}
             GET /api/overview?columns=disable_stats,enable_queue_totals,is_op_policy_updating_enabled,cluster_tags,node_tags,statistics_db_event_queue -> 200 {"disable_stats":false,"enable_queue_totals":false,"is_op_policy_updating_enabled":true,"cluster_tags":[],"node_tags":[],"statistics_db_event_queue":0}
+            PUT /api/global-parameters/cluster_tags {"value":{"region":"eu"}} -> 201
+            GET /api/overview?columns=cluster_tags -> 200 {"cluster_tags":{"region":"eu"}}
+            DELETE /api/global-parameters/cluster_tags -> 204
             GET /api/overview?columns=erlang_version,erlang_full_version,crypto_lib_version -> 200 {"erlang_version":"27.3.4","erlang_full_version":"Erlang/OTP 27 [erts-15.2.7] [source] [64-bit]","crypto_lib_version":"OpenSSL 3.5.4 30 Sep 2025"}
             GET /api/global-parameters/internal_cluster_id -> 200 {"name":"internal_cluster_id","value":"rabbitmq-cluster-id-0a"}
             GET /api/vhosts?disable_stats=true -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","protected_from_deletion":false,"limits":{},"metadata":{"description":"","tags":[],"default_queue_type":"classic"},"tracing":false,"deleting":false,"cluster_state":{"n@h":"running"}}]
@@ -571,6 +615,7 @@ async fn overview_and_nodes() {
             GET /api/nodes/n@h?columns=proc_used,proc_total,run_queue,sockets_used,sockets_total,contexts.port -> 200 {"proc_used":0,"proc_total":1048576,"run_queue":0,"sockets_used":0,"sockets_total":2,"contexts":[{"port":"15672"}]}
             GET /api/extensions -> 200 []
             GET /api/feature-flags?columns=name,state,stability&page=1&page_size=1&name=stream_queue -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"stream_queue","state":"enabled","stability":"required"}],..
+            GET /api/feature-flags?columns=name,state,stability&page=1&page_size=1&name=rabbitmq_4.3.0 -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"rabbitmq_4.3.0","state":"enabled","stability":"stable"}],..
             PUT /api/feature-flags/khepri_db/enable {"name":"khepri_db"} -> 204
             PUT /api/feature-flags/nope/enable {"name":"nope"} -> 400 {"error":"bad_request","reason":"unsupported: there is no feature flag 'nope'"}
             GET /api/deprecated-features?columns=name,state,uses -> 200 [{"name":"amqp_address_v1","state":"denied","uses":0},{"name":"global_qos","state":"permitted","uses":1},{"name":"transient_nonexcl_queues","state":"permitted","uses":0}]
@@ -586,6 +631,9 @@ async fn overview_and_nodes() {
     server.desk.state().stuck = true;
     let busy = r#"GET /api/overview -> 503 {"error":"service_unavailable","reason":"no answer in time"}"#;
     server.check("guest", busy).await;
+    // Only the figures of virtual hosts need an answer of the shards.
+    server.check("guest", r#"GET /api/vhosts?columns=name,cluster_state -> 200 [{"name":"/","cluster_state":{"n@h":"running"}}]"#).await;
+    server.check("guest", "POST /api/vhosts/%2F/start/n@h -> 204").await;
 }
 
 #[tokio::test]

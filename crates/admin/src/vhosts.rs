@@ -41,10 +41,9 @@ async fn with_numbers<D: Desk>(
         true => Some(call.desk.vhost_numbers(&call.who).await?),
         false => None,
     };
-    let node = call.desk.overview(&call.who).await?.node;
     let shown = vhosts.iter().map(|(name, settings)| {
         let mut body = row(call, name, settings);
-        body["cluster_state"] = json!({ node.clone(): "running" });
+        body["cluster_state"] = json!({ call.ports.node(): "running" });
         if let Some(numbers) = &numbers {
             let numbers = numbers.get(name).copied().unwrap_or_default();
             shape::add(&mut body, call.ports.samples().vhost(name, &numbers, &ranges));
@@ -107,8 +106,7 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 /// 404 if there is no such virtual host or node.
 pub async fn start<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     require(call, call.param(0)).await?;
-    let node = call.desk.overview(&call.who).await?.node;
-    if node != call.param(1) {
+    if call.ports.node() != call.param(1) {
         return Err(Failure::not_found(format!("no node '{}'", call.param(1))));
     }
     Ok(Reply::NoContent)

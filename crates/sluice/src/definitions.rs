@@ -121,7 +121,8 @@ pub fn read(config: &Config, values: &SetValues) -> Result<Option<Definitions>, 
 fn read_files(config: &Config) -> Result<Option<Definitions>, String> {
     let Some(path) = &config.load_definitions else { return Ok(None) };
     let named = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let reading = Reading { vhost: None, skip_unknown: config.skip_unknown_definitions };
+    let skip_unknown = config.skip_unknown_definitions;
+    let reading = Reading { vhost: None, skip_unknown, warns_of_components: true };
     let is_directory = std::fs::metadata(path).map_err(|error| named(path, &error))?.is_dir();
     if !is_directory {
         let text = std::fs::read_to_string(path).map_err(|error| named(path, &error))?;

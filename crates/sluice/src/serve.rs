@@ -291,6 +291,7 @@ async fn serve_until_told(
         file
     });
     let ports = admin::Ports::new(limits::http_connections() as usize)
+        .naming_node(&config.settings.node_name)
         .with_certificates(certificates.all().to_vec())
         .skipping_unknown(config.skip_unknown_definitions)
         .hiding_erlang(!config.compat_erlang)

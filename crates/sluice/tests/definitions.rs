@@ -213,3 +213,36 @@ fn wrong_definitions_stop_the_start_with_their_line() {
         "{last}"
     );
 }
+
+/// A broker starts with the definitions that it has started with before. What is wrong in them has no effect.
+#[test]
+fn a_shovel_that_rabbitmq_would_refuse_does_not_stop_the_start() {
+    let directory = Directory::new("definitions");
+    let path = directory.path().join("in.json");
+    let shovel = json!({
+        "vhost": "/", "component": "shovel", "name": "s", "value": {"src-queue": "a", "dest-queue": "b"},
+    });
+    let guest = json!({"name": "guest", "password": "guest", "tags": "administrator", "limits": null});
+    let all = json!({
+        "vhosts": [{"name": "/", "limits": null}], "users": [guest], "parameters": [shovel], "limits": null,
+    });
+    std::fs::write(&path, all.to_string()).unwrap();
+    let broker = start(&directory, path.to_str().unwrap());
+    let (status, kept) = broker.get("/api/parameters/shovel/%2F/s");
+    assert_eq!((status, &kept["value"]["src-queue"]), (200, &"a".into()));
+    let logged = directory.logged();
+    assert!(
+        logged.contains("'s' of component 'shovel' in vhost '/': Validation failed: 'src-uri' is missing")
+    );
+    // Who sends it now sees the reason at once.
+    let (status, refused) = broker.ask("POST", "/api/definitions", &all.to_string());
+    assert_eq!(status, 400, "{refused}");
+
+    // The next start finds the password unchanged, and keeps its hash.
+    let hash = |broker: &Broker| broker.get("/api/users/guest").1["password_hash"].clone();
+    let before = hash(&broker);
+    assert!(broker.terminate().success());
+    let broker = start(&directory, path.to_str().unwrap());
+    assert!(before.is_string());
+    assert_eq!(hash(&broker), before);
+}

@@ -104,6 +104,9 @@ pub struct Reading<'a> {
     pub vhost: Option<&'a str>,
     /// True if exchanges of unknown types are left out (`definitions.skip_unknown`).
     pub skip_unknown: bool,
+    /// True if parameters of shovels and of federation that RabbitMQ would refuse are kept, with a warning. They have no effect
+    /// here, so they must not stop the start of a broker that has started with them before.
+    pub warns_of_components: bool,
 }
 
 impl Definitions {
@@ -256,12 +259,7 @@ impl Definitions {
         hash: Option<Arc<str>>,
     ) -> Result<(), Failure> {
         let Self { mut commands, entries, files, warnings, passwords, .. } = self;
-        for (at, password) in passwords {
-            let hashed = desk.hash_password(who, Some(password)).await?;
-            if let Some(Command::Account(AccountChange::SetUser { hash, .. })) = commands.get_mut(at) {
-                *hash = hashed;
-            }
-        }
+        super::passwords::hash(desk, who, passwords, &mut commands).await?;
         commands.push(unchanged::command(hash));
         match desk.import(who, commands).await {
             Ok(()) => {}
@@ -299,7 +297,7 @@ pub async fn post_to_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
 
 async fn import<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Reply, Failure> {
     let text = std::str::from_utf8(&call.body).map_err(|_| Failure::bad_request("not_json"))?;
-    let reading = Reading { vhost, skip_unknown: call.ports.skips_unknown() };
+    let reading = Reading { vhost, skip_unknown: call.ports.skips_unknown(), warns_of_components: false };
     let mut definitions =
         Definitions::parse(text, reading).map_err(|problems| Failure::bad_request(problems.to_string()))?;
     if call.who.authority() == Authority::Internal {
@@ -379,7 +377,7 @@ fn object(value: &Value, name: &str) -> Result<Map<String, Value>, Failure> {
 fn read_vhost(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
     let Entry { line, mut fields } = entry;
     let name = required(&fields, "name")?;
-    let limits = fields.remove("limits");
+    let limits = fields.remove("limits").filter(|limits| !limits.is_null());
     // Older versions have these only in the metadata.
     if let Some(Value::Object(metadata)) = fields.remove("metadata") {
         for (field, value) in metadata {
@@ -424,10 +422,10 @@ fn read_user(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Res
     let shown = shown("users", &fields);
     let set = AccountChange::SetUser { name: name.as_str().into(), hash, tags };
     definitions.push(line, &shown, Command::Account(set));
-    if let Some(Value::Object(limits)) = fields.get("limits")
-        && !limits.is_empty()
-    {
-        let of = |name| limits.contains_key(name).then(|| vhosts::maximum(limits, name)).transpose();
+    let limits = fields.get("limits").filter(|limits| !limits.is_null());
+    let limits = limits.map_or(Ok(Map::new()), |limits| object(limits, "limits"))?;
+    if !limits.is_empty() {
+        let of = |name| limits.contains_key(name).then(|| vhosts::maximum(&limits, name)).transpose();
         let (max_connections, max_channels) = (of("max-connections")?, of("max-channels")?);
         let limits = AccountChange::SetUserLimits { user: name.into(), max_connections, max_channels };
         definitions.push(line, &shown, Command::Account(limits));
@@ -463,7 +461,7 @@ fn read_topic_permissions(
     Ok(())
 }
 
-fn read_parameter(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+fn read_parameter(definitions: &mut Definitions, entry: Entry, reading: Reading<'_>) -> Result<(), Failure> {
     let Entry { line, fields } = entry;
     let [vhost, component, name] =
         [required(&fields, "vhost")?, required(&fields, "component")?, required(&fields, "name")?];
@@ -486,7 +484,12 @@ fn read_parameter(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -
         return Ok(());
     }
     let key = ParameterKey { vhost: Some(vhost.into()), component: component.into(), name: name.into() };
-    parameters::check(&key, value)?;
+    match parameters::check(&key, value) {
+        Err(why) if reading.warns_of_components => {
+            definitions.warnings.push(format!("{shown}: {}", why.text()));
+        }
+        checked => checked?,
+    }
     definitions.warnings.push(parameters::without_effect(&shown));
     definitions.push(line, &shown, Command::SetParameter { key, value: value.to_string().into() });
     Ok(())

@@ -2,6 +2,7 @@
 
 mod export;
 mod import;
+mod passwords;
 mod unchanged;
 
 pub use export::{get, get_of_vhost};

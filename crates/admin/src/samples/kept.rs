@@ -29,10 +29,18 @@ const FORGOTTEN_MS: u64 = 86_400_000;
 #[derive(Debug)]
 pub struct Kept<K, const N: usize> {
     objects: HashMap<K, Object<N>>,
-    /// How many messages had passed through each object at the last round, to see which of them are in use. It takes 24 bytes for
-    /// each object that has had messages.
-    known: HashMap<K, u64>,
+    /// Each object that has had messages, with a history or without. It takes 32 bytes for each of them.
+    known: HashMap<K, Use>,
     objects_max: usize,
+}
+
+/// What was seen of an object at the last round.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    /// How many messages had passed through it.
+    passed: u64,
+    /// When messages were last seen to pass, in milliseconds since the epoch.
+    used_ms: u64,
 }
 
 #[derive(Debug)]
@@ -58,12 +66,14 @@ impl<K: Copy + Eq + Hash + Ord, const N: usize> Kept<K, N> {
             self.objects.iter().map(|(key, object)| (object.used_ms, *key)).collect();
         silent.retain(|(used_ms, _)| used_ms + SILENT_MS <= now_ms);
         silent.sort_unstable_by(|a, b| b.cmp(a));
+        let mut known = HashMap::with_capacity(used.len());
         for (key, passed) in used {
             // The first round finds what has passed since the start.
-            let is_used = self.known.get(key).is_none_or(|before| before != passed);
-            if !is_used {
+            if let Some(before) = self.known.get(key).filter(|before| before.passed == *passed) {
+                known.insert(*key, *before);
                 continue;
             }
+            known.insert(*key, Use { passed: *passed, used_ms: now_ms });
             if let Some(object) = self.objects.get_mut(key) {
                 object.used_ms = now_ms;
                 silent.retain(|(_, other)| other != key);
@@ -77,7 +87,7 @@ impl<K: Copy + Eq + Hash + Ord, const N: usize> Kept<K, N> {
             }
             self.objects.insert(*key, Object { series: Series::new(&RINGS), used_ms: now_ms });
         }
-        self.known = used.iter().copied().collect();
+        self.known = known;
         self.objects.keys().copied().collect()
     }
 
@@ -87,9 +97,9 @@ impl<K: Copy + Eq + Hash + Ord, const N: usize> Kept<K, N> {
         }
     }
 
-    /// Returns when messages were last seen to pass through an object that has a history.
+    /// Returns when messages were last seen to pass through an object, whether it has a history or not.
     pub fn used_ms(&self, key: &K) -> Option<u64> {
-        self.objects.get(key).map(|object| object.used_ms)
+        self.known.get(key).map(|last| last.used_ms)
     }
 
     pub fn get(&self, key: &K) -> Option<&Series<N>> {
@@ -150,5 +160,20 @@ mod tests {
         assert_eq!(round(&mut kept, &used, 0), [0, 1, 2]);
         used[19_999].1 = 2;
         assert_eq!(round(&mut kept, &used, SILENT_MS), [1, 2, 19_999]);
+    }
+
+    /// Programs that delete idle queues ask for exactly those that have no history.
+    #[test]
+    fn the_last_use_is_known_of_objects_without_a_history() {
+        let mut kept = kept();
+        let mut used: Vec<(u32, u64)> = (0..5).map(|key| (key, 1)).collect();
+        round(&mut kept, &used, 0);
+        used[4].1 = 2;
+        round(&mut kept, &used, 60_000);
+        round(&mut kept, &used, 60_000 + 2 * FORGOTTEN_MS);
+        assert!(kept.objects.is_empty());
+        assert_eq!((kept.used_ms(&0), kept.used_ms(&4), kept.used_ms(&5)), (Some(0), Some(60_000), None));
+        round(&mut kept, &used[..4], 120_000 + 2 * FORGOTTEN_MS);
+        assert_eq!(kept.used_ms(&4), None, "it was deleted");
     }
 }

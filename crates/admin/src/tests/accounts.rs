@@ -57,6 +57,37 @@ async fn a_password_is_hashed_and_the_hash_makes_a_user() {
         .await;
 }
 
+/// A client may send every field that it knows. A password that is missing by mistake must not lock a user out.
+#[tokio::test]
+async fn a_password_of_null_is_none_only_beside_a_hash() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/users/anna {"password":"anna","tags":"management"} -> 201
+            PUT /api/users/anna {"password":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password' is null"}
+            PUT /api/users/anna {"password":null,"password_hash":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password' is null"}
+            "#,
+        )
+        .await;
+    assert_eq!(server.ask(Some("anna"), "GET", "/api/whoami", "").await.status, 200);
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/users/old {"password":null,"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","tags":""} -> 201
+            GET /api/users/old?columns=password_hash -> 200 {"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"}
+            PUT /api/users/old {"password":null,"password_hash":"","tags":""} -> 204
+            GET /api/users/old?columns=password_hash -> 200 {"password_hash":""}
+            POST /api/definitions {"users":[{"name":"b","password":null,"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","tags":""},{"name":"c","password":null,"tags":""}]} -> 204
+            GET /api/users/b?columns=password_hash -> 200 {"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"}
+            GET /api/users/c?columns=password_hash -> 200 {"password_hash":""}
+            "#,
+        )
+        .await;
+}
+
 #[tokio::test]
 async fn a_wrong_user_is_refused_and_changes_nothing() {
     let server = Server::start().await;

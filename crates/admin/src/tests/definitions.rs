@@ -1,8 +1,10 @@
 //! Definitions: what is imported is exported again, and what is wrong is imported not at all.
 
+use amqp10::sasl::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::access::Identity;
+use broker::access::{Hashing, Identity, PasswordHash};
+use broker::catalog::AccountChange;
 use broker::desk::Desk as _;
 
 use super::desk::FakeDesk;
@@ -476,4 +478,63 @@ async fn a_section_of_null_has_no_entries() {
             ),
         )
         .await;
+}
+
+#[tokio::test]
+async fn limits_of_null_are_none_and_limits_may_be_lists_of_pairs() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            POST /api/definitions {"vhosts":[{"name":"v","limits":null,"metadata":null}],"users":[{"name":"u","tags":"","limits":null}],"limits":null} -> 204
+            GET /api/vhost-limits/v -> 200 []
+            POST /api/definitions/v {"limits":null,"metadata":null} -> 204
+            POST /api/definitions {"users":[{"name":"u","tags":"","limits":[["max-connections",3],["max-channels",4]]}]} -> 204
+            GET /api/user-limits/u -> 200 [{"user":"u","value":{"max-connections":3,"max-channels":4}}]
+            POST /api/definitions {"users":[{"name":"u","tags":"","limits":[]}]} -> 204
+            POST /api/definitions {"users":[{"name":"u","tags":"","limits":7}]} -> 400 {"error":"bad_request","reason":"line 1: user 'u': 'limits' is neither an object nor a list of pairs"}
+            "#,
+        )
+        .await;
+}
+
+/// A broker must start with the definitions that it has started with before.
+#[test]
+fn a_component_that_rabbitmq_would_refuse_is_a_warning_at_the_start() {
+    let text = r#"{"parameters":[{"vhost":"/","component":"shovel","name":"s","value":{"src-queue":"a","dest-queue":"b"}}]}"#;
+    assert!(Definitions::parse(text, Reading::default()).is_err());
+    let lenient = Reading { warns_of_components: true, ..Reading::default() };
+    let definitions = Definitions::parse(text, lenient).unwrap();
+    let warnings = definitions.warnings();
+    assert_eq!(
+        warnings[0],
+        "parameter 's' of component 'shovel' in vhost '/': Validation failed: 'src-uri' is missing"
+    );
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    // The name of the cluster has an effect.
+    let name = r#"{"global_parameters":[{"name":"cluster_name","value":7}]}"#;
+    assert!(Definitions::parse(name, lenient).is_err());
+}
+
+/// Otherwise each start would write all users again.
+#[tokio::test]
+async fn a_user_keeps_the_hash_that_is_of_the_password() {
+    let desk = FakeDesk::new();
+    let who = Identity::internal("guest", "administrator");
+    let known = Hashing::Sha256.hash([9; 16], &Secret::new("secret".to_owned()));
+    let change = |hash: PasswordHash| AccountChange::SetUser { name: "anna".into(), hash, tags: [].into() };
+    desk.change_account(&who, change(known.clone())).await.unwrap();
+    let import = async |password: &str| {
+        let text = format!(r#"{{"users":[{{"name":"anna","password":"{password}","tags":""}}]}}"#);
+        let definitions = Definitions::parse(&text, Reading::default()).unwrap();
+        definitions.import(&desk, &who).await.unwrap();
+        desk.users(&who).unwrap().get("anna").unwrap().hash.clone()
+    };
+    assert_eq!(import("secret").await, known);
+    assert!(import("other").await.is_of(&Secret::new("other".to_owned())));
+    // The configured algorithm replaces another one.
+    let old = Hashing::Sha512.hash([9; 16], &Secret::new("secret".to_owned()));
+    desk.change_account(&who, change(old)).await.unwrap();
+    assert_eq!(import("secret").await.hashing(), Hashing::Sha256);
 }

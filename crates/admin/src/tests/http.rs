@@ -38,7 +38,7 @@ impl Server {
     }
 
     pub async fn start_with(ports: Ports) -> Self {
-        let desk = FakeDesk::new();
+        let (desk, ports) = (FakeDesk::new(), ports.naming_node("n@h"));
         let mut addresses = Vec::new();
         for router in
             [management_router(desk.clone(), ports.clone()), metrics_router(desk.clone(), ports.clone())]

@@ -583,4 +583,9 @@ async fn a_queue_is_idle_when_no_message_has_passed_for_a_minute() {
     world.server.desk.state().published.insert("q".into(), 2);
     world.sample(951_868_980).await;
     assert!(idle().await.is_null(), "it is in use again");
+    // It stays so when nothing has passed for longer than the history of a queue lasts.
+    for minute in [1, 3 * 24 * 60, 3 * 24 * 60 + 1] {
+        world.sample(951_868_980 + minute * 60).await;
+    }
+    assert_eq!(idle().await, "2000-03-01T00:03:00.000+00:00");
 }

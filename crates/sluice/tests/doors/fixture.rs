@@ -91,6 +91,7 @@ impl Fixture {
             .filter(|subject| subject.has_token)
             .map(|subject| (subject.name().to_owned(), tokens::of(subject)))
             .collect();
+        let node_name = settings.node_name.clone();
         let node = Node::start(NodeOptions {
             settings,
             access: Access::new(users.map(Subject::user)).tracking_sources(true),
@@ -109,7 +110,7 @@ impl Fixture {
         tokio::spawn(node.listen(listener));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http = listener.local_addr().unwrap();
-        let ports = admin::Ports::default();
+        let ports = admin::Ports::default().naming_node(&node_name);
         let router = management::router(node.desk().clone(), ports.clone());
         tokio::spawn(admin::serve(listener, None, router, ports, std::future::pending()));
         Self { node, amqp, http, data_dir, tokens }
