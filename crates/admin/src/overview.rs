@@ -268,7 +268,7 @@ async fn about<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Result<Value, Failu
         "enable_queue_totals": false,
         "is_op_policy_updating_enabled": true,
         "cluster_tags": parameters::cluster_tags(call.desk).await?,
-        "node_tags": [],
+        "node_tags": {},
         "statistics_db_event_queue": 0,
     });
     shape::add(&mut body, parts::runtime(call));

@@ -52,7 +52,8 @@ async fn one<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Fa
     Ok(Reply::Json(shape::columns(row(&key, &value), &call.query)))
 }
 
-/// Returns the tags of the cluster, which every user may see. An empty list if nobody has set them, as in RabbitMQ.
+/// Returns the tags of the cluster, which every user may see. They are an object also if there are none, which
+/// typed clients expect.
 ///
 /// # Errors
 /// The desk's error.
@@ -60,7 +61,7 @@ pub async fn cluster_tags<D: Desk>(desk: &D) -> Result<Value, Failure> {
     // Only administrators may read all parameters.
     let all = desk.parameters(&Identity::internal(CLUSTER_TAGS, "administrator")).await?;
     let tags = all.get(&ParameterKey::global(CLUSTER_TAGS));
-    Ok(tags.and_then(|tags| serde_json::from_str(tags).ok()).unwrap_or_else(|| json!([])))
+    Ok(tags.and_then(|tags| serde_json::from_str(tags).ok()).unwrap_or_else(|| json!({})))
 }
 
 fn missing(key: &ParameterKey) -> Failure {
