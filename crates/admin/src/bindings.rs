@@ -131,8 +131,8 @@ async fn pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, 
 
 /// Returns the binding that the path names, and another one that it may name, too.
 ///
-/// A key that lacks one level of encoding, such as one in `Location`, is accepted if nothing fits exactly, and so is one that is
-/// encoded in another way, such as `a%2fb`. Both must fit one binding only.
+/// If no key fits exactly, two other forms are accepted, each if it fits only one binding: a key that lacks one level of encoding,
+/// as in `Location`, and one that is encoded in another way, such as `a%2fb`.
 async fn find<D: Desk>(call: &Call<'_, D>, to: To) -> Result<(Arc<Binding>, Option<Arc<Binding>>), Failure> {
     let props = call.param(3);
     let all = pair(call, to).await?;

@@ -1,7 +1,6 @@
 //! `/api/parameters` and `/api/global-parameters`: values of components that this broker does not have, and the name of the
 //! cluster.
 
-use broker::access::Identity;
 use broker::catalog::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, is_cluster_name};
 use broker::desk::Desk;
 use serde_json::{Value, json};
@@ -11,10 +10,7 @@ use crate::reply::{Failure, Reply};
 use crate::{components, shape};
 
 /// The global parameter with an id of the cluster for programs. If nobody has set it, it is made of the id of the node.
-const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
-
-/// The global parameter with the tags of the cluster.
-const CLUSTER_TAGS: &str = "cluster_tags";
+pub const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
 
 /// The parameters of virtual hosts: all, those of a component, or those of a component in a virtual host.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -50,18 +46,6 @@ async fn one<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Fa
         None => return Err(missing(&key)),
     };
     Ok(Reply::Json(shape::columns(row(&key, &value), &call.query)))
-}
-
-/// Returns the tags of the cluster, which every user may see. They are an object also if there are none, which
-/// typed clients expect.
-///
-/// # Errors
-/// The desk's error.
-pub async fn cluster_tags<D: Desk>(desk: &D) -> Result<Value, Failure> {
-    // Only administrators may read all parameters.
-    let all = desk.parameters(&Identity::internal(CLUSTER_TAGS, "administrator")).await?;
-    let tags = all.get(&ParameterKey::global(CLUSTER_TAGS));
-    Ok(tags.and_then(|tags| serde_json::from_str(tags).ok()).unwrap_or_else(|| json!({})))
 }
 
 fn missing(key: &ParameterKey) -> Failure {

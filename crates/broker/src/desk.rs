@@ -313,6 +313,8 @@ pub struct Overview {
     pub product_version: String,
     pub sluice_version: String,
     pub cluster_name: String,
+    /// The tags of the cluster, in JSON. `None` if nobody has set them.
+    pub cluster_tags: Option<Arc<str>>,
     pub node: String,
     /// The random identifier of the data directory, as 32 hexadecimal digits.
     pub node_id: String,

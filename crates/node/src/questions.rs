@@ -126,6 +126,7 @@ pub enum Reply {
         exchanges: usize,
         /// The name that the cluster was given. `None` if the setting counts.
         cluster_name: Option<String>,
+        cluster_tags: Option<Arc<str>>,
     },
     Reports(Vec<Option<QueueNumbers>>),
     Peeked(Result<Peeked, Refusal>),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use amqp10::sasl::Secret;
 use broker::access::{Authority, Hashing, Identity, Permissions, TopicPermissions};
 use broker::catalog::{
-    AccountChange, Arguments, Binding, Caller, CatalogError, Command, DeclareExchange, DeclareQueue,
-    Destination, ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
+    AccountChange, Arguments, Binding, CLUSTER_NAME, CLUSTER_TAGS, Caller, CatalogError, Command,
+    DeclareExchange, DeclareQueue, Destination, ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
 };
 use broker::desk::{Desk, DeskError};
 use serde_json::value::RawValue;
@@ -45,7 +45,7 @@ const FACTS: &[&str] = &[
 const OF_THE_VHOST: &[&str] = &["metadata", "limits"];
 
 /// Components whose parameters have an effect here, or whose absence changes nothing.
-const GLOBAL_WITHOUT_WARNING: &[&str] = &["cluster_name", "cluster_tags", "internal_cluster_id"];
+const GLOBAL_WITHOUT_WARNING: &[&str] = &[CLUSTER_NAME, CLUSTER_TAGS, parameters::INTERNAL_CLUSTER_ID];
 
 /// Why definitions are not imported: each problem with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -83,6 +83,7 @@ impl Desk for FakeDesk {
             product_version: "4.3.6".into(),
             sluice_version: "0.1.0".into(),
             cluster_name: state.catalog.cluster_name().unwrap_or("c").to_owned(),
+            cluster_tags: state.catalog.cluster_tags().cloned(),
             node: "n@h".into(),
             node_id: "0a".into(),
             boots: 3,

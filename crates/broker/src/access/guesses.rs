@@ -152,7 +152,7 @@ impl Waiting {
         is_free
     }
 
-    /// Returns true if a warning about this address, of which a failure waits, is due. It counts as written.
+    /// Returns true if a warning about this address is due. From then on it counts as written. One of its failures waits.
     fn warns(&mut self, network: IpAddr, now_ms: u64) -> bool {
         let Some(row) = self.rows.get_mut(&network) else { return false };
         let is_due = row.warned_until_ms <= now_ms;

@@ -39,7 +39,9 @@ pub use definitions::{DefinitionsCursor, definitions_of};
 pub use error::CatalogError;
 pub use events::events_of;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, has_headers, history_length};
-pub use parameters::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, Parameters, is_cluster_name};
+pub use parameters::{
+    CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, CLUSTER_TAGS, ParameterKey, Parameters, is_cluster_name,
+};
 pub use pending::{Committed, Offered, Pending};
 pub use places::QueueIds;
 pub use policy::{ApplyTo, Policy, merged_definition};

@@ -1,5 +1,5 @@
 //! Parameters: named JSON values. Most are of components such as shovels and federation, which this broker does not have. They
-//! are kept, so that definitions that were imported can be exported again. One of them is used: the name of the cluster.
+//! are kept, so that definitions that were imported can be exported again. Two of them are used: the name and the tags of the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +8,9 @@ use super::Catalog;
 
 /// The global parameter with the name of the cluster. It takes the place of the setting of this name, as in RabbitMQ.
 pub const CLUSTER_NAME: &str = "cluster_name";
+
+/// The global parameter with the tags of the cluster, which have no effect. Every user may see them.
+pub const CLUSTER_TAGS: &str = "cluster_tags";
 
 /// The longest name of a cluster in bytes. It is the container id in each OPEN, whose frame may be small.
 pub const CLUSTER_NAME_BYTES_MAX: usize = 255;
@@ -48,6 +51,11 @@ impl Catalog {
     pub fn cluster_name(&self) -> Option<&str> {
         let value = self.parameters.get(&ParameterKey::global(CLUSTER_NAME))?;
         value.strip_prefix('"')?.strip_suffix('"').filter(|name| is_cluster_name(name))
+    }
+
+    /// Returns the tags that the cluster was given, in JSON.
+    pub fn cluster_tags(&self) -> Option<&Arc<str>> {
+        self.parameters.get(&ParameterKey::global(CLUSTER_TAGS))
     }
 }
 

@@ -115,12 +115,13 @@ impl Desk for NodeDesk {
             denied: settings.denied_features(),
             ..Overview::default()
         };
-        let Reply::Counts { queues, exchanges, cluster_name } =
+        let Reply::Counts { queues, exchanges, cluster_name, cluster_tags } =
             self.ask(DECIDER.into(), Question::Counts).await?
         else {
             return Err(other_answer());
         };
         overview.cluster_name = cluster_name.unwrap_or_else(|| settings.cluster_name.clone());
+        overview.cluster_tags = cluster_tags;
         (overview.queues, overview.exchanges) = (queues as u64, exchanges as u64);
         for shard in 0..self.inner.shards.len() {
             let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {

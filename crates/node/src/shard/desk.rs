@@ -189,6 +189,7 @@ impl Shard {
                     queues: catalog.queue_count(),
                     exchanges: catalog.exchange_count(),
                     cluster_name: catalog.cluster_name().map(str::to_owned),
+                    cluster_tags: catalog.cluster_tags().cloned(),
                 }
             }
             Question::Reports(ids) => {
