@@ -1,9 +1,11 @@
 //! A login is checked on another thread. The answer may arrive late, or after the connection has closed.
 
+use std::sync::Arc;
+
 use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::sasl::Secret;
 use amqp10::{Open, SaslFrame, SaslInit, Symbol, put_frame, put_sasl_frame};
-use broker::access::{Hashing, Identity, LoginRefused, Permissions, Resource, Verb};
+use broker::access::{Grants, Hashing, Identity, LoginRefused, Permissions, Resource, Verb};
 use broker::catalog::{AccountChange, Command};
 use broker::gate::Phase;
 use broker::settings::Settings;
@@ -171,11 +173,12 @@ fn a_client_that_names_no_virtual_host_gets_the_default_one() {
     assert_eq!(&*house.shards[0].conn(key).unwrap().gate.peer().vhost, "shop");
 }
 
-/// New credentials are checked like a login. Who guesses with them waits for the end of the connection.
+/// A new token is checked like a login. Who guesses with them waits for the end of the connection.
 #[test]
 fn refused_renewals_wait_if_their_address_guesses() {
     for failures in [0, 30] {
         let mut house = House::new(1, Settings { heartbeat_s: 0, ..Settings::default() });
+        house.token = Some(Arc::new(Grants::new(["read:*/*"], house.now_ms + 3_600_000)));
         let mut client = Client091::open_with_heartbeat(&mut house, 0);
         client.doomed = true;
         house.fail_logins(failures);

@@ -227,8 +227,12 @@ impl Gate {
         self.refuse_method(0, failed, refusal::Refused::new(ReplyCode::NotAllowed, refused), cx);
     }
 
-    /// Starts the check of a new token (`connection.update-secret`).
+    /// Starts the check of a new token (`connection.update-secret`). A login that does not expire stays as it is. As in
+    /// RabbitMQ, it is answered without a check, because clients renew the secret whatever the broker uses it for.
     pub(super) fn handle_update_secret(&mut self, update: &ConnectionUpdateSecret<'_>, cx: &mut Cx<'_>) {
+        if self.peer.expires_ms().is_none() {
+            return self.conn.update_secret_ok();
+        }
         let token = Secret::new(Bytes::copy_from_slice(update.new_secret.expose()));
         let login = self.peer.login_again(token, cx);
         match self.wait(Waiting::Renewal, cx) {
