@@ -130,7 +130,11 @@ pub fn from_amqp(value: &Amqp) -> Value {
         Amqp::Float(v) => float((*v).into()),
         Amqp::Double(v) => float(*v),
         Amqp::Decimal32(octets) => octets_to_json(octets),
-        Amqp::Decimal64(octets) => octets_to_json(octets),
+        // Arguments of AMQP 0.9.1 may be decimals.
+        Amqp::Decimal64(octets) => match amqp10::decimal::scale_and_value(*octets) {
+            Some((scale, value)) => float(f64::from(value) / 10f64.powi(scale.into())),
+            None => octets_to_json(octets),
+        },
         Amqp::Decimal128(octets) => octets_to_json(octets),
         Amqp::Char(c) => c.to_string().into(),
         Amqp::Timestamp(ms) => (*ms).into(),
@@ -198,6 +202,8 @@ mod tests {
             (Amqp::Ubyte(1), "1"),
             (Amqp::Byte(-1), "-1"),
             (Amqp::Double(f64::NAN), "null"),
+            (Amqp::Decimal64(amqp10::decimal::decimal64(2, 314)), "3.14"),
+            (Amqp::Decimal64([0xff; 8]), r#""//////////8=""#),
             (Amqp::Char('é'), r#""é""#),
             (Amqp::Map([(1u32, 2u32)].into_iter().collect()), r#"{"1":2}"#),
         ];

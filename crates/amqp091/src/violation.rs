@@ -66,11 +66,12 @@ impl Violation {
             | Self::ExpectedBody => ReplyCode::UnexpectedFrame,
             Self::UnknownMethod { .. } => ReplyCode::NotImplemented,
             Self::UnimplementedMethod => ReplyCode::CommandInvalid,
-            Self::UnexpectedMethod { .. }
-            | Self::ChannelNotOpen
-            | Self::ChannelOpenTwice
-            | Self::ChannelMax { .. } => ReplyCode::ChannelError,
-            Self::TuneBelow { .. } | Self::TuneAbove { .. } => ReplyCode::NotAllowed,
+            Self::UnexpectedMethod { .. } | Self::ChannelNotOpen | Self::ChannelOpenTwice => {
+                ReplyCode::ChannelError
+            }
+            Self::ChannelMax { .. } | Self::TuneBelow { .. } | Self::TuneAbove { .. } => {
+                ReplyCode::NotAllowed
+            }
             Self::MessageSize { .. } => ReplyCode::PreconditionFailed,
             Self::IncompleteContents { .. } => ReplyCode::ResourceError,
             Self::MissedHeartbeats { .. } => ReplyCode::ConnectionForced,

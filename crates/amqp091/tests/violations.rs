@@ -177,7 +177,7 @@ fn each_violation_has_its_code_text_and_radius() {
         (
             "a channel above the maximum",
             method(2048, amqp091::ChannelOpen),
-            504,
+            530,
             "channel number (2048) exceeds the negotiated channel_max (2047)",
         ),
         ("a heartbeat on a channel", frame(HEARTBEAT, 1, b""), 505, "type 8, all octets = <<>>"),

@@ -10,6 +10,7 @@
 
 pub mod connection;
 pub mod credit;
+pub mod decimal;
 pub mod decode;
 mod display;
 mod disposition;

@@ -18,7 +18,9 @@ mod stored;
 mod stream;
 
 pub use annotations::{Annotations, AnnotationsError};
-pub use convert::{Additions, Basic, BasicError, ExpirationError, amqp10_value, put_amqp091_value};
+pub use convert::{
+    Additions, Basic, BasicError, ExpirationError, amqp10_argument, amqp10_value, put_amqp091_value,
+};
 pub use deaths::{Death, DeathReason, Deaths, Redrives};
 pub use delivery::DeliveryHeads;
 pub use envelope::{Format, Message, Parts, REDRIVEN, Route};

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 
 pub use arrived::{Basic, BasicError, ExpirationError};
 pub use deliver::Additions;
-pub use values::{amqp10_value, put_amqp091_value};
+pub use values::{amqp10_argument, amqp10_value, put_amqp091_value};
 
 use crate::envelope::{Format, Message};
 

@@ -11,8 +11,10 @@
 //! | decimal | left out | | decimals, described values | left out |
 //! | numbers, bool | the same type | | ulong | long |
 //!
-//! Other numbers and booleans of AMQP 1.0 have the same type in AMQP 0.9.1.
+//! Other numbers and booleans of AMQP 1.0 have the same type in AMQP 0.9.1. Decimals in arguments are kept
+//! ([`amqp10_argument`]).
 
+use amqp10::decimal::decimal64;
 use amqp10::encode;
 use amqp10::{Map, Reader, Symbol, Value as Amqp10};
 use amqp091::{ArrayWriter, KEY_BYTES_MAX, Table, TableWriter, Value};
@@ -38,8 +40,22 @@ pub(super) fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Converts a value of AMQP 0.9.1, such as an argument of a queue. Returns `None` for a decimal, which AMQP 1.0 does not
-/// get. Decimals in arrays and tables are left out.
+/// Converts an argument of AMQP 0.9.1, for example of a queue. Unlike a header of a message, it may be a decimal.
+pub fn amqp10_argument(value: Value<'_>) -> Amqp10 {
+    match value {
+        Value::Decimal { scale, value } => Amqp10::Decimal64(decimal64(scale, value)),
+        Value::Array(array) => Amqp10::List(array.iter().map(amqp10_argument).collect()),
+        Value::Table(table) => {
+            let ascii = table.iter().filter(|(name, _)| name.is_ascii());
+            Amqp10::Map(Map(ascii.map(|(name, value)| (symbol(name), amqp10_argument(value))).collect()))
+        }
+        // Only decimals have no value.
+        other => amqp10_value(other).unwrap_or(Amqp10::Null),
+    }
+}
+
+/// Converts a value of AMQP 0.9.1. Returns `None` for a decimal, which consumers of AMQP 1.0 do not get. Decimals in arrays
+/// and tables are left out.
 pub fn amqp10_value(value: Value<'_>) -> Option<Amqp10> {
     Some(match value {
         Value::Bool(value) => Amqp10::Boolean(value),
@@ -66,9 +82,12 @@ pub fn amqp10_value(value: Value<'_>) -> Option<Amqp10> {
 }
 
 fn amqp10_map(table: Table<'_>) -> Map {
-    let key = |name: &str| Amqp10::Symbol(Symbol::from(name.to_owned()));
     let ascii = table.iter().filter(|(name, _)| name.is_ascii());
-    Map(ascii.filter_map(|(name, value)| Some((key(name), amqp10_value(value)?))).collect())
+    Map(ascii.filter_map(|(name, value)| Some((symbol(name), amqp10_value(value)?))).collect())
+}
+
+fn symbol(name: &str) -> Amqp10 {
+    Amqp10::Symbol(Symbol::from(name.to_owned()))
 }
 
 /// Appends a value as AMQP 1.0 encodes it. Appends nothing and returns false for a decimal.

@@ -19,23 +19,13 @@ pub(super) const NAME_PREFIX: &str = "x-name-prefix";
 const NAME_PREFIX_BYTES_MAX: usize = 64;
 
 /// Returns the arguments of a table.
-///
-/// # Errors
-/// A value has a type that no argument has.
-pub(super) fn arguments(table: Table<'_>) -> Result<Arguments, Refused> {
-    let mut arguments = Arguments::default();
-    for (key, value) in table {
-        let value = message::amqp10_value(value).ok_or_else(|| {
-            refusal::precondition_failed(format!("invalid arg '{key}': arguments cannot have this type"))
-        })?;
-        arguments.insert(key.to_owned(), value);
-    }
-    Ok(arguments)
+pub(super) fn arguments(table: Table<'_>) -> Arguments {
+    table.iter().map(|(key, value)| (key.to_owned(), message::amqp10_argument(value))).collect()
 }
 
-/// Returns a table in the form that people are shown, without the values that have none.
+/// Returns a table in the form that people are shown.
 pub(super) fn shown(table: Table<'_>) -> Map {
-    table.iter().filter_map(|(key, value)| Some((key.to_owned(), message::amqp10_value(value)?))).collect()
+    table.iter().map(|(key, value)| (key.to_owned(), message::amqp10_argument(value))).collect()
 }
 
 /// Returns a name without line breaks. RabbitMQ removes them, because some clients read names from files.

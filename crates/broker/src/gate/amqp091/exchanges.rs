@@ -40,7 +40,7 @@ impl Gate {
             let text = format!("unknown exchange type '{FEDERATION_UPSTREAM}'");
             return Err(Refused::new(ReplyCode::CommandInvalid, text));
         }
-        let arguments = arguments(declare.arguments)?;
+        let arguments = arguments(declare.arguments);
         access::permit_exchange(&name, &arguments, |verb, on| self.permit(verb, on, cx))?;
         let command = Command::DeclareExchange(DeclareExchange {
             vhost,

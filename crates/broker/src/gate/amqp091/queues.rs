@@ -85,7 +85,7 @@ impl Gate {
             return self.inspect_queue(channel, declare.queue, wants_answer, cx);
         }
         let vhost = self.peer.vhost.clone();
-        let arguments = arguments(declare.arguments)?;
+        let arguments = arguments(declare.arguments);
         let name = without_line_breaks(declare.queue);
         let is_generated = name.is_empty();
         let name: Arc<str> = match is_generated {
@@ -349,7 +349,7 @@ impl Gate {
             source: without_line_breaks(source).into(),
             destination,
             key: key.into(),
-            arguments: arguments(table)?,
+            arguments: arguments(table),
         })
     }
 
@@ -364,7 +364,8 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         self.peer.permit_binding(verb, (&binding.destination).into(), &binding.source, &binding.key, cx)?;
-        if let Destination::Queue(name) = &binding.destination {
+        // As in RabbitMQ, a binding of a queue that does not exist is gone, so it is no error to remove it.
+        if let (Verb::Bind, Destination::Queue(name)) = (verb, &binding.destination) {
             self.queue_of(name, cx)?;
         }
         let caller = self.peer.caller();
