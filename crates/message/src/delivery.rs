@@ -25,6 +25,10 @@ const DEATH_ANNOTATIONS: &[&str] = &[
 /// The annotation with the offset of a message in its stream.
 pub(crate) const STREAM_OFFSET: &str = "x-stream-offset";
 
+/// The annotations of quorum queues that say how often a message was acquired, and how often its delivery has failed.
+const ACQUIRED_COUNT: &str = "x-acquired-count";
+const DELIVERY_COUNT: &str = "x-delivery-count";
+
 /// Descriptors in their short form.
 const HEADER: u8 = descriptor::HEADER as u8;
 const ANNOTATIONS: u8 = descriptor::MESSAGE_ANNOTATIONS as u8;
@@ -120,6 +124,23 @@ impl DeliveryHeads {
         }
         &self.bytes
     }
+
+    /// Like [`Self::head`], for a message that has returned to its quorum queue. It says how often consumers have acquired the
+    /// message, and how often its delivery has failed. As in RabbitMQ, no annotation says 0.
+    pub fn head_after_return(
+        &mut self,
+        message: &Message,
+        delivery_count: u32,
+        acquired_count: u32,
+    ) -> &[u8] {
+        let counts = [(ACQUIRED_COUNT, acquired_count.into()), (DELIVERY_COUNT, delivery_count.into())];
+        let known = if delivery_count == 0 { 1 } else { 2 };
+        self.shared = None;
+        self.bytes.clear();
+        message.put_delivery_header(delivery_count, true, &mut self.bytes);
+        message.put_all_annotations(&counts[..known], &mut self.bytes);
+        &self.bytes
+    }
 }
 
 impl Message {
@@ -157,13 +178,18 @@ impl Message {
         stream_offset: Option<u64>,
         out: &mut BytesMut,
     ) {
+        self.put_delivery_header(delivery_count, redelivered, out);
+        self.put_annotations(stream_offset, out);
+    }
+
+    #[inline]
+    fn put_delivery_header(&self, delivery_count: u32, redelivered: bool, out: &mut BytesMut) {
         Gathered::append(out, |head| {
             self.put_header(5, head, |head| {
                 head.boolean(!redelivered && delivery_count == 0 && self.deaths().is_none());
                 head.uint(delivery_count);
             });
         });
-        self.put_annotations(stream_offset, out);
     }
 
     /// Adds a header section with `fields` fields: first the lasting fields that the sender set (at most
@@ -198,29 +224,31 @@ impl Message {
     pub(crate) fn put_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
         let route = self.route().annotations();
         if !self.is_plain() || route.len() + STREAM_OFFSET_PAIR_MAX >= MAP8_MAX {
-            self.put_all_annotations(stream_offset, out);
+            let offset = stream_offset.map(|offset| (STREAM_OFFSET, offset));
+            self.put_all_annotations(offset.as_slice(), out);
             return;
         }
         let start = out.len();
         let items = if stream_offset.is_some() { 6 } else { 4 };
         out.put_slice(&[0x00, 0x53, ANNOTATIONS, 0xc1, 0, items]);
         out.put_slice(route);
-        stream_offset.into_iter().for_each(|offset| put_stream_offset(offset, out));
+        stream_offset.into_iter().for_each(|offset| put_long(STREAM_OFFSET, offset, out));
         // The size field counts everything after itself.
         out[start + 4] = (out.len() - start - 5) as u8;
     }
 
-    fn put_all_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
+    /// Appends the annotations that receivers see, with the numbers that the queue adds.
+    fn put_all_annotations(&self, added: &[(&str, u64)], out: &mut BytesMut) {
         out.put_slice(&[0x00, 0x53, ANNOTATIONS]);
         let start = out.len();
         out.put_slice(&[0xd1, 0, 0, 0, 0, 0, 0, 0, 0]);
         out.put_slice(self.route().annotations());
-        stream_offset.into_iter().for_each(|offset| put_stream_offset(offset, out));
-        let mut pairs = 2 + u32::from(stream_offset.is_some());
+        added.iter().for_each(|(name, number)| put_long(name, *number, out));
+        let mut pairs = 2 + added.len() as u32;
         // The scan at intake has checked that the section is well-formed.
         for (key, value) in map_pairs(self.annotations()).into_iter().flatten().flatten() {
             let reserved = BROKER_ANNOTATIONS.contains(&key)
-                || (stream_offset.is_some() && key == STREAM_OFFSET)
+                || added.iter().any(|(name, _)| *name == key)
                 || (self.deaths().is_some() && DEATH_ANNOTATIONS.contains(&key));
             if !reserved {
                 put_symbol(out, key);
@@ -237,14 +265,14 @@ impl Message {
     }
 }
 
-/// Appends the annotation with the stream offset: a symbol and a long.
-fn put_stream_offset(offset: u64, out: &mut BytesMut) {
-    put_symbol(out, STREAM_OFFSET);
-    match i8::try_from(offset) {
+/// Appends an annotation with a number: a symbol and a long.
+fn put_long(name: &str, number: u64, out: &mut BytesMut) {
+    put_symbol(out, name);
+    match i8::try_from(number) {
         Ok(small) => out.put_slice(&[0x55, small as u8]),
         Err(_) => {
             out.put_u8(0x81);
-            out.put_u64(offset);
+            out.put_u64(number);
         }
     }
 }

@@ -357,6 +357,12 @@ impl<A> Outlet<A> {
         self.queue_type == QueueType::Stream
     }
 
+    /// Returns true if the consumer's queue is a quorum queue.
+    #[inline]
+    pub fn is_quorum(&self) -> bool {
+        self.queue_type == QueueType::Quorum
+    }
+
     /// Returns true if deliveries stay where they are: the peer reads a stream or browses a queue.
     #[inline]
     pub fn copies(&self) -> bool {

@@ -236,7 +236,7 @@ impl Gate {
         lent: DeliveryRef<'_>,
         cx: &mut Cx<'_>,
     ) -> bool {
-        let DeliveryRef { number, seq, message, delivery_count, .. } = lent;
+        let DeliveryRef { number, seq, message, delivery_count, acquired_count, .. } = lent;
         let redelivered = lent.redelivered();
         if message.format() != Format::Amqp10 {
             return self.deliver_converted(session, link, lent, cx);
@@ -253,9 +253,16 @@ impl Gate {
         outlet.handle_delivery(message);
         let (settled, max) = (outlet.settled, outlet.message_bytes_max);
         let offset = outlet.reads_stream().then_some(seq);
-        let head = cx.heads.head(message, delivery_count, redelivered, offset);
         let (of, from) = message.bare_in();
         let bare = Part { of, from };
+        let mut head = match outlet.is_quorum() && redelivered {
+            true => cx.heads.head_after_return(message, delivery_count, acquired_count),
+            false => cx.heads.head(message, delivery_count, redelivered, offset),
+        };
+        // The queue does not count the annotations about returns when it checks that a message fits.
+        if max.is_some_and(|max| (head.len() + bare.len()) as u64 > max) {
+            head = cx.heads.head(message, delivery_count, redelivered, offset);
+        }
         // A message can be too large here only on a stream. A queue skips the consumer for such a message
         // instead.
         if let Some(max) = max
