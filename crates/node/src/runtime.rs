@@ -36,7 +36,7 @@ use wal::{
 
 pub use self::accept::Listening;
 use self::accept::accept;
-pub(crate) use self::accept::{accept_all, accept_all_unix};
+pub(crate) use self::accept::{accept_all, accept_all_unix, canonical};
 use self::encryption::Encryption;
 use self::late::Punctuality;
 use self::shares::Shares;

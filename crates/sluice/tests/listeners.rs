@@ -111,6 +111,20 @@ async fn the_client_of_a_proxy_is_the_peer() {
     assert!(broker.terminate().success());
 }
 
+/// A listener on all addresses of IPv6 takes clients of IPv4, too.
+#[tokio::test]
+async fn a_client_of_ipv4_has_an_address_of_ipv4() {
+    let directory = Directory::new("both");
+    let broker = Starting::spawn(&directory, &["listeners.tcp.default=[::]:0"]).finish();
+    let socket = tokio::net::TcpStream::connect(("127.0.0.1", broker.amqp_port)).await.unwrap();
+    let connection = Connection::over(socket, login("guest"), Options::default()).await.unwrap();
+    let [peer, host, name] = shown(&broker, &["peer_host", "host", "name"]).try_into().unwrap();
+    assert_eq!([peer, host], [json!("127.0.0.1"), json!("127.0.0.1")]);
+    assert!(name.as_str().is_some_and(|name| name.starts_with("127.0.0.1:")), "{name}");
+    assert!(!directory.logged().contains("ffff"), "{}", directory.logged());
+    connection.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn the_log_says_how_to_make_a_user_for_other_machines() {
     const ADVICE: &str = "to make a user who can connect from other machines: sluice add user NAME";

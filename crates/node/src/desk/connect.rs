@@ -9,6 +9,7 @@ use broker::desk::DeskError;
 
 use super::NodeDesk;
 use crate::incoming::{Accepted, Incoming, Way};
+use crate::runtime::canonical;
 
 impl NodeDesk {
     /// Opens a connection for a user who has logged in from `peer`. Returns the client's end of it.
@@ -26,7 +27,7 @@ impl NodeDesk {
             .await
             .map_err(|_| impossible("the remaining file descriptors are reserved".to_owned()))?;
         let (client, stream) = UnixStream::pair().map_err(|error| impossible(error.to_string()))?;
-        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let peer = canonical(peer);
         let (handshake, shard) = admission.begin(Some(peer.ip()));
         // With the number, names differ also while an earlier connection of the same HTTP client is not gone yet.
         let name = format!("{peer} -> http#{}", handshake.number()).into();

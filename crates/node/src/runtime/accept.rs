@@ -1,7 +1,7 @@
 //! New connections: the listeners accept them, and a shard begins to serve them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) async fn accept_all(
 ) {
     let Listening { tls, proxies } = listening;
     loop {
-        match listener.accept().await {
+        match listener.accept().await.map(|(stream, peer)| (stream, canonical(peer))) {
             Ok((_, peer)) if proxies.as_ref().is_some_and(|proxies| !proxies.contains(peer.ip())) => {
                 tracing::warn!(
                     name: PEER, target: CONNECTION,
@@ -107,6 +107,11 @@ async fn wait_to_retry(error: &io::Error) {
     tokio::time::sleep(RETRY).await;
 }
 
+/// Returns an address of IPv4 as such. A listener on `[::]` has it as an address of IPv6.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 /// Begins to serve a new connection.
 pub(super) fn accept(host: &Rc<Host>, accepted: Accepted) -> io::Result<()> {
     let Accepted { stream, handshake, way } = accepted;
@@ -114,7 +119,7 @@ pub(super) fn accept(host: &Rc<Host>, accepted: Accepted) -> io::Result<()> {
     let (key, tls, reading) = match way {
         Way::Tcp { tls, is_proxied } => {
             stream.set_nodelay(true)?;
-            let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+            let (peer, local) = (canonical(stream.peer_addr()?), canonical(stream.local_addr()?));
             let tls =
                 tls.map(|tls| tls::Session::new(&tls).map(Box::new)).transpose().map_err(io::Error::other)?;
             let reading = if is_proxied { Reading::Header(peer.ip()) } else { Reading::Input };

@@ -158,6 +158,8 @@ impl Starting {
     pub fn try_finish(mut self) -> Result<Broker, String> {
         let mut urls = String::new();
         self.stdout.read_line(&mut urls).unwrap();
+        // A listener on all addresses is one on the loopback address, too.
+        let urls = urls.replace("[::]", "127.0.0.1");
         let mut complete = String::new();
         self.stdout.read_line(&mut complete).unwrap();
         if complete.trim_end() != "Server startup complete" {
