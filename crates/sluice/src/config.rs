@@ -339,7 +339,7 @@ impl Default for Draft {
     fn default() -> Self {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         Self {
-            settings: Settings::default(),
+            settings: Settings { node_name: values::own_node_name(), ..Settings::default() },
             amqp_listeners: vec![SocketAddr::new(loopback, 5672)],
             management: (loopback, Some(15672)),
             prometheus: (loopback, Some(15692)),

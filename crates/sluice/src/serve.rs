@@ -104,6 +104,7 @@ impl Serve {
         let (memory, disk_free) = config.alarms.in_bytes();
         let backlog = config.storage.backlog_memory;
         tracing::info!(memory, disk_free, backlog, "limits in bytes");
+        tracing::info!("node: {}", config.settings.node_name);
         tracing::info!("event loops: {}", config.shards);
         tracing::info!("{file_descriptors}");
         for warning in &config.warnings {

@@ -36,12 +36,13 @@ fn the_log_begins_with_version_paths_and_limits() {
         place(&format!("configuration file: {}", file.display())),
         place(&format!("listeners: amqp://guest@127.0.0.1:{amqp}  http://127.0.0.1:{http}/api")),
         place("limits in bytes"),
+        place("node: sluice@localhost"),
         place("event loops: "),
         place("file descriptors"),
     ];
-    assert_eq!(first, [0, 1, 2, 3, 4, 5, 6], "{log}");
+    assert_eq!(first, [0, 1, 2, 3, 4, 5, 6, 7], "{log}");
     assert_eq!(log.matches("file descriptors").count(), 1, "{log}");
-    assert!(log.lines().nth(6).unwrap().contains("INFO"), "{log}");
+    assert!(log.lines().nth(7).unwrap().contains("INFO"), "{log}");
     let warning = |needle: &str| log.lines().any(|line| line.contains("WARN") && line.contains(needle));
     assert!(
         warning("log.syslog (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' is already set on line 1"),
@@ -226,6 +227,19 @@ fn every_verb_that_takes_a_name_takes_its_virtual_host() {
         broker.verb(words).refused(1, &["vhost", "'other'"]);
     }
     broker.verb(&["delete", "queue", "q", "-p", "/"]).done();
+}
+
+#[test]
+fn the_name_of_the_node_is_shown() {
+    let directory = Directory::new("named");
+    let broker = Starting::spawn(&directory, &["node.name=rabbit@shop"]).finish();
+    assert_eq!(broker.get("/api/overview").1["node"], "rabbit@shop");
+    assert_eq!(broker.get("/api/nodes/rabbit@shop").1["name"], "rabbit@shop");
+    broker.verb(&["declare", "queue", "q"]).done();
+    assert_eq!(broker.get("/api/queues/%2F/q").1["node"], "rabbit@shop");
+    assert!(broker.verb(&["status"]).done().contains("rabbit@shop"));
+    let logged = directory.logged();
+    assert!(logged.contains("node: rabbit@shop"), "{logged}");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use node::Limit;
 
 use super::values::{
     SHARDS_MAX, available_cores, boolean, bytes, file, import_backend, ip, link_credit, listener, login_name,
-    maximum, mode, name_kind, network, number, or_none, pair_name, part, password, password_hashing, port,
-    queue_type, share, socket_path, text, tls_version, verify,
+    maximum, mode, name_kind, network, node_name, number, or_none, own_node_name, pair_name, part, password,
+    password_hashing, port, queue_type, share, socket_path, text, tls_version, verify,
 };
 use super::{Draft, events, logins, logs, oauth2, page_login, web};
 
@@ -639,6 +639,14 @@ const KEYS: &[Key] = &[
         "true",
         "The HTTP API shows a version of Erlang and of its crypto library that tools can parse. `false`: it shows that there is none.",
         |c, _, v| put(&mut c.compat_erlang, boolean(v)),
+    ),
+    key(
+        "node.name",
+        "auto",
+        "The name of the node that clients see, such as rabbit@host. auto: sluice@ and the name of the machine.",
+        |c, _, v| {
+            put(&mut c.settings.node_name, if v == "auto" { Ok(own_node_name()) } else { node_name(v) })
+        },
     ),
     key("cluster_name", "sluice@localhost", "The cluster name that clients see.", |c, _, v| {
         put(&mut c.settings.cluster_name, text(v))

@@ -189,6 +189,20 @@ fn keys_that_protect_are_refused() {
 }
 
 #[test]
+fn a_node_has_the_name_of_its_machine_unless_it_is_given_one() {
+    let name = |text: &str| parse(text).map(|config| config.settings.node_name);
+    let own = name("").unwrap();
+    assert!(own.strip_prefix("sluice@").is_some_and(|host| !host.is_empty()), "{own}");
+    assert_eq!(name("node.name = auto"), Ok(own));
+    assert_eq!(name("node.name = rabbit@a-1.example").as_deref(), Ok("rabbit@a-1.example"));
+    for wrong in ["", "rabbit", "@h", "rabbit@", "a b@h", "a/b@h", "a@b@c", &format!("a@{}", "h".repeat(254))]
+    {
+        let refused = name(&format!("node.name = {wrong}")).unwrap_err();
+        assert!(refused.contains("NAME@HOST"), "{refused}");
+    }
+}
+
+#[test]
 fn encrypted_values_are_refused() {
     for key in ["default_pass", "ssl_options.password", "cluster_name"] {
         let refused = parse(&format!("{key} = encrypted:abc+123==")).unwrap_err();

@@ -151,6 +151,28 @@ pub fn text(value: &str) -> Result<String, String> {
     Ok(value.into())
 }
 
+/// Parses the name of a node: `NAME@HOST`. Paths of the HTTP API and metrics have it, so it is plain text.
+///
+/// # Errors
+/// What is needed instead.
+pub fn node_name(value: &str) -> Result<String, String> {
+    let is_plain = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
+    match value.split_once('@') {
+        Some((name, host)) if value.len() <= 255 && is_plain(name) && is_plain(host) => Ok(value.into()),
+        _ => Err("NAME@HOST of letters, digits and -._ is needed, of at most 255 bytes".into()),
+    }
+}
+
+/// Returns the name of a node that has none in its configuration: `sluice@`, and the name of the machine up to its first dot, as
+/// in RabbitMQ.
+pub fn own_node_name() -> String {
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = machine.split('.').next().unwrap_or_default();
+    node_name(&format!("sluice@{host}")).unwrap_or_else(|_| "sluice@localhost".into())
+}
+
 /// Parses `none`, or a value that `parse` accepts.
 ///
 /// # Errors

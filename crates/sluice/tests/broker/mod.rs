@@ -268,6 +268,8 @@ pub fn serve(data_dir: &Path) -> Command {
     {
         command.arg("--set").arg(set);
     }
+    // The same on every machine.
+    command.args(["--set", "node.name=sluice@localhost"]);
     command.stdin(Stdio::null());
     command
 }
