@@ -32,7 +32,7 @@ pub fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
                 "link_credit" if value == "adaptive" => s.link_credit = LinkCredit::Adaptive,
                 "max_queue_credit" => s.max_queue_credit = number,
                 "max_incoming_window" => s.max_incoming_window = number,
-                "max_unsettled_per_link" => s.max_unsettled_per_link = number,
+                "max_unsettled_per_consumer" => s.max_unsettled_per_consumer = number,
                 "consumer_timeout" => s.consumer_timeout_ms = number.into(),
                 "frame_max" => s.frame_max = number,
                 "initial_frame_max" => s.initial_frame_max = number,

@@ -70,9 +70,9 @@ pub struct Settings {
     /// The number of transfer frames that a publisher's session may send between two FLOWs
     /// (`amqp10.max_incoming_window`).
     pub max_incoming_window: u32,
-    /// The maximum number of unsettled deliveries on a consumer's link; 0 means no limit
-    /// (`amqp10.max_unsettled_per_link`).
-    pub max_unsettled_per_link: u32,
+    /// The maximum number of unsettled deliveries of a consumer of any protocol; 0 means no limit
+    /// (`max_unsettled_per_consumer`).
+    pub max_unsettled_per_consumer: u32,
     /// The time for which a consumer of a quorum queue may hold a delivery, in milliseconds, if neither the consumer nor its
     /// queue sets one (`consumer_timeout`).
     pub consumer_timeout_ms: u64,
@@ -139,7 +139,7 @@ impl Default for Settings {
             link_credit: LinkCredit::Auto,
             max_queue_credit: 256,
             max_incoming_window: 400,
-            max_unsettled_per_link: 100_000,
+            max_unsettled_per_consumer: 100_000,
             consumer_timeout_ms: 1_800_000,
             unfinished_memory: 256 * 1024 * 1024,
             // As much as for what clients do not finish. A client that does not read has at most 1.25 MiB, unless its
@@ -181,7 +181,7 @@ impl Settings {
             channel_max: new.channel_max,
             consumer_max_per_channel: new.consumer_max_per_channel,
             link_max_per_session: new.link_max_per_session,
-            max_unsettled_per_link: new.max_unsettled_per_link,
+            max_unsettled_per_consumer: new.max_unsettled_per_consumer,
             consumer_timeout_ms: new.consumer_timeout_ms,
             ..self.clone()
         }

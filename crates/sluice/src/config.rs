@@ -412,7 +412,7 @@ impl Draft {
             let value = if key.secret && !value.is_empty() { "***" } else { value };
             format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug())
         })?;
-        self.values.insert(name, value, place);
+        self.values.insert(keys::current_name(name), value, place);
         Ok(())
     }
 

@@ -212,7 +212,7 @@ impl<A> Outlet<A> {
             acknowledged: 0,
             unsettled: 0,
             ages: Ages::default(),
-            unsettled_max: match cx.settings.max_unsettled_per_link {
+            unsettled_max: match cx.settings.max_unsettled_per_consumer {
                 0 => u32::MAX,
                 max => max,
             },

@@ -198,7 +198,7 @@ fn a_sync_in_flight_delays_only_what_waits_for_it() {
 #[test]
 fn a_consumer_that_never_settles_delays_no_other() {
     let max = 1_000;
-    let settings = Settings { max_unsettled_per_link: max, ..Settings::default() };
+    let settings = Settings { max_unsettled_per_consumer: max, ..Settings::default() };
     let mut world = world(settings);
     let mut client = fast_client(&mut world, true);
     client.publisher(&mut world, 2, "slow");

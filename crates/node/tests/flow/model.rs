@@ -90,7 +90,7 @@ impl Run {
             max_link_credit: pick(&mut random, &[2, 9, 170]),
             link_credit: if seed.is_multiple_of(2) { LinkCredit::Adaptive } else { LinkCredit::Fixed },
             max_incoming_window: pick(&mut random, &[4, 30, 400]),
-            max_unsettled_per_link: pick(&mut random, &[0, 3, 100_000]),
+            max_unsettled_per_consumer: pick(&mut random, &[0, 3, 100_000]),
             ..Settings::default()
         };
         let mut world = World::new(1 + (seed % 3) as u8, settings.clone());
@@ -271,7 +271,7 @@ impl Run {
 
     /// Asserts that a message is ready only if no consumer can take it.
     fn nobody_waits(&mut self) {
-        let max = match self.settings.max_unsettled_per_link {
+        let max = match self.settings.max_unsettled_per_consumer {
             0 => usize::MAX,
             max => max as usize,
         };

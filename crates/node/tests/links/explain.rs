@@ -237,7 +237,7 @@ fn cases() -> Vec<Case> {
     case(Cause::ClientWindowClosed, h.explain(&h.link(consumer, 0)), numbers);
 
     let (mut h, publisher, consumer, out) =
-        house(Settings { max_unsettled_per_link: 2, ..Settings::default() }, &[]);
+        house(Settings { max_unsettled_per_consumer: 2, ..Settings::default() }, &[]);
     let link = h.receiver(consumer, "/queues/q");
     h.grant(consumer, link, 9);
     (0..3).for_each(|_| h.send(publisher, out, b"1"));
@@ -384,6 +384,14 @@ fn cases() -> Vec<Case> {
         |number: u16| Subject::Link { vhost: None, name: format!("channel {number}"), connection: None };
     case(Cause::WaitingForLog, h.explain(&channel(1)), &[("link_credit", 0), ("link_unconfirmed", 170)]);
     case(Cause::HeldBack, h.explain(&channel(2)), &[("link_credit", 169), ("link_unconfirmed", 0)]);
+
+    // There, a consumer without a prefetch has the limit that consumers of AMQP 1.0 have.
+    let mut h = House::new(1, Settings { max_unsettled_per_consumer: 2, ..Settings::default() });
+    h.declare("q", Default::default());
+    let mut client = Client091::open(&mut h, &[1]);
+    client.consume(&mut h, 1, "q");
+    client.publish(&mut h, 1, "q", 3);
+    case(Cause::UnsettledLimit, h.explain(&queue()), &[("link_unsettled", 2), ("link_unsettled_max", 2)]);
 
     // There, all consumers of a channel may share a limit, and one of them may have used it up.
     let mut h = House::new(1, Settings::default());

@@ -78,10 +78,10 @@ impl Model {
         let settings = Settings {
             max_link_credit: 1 + (seed % 20) as u32,
             max_queue_credit: 1 + (seed % 7) as u32,
-            max_unsettled_per_link: if seed.is_multiple_of(3) { 4 } else { 0 },
+            max_unsettled_per_consumer: if seed.is_multiple_of(3) { 4 } else { 0 },
             ..Settings::default()
         };
-        let unsettled_max = if settings.max_unsettled_per_link == 0 { u64::MAX } else { 4 };
+        let unsettled_max = if settings.max_unsettled_per_consumer == 0 { u64::MAX } else { 4 };
         let house = House::new(1 + (seed % 2) as ShardId, settings);
         let (clients, sent, held, counts) = (Vec::new(), BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let (random, numbers) = (Random(seed), 0);

@@ -494,10 +494,10 @@ const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.settings.max_incoming_window, number(v, CREDIT)),
     ),
     reloads(key(
-        "amqp10.max_unsettled_per_link",
+        "max_unsettled_per_consumer",
         "100000",
-        "The most unsettled deliveries of a consumer's link; 0 means no limit.",
-        |c, _, v| put(&mut c.settings.max_unsettled_per_link, number(v, 0..=u32::MAX)),
+        "The most unsettled deliveries of a consumer; 0 means no limit. Its old name is amqp10.max_unsettled_per_link.",
+        |c, _, v| put(&mut c.settings.max_unsettled_per_consumer, number(v, 0..=u32::MAX)),
     )),
     key(
         "default_queue_type",
@@ -653,8 +653,17 @@ const KEYS: &[Key] = &[
     }),
 ];
 
+/// Old names of keys, which go on working, and the names that the keys have now.
+const RENAMED: &[(&str, &str)] = &[("amqp10.max_unsettled_per_link", "max_unsettled_per_consumer")];
+
+/// Returns the name that a key has now.
+pub fn current_name(name: &str) -> &str {
+    RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
+}
+
 /// Returns the key with this name, and the text that matches its `*`.
 pub fn find(name: &str) -> Option<(&'static Key, &str)> {
+    let name = current_name(name);
     all().find_map(|key| match key.name.strip_suffix('*') {
         Some(prefix) => name.strip_prefix(prefix).map(|part| (key, part)),
         None => (key.name == name).then_some((key, "")),

@@ -189,6 +189,17 @@ fn keys_that_protect_are_refused() {
 }
 
 #[test]
+fn the_old_name_of_a_key_goes_on_working() {
+    for name in ["max_unsettled_per_consumer", "amqp10.max_unsettled_per_link"] {
+        let config = parse(&format!("{name} = 7")).unwrap();
+        assert_eq!(config.settings.max_unsettled_per_consumer, 7, "{name}");
+    }
+    let sets = ["max_unsettled_per_consumer=8".to_owned()];
+    let config = Config::parse("amqp10.max_unsettled_per_link = 7", "sluice.conf", &sets).unwrap();
+    assert_eq!(config.settings.max_unsettled_per_consumer, 8);
+}
+
+#[test]
 fn a_node_has_the_name_of_its_machine_unless_it_is_given_one() {
     let name = |text: &str| parse(text).map(|config| config.settings.node_name);
     let own = name("").unwrap();
@@ -250,6 +261,7 @@ fn bounds_are_checked_at_both_ends() {
         ("amqp10.max_link_credit", "1", "0"),
         ("amqp10.max_queue_credit", "65535", "65536"),
         ("amqp10.max_incoming_window", "1", "0"),
+        ("max_unsettled_per_consumer", "0", "4294967296"),
         ("amqp10.max_unsettled_per_link", "0", "4294967296"),
         ("consumer_timeout", "1", "0"),
         ("consumer_timeout", "4294967295", "4294967296"),
