@@ -307,7 +307,10 @@ fn same_arguments(old: &Arguments, new: &Arguments) -> bool {
 
 /// Returns true if two values mean the same. `x-queue-type: classic` is the same as no type.
 fn same_argument(key: &str, old: Option<&amqp10::Value>, new: Option<&amqp10::Value>) -> bool {
-    let number = |v: Option<&amqp10::Value>| v.and_then(amqp10::Value::as_u64);
+    // As in RabbitMQ, the width of a number does not count.
+    let number = |v: Option<&amqp10::Value>| {
+        v.and_then(|v| v.as_i64().map_or(v.as_u64().map(i128::from), |n| Some(n.into())))
+    };
     let classic = |v: Option<&amqp10::Value>| v.is_none_or(|v| v.as_str() == Some("classic"));
     let text = |v: Option<&amqp10::Value>| v.and_then(amqp10::Value::as_str).map(str::to_owned);
     (key == QUEUE_TYPE && classic(old) && classic(new))
@@ -319,23 +322,28 @@ fn quoted(value: impl std::fmt::Display) -> String {
     format!("'{value}'")
 }
 
-/// Formats an argument for an error message, as RabbitMQ does. `other` is the argument that it differs from. A queue without a
-/// declared type is shown as classic.
+/// Formats an argument for an error message, as RabbitMQ does. `other` is the argument that it differs from. If both have the
+/// same text, their types tell them apart. A queue without a declared type is shown as classic.
 fn shown(key: &str, value: Option<&amqp10::Value>, other: Option<&amqp10::Value>) -> String {
-    use amqp10::Value;
     let Some(value) = value else {
         return if key == QUEUE_TYPE { quoted("classic") } else { "none".into() };
     };
-    let text = match (value, value.as_str(), value.as_u64(), value.as_i64()) {
-        (Value::Boolean(v), ..) => quoted(v),
-        (_, Some(text), ..) => quoted(text),
-        (_, _, Some(number), _) => quoted(number),
-        (.., Some(number)) => quoted(number),
-        _ => quoted(value),
-    };
+    let text = text_of(value);
     match other {
-        None if key != QUEUE_TYPE => format!("the value {text} of type '{}'", type_name(value)),
-        _ => text,
+        None if key != QUEUE_TYPE => format!("the value '{text}' of type '{}'", type_name(value)),
+        Some(other) if text_of(other) == text => quoted(format_args!("{} {text}", type_name(value))),
+        _ => quoted(text),
+    }
+}
+
+fn text_of(value: &amqp10::Value) -> String {
+    use amqp10::Value;
+    match (value, value.as_str(), value.as_u64(), value.as_i64()) {
+        (Value::Boolean(v), ..) => v.to_string(),
+        (_, Some(text), ..) => text.to_owned(),
+        (_, _, Some(number), _) => number.to_string(),
+        (.., Some(number)) => number.to_string(),
+        _ => value.to_string(),
     }
 }
 
