@@ -176,7 +176,8 @@ const AMQP091: &[(&str, [u16; 3])] = &[
     ("get", [405, 404, 541]),
     ("inspect", [405, 404, 0]),
     ("bind", [405, 404, 0]),
-    ("unbind", [405, 404, 0]),
+    // What does not exist is unbound.
+    ("unbind", [405, 0, 0]),
     ("purge", [405, 404, 541]),
     ("declare", [405, 0, 0]),
     ("declare exclusive", [405, 405, 405]),
