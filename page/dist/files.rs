@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"fa072eb76dc5a69f\"",
+        etag: "W/\"019d9b8ce74fe969\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-DAaNVxfh.css.gz"),
     },
     File {
-        path: "/assets/index-DKK8MmK5.js",
+        path: "/assets/index-D_Fr_65k.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"def625d0018c5aa9\"",
-        plain: include_bytes!("assets/index-DKK8MmK5.js"),
-        gzip: include_bytes!("assets/index-DKK8MmK5.js.gz"),
+        etag: "W/\"b9f43564fcdc87e2\"",
+        plain: include_bytes!("assets/index-D_Fr_65k.js"),
+        gzip: include_bytes!("assets/index-D_Fr_65k.js.gz"),
     },
 ]

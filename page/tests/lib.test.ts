@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { path } from "../src/lib/api";
 import { command, inVhost, quote } from "../src/lib/command";
 import { deaths, redriven } from "../src/lib/deaths";
+import { withoutEffect } from "../src/lib/names";
 import { href, parse } from "../src/lib/place";
 import { differences, samples } from "../src/lib/rates";
 import { body, moveBody, moveOptions, options } from "../src/lib/redrive";
@@ -123,5 +124,12 @@ describe("a move", () => {
     expect(moveOptions(all)).toEqual([["--to-exchange", "x"], ["--key", "k"], ["--count", "3"], ["--header", "country=DE"], ["--rate", "9"]]);
     // A key without an exchange belongs to nothing.
     expect([moveBody({ ...none, key: "k" }), moveOptions({ ...none, key: "k" })]).toEqual([{ to_queue: "r" }, [["--to-queue", "r"]]]);
+  });
+});
+
+describe("arguments that the broker does not know", () => {
+  it("are shown with the name that was probably meant", () => {
+    expect(withoutEffect(null)).toBe("has no effect");
+    expect(withoutEffect("x-max-length")).toBe("has no effect; did you mean x-max-length?");
   });
 });

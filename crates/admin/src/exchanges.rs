@@ -1,6 +1,6 @@
 //! `/api/exchanges`.
 
-use broker::catalog::{DEFAULT_EXCHANGE_ALIAS, Exchange};
+use broker::catalog::{DEFAULT_EXCHANGE_ALIAS, Exchange, unknown_exchange_arguments};
 use broker::desk::{Desk, ExchangeRow, ExchangeSpec};
 use serde_json::{Value, json};
 
@@ -87,6 +87,8 @@ impl View<'_> {
     /// Shows an exchange with its rates.
     fn exchange(&self, row: &ExchangeRow) -> Value {
         let mut body = declared(&row.exchange);
+        let unknown = unknown_exchange_arguments(row.exchange.kind, &row.exchange.arguments);
+        json::add_unknown_arguments(&mut body, unknown);
         if let Some(policy) = &row.exchange.policy {
             body["policy"] = (*policy.name).into();
         }

@@ -120,6 +120,14 @@ fn to_amqp(value: &Value, depth: usize) -> Result<Amqp, Failure> {
     })
 }
 
+/// Shows the arguments that the broker does not know, each with the one that was probably meant. Adds nothing if there are none.
+pub fn add_unknown_arguments(body: &mut Value, unknown: Vec<(&str, Option<&'static str>)>) {
+    if !unknown.is_empty() {
+        let rows = unknown.into_iter().map(|(name, meant)| (name.to_owned(), meant.into()));
+        body["unknown_arguments"] = Value::Object(rows.collect());
+    }
+}
+
 /// Converts a value to JSON. Octets become text if they are UTF-8, else base64. A number that JSON cannot
 /// represent becomes `null`.
 pub fn from_amqp(value: &Amqp) -> Value {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use broker::access::Identity;
-use broker::catalog::QueueRecord;
+use broker::catalog::{QueueRecord, unknown_queue_arguments};
 use broker::desk::{Desk, DeskError, QueueRow, QueueSpec};
 use broker::ids::QueueId;
 use serde_json::{Value, json};
@@ -228,6 +228,7 @@ fn declared(row: &QueueRow) -> Value {
         "node": *row.node,
         "state": if damaged { "damaged" } else { "running" },
     });
+    json::add_unknown_arguments(&mut body, unknown_queue_arguments(&row.arguments));
     if let Some(quorum) = &row.quorum {
         body["delivery_limit"] = quorum.delivery_limit().map_or("unlimited".into(), Value::from);
     }

@@ -137,8 +137,9 @@ async fn values_in_errors_are_json() {
         .check(
             "guest",
             r#"
-            PUT /api/queues/%2F/q {"arguments":{"x-note":{"a":[1.23e29,null]}}} -> 201
-            PUT /api/queues/%2F/q {"arguments":{"x-note":1.23e29}} -> 400 {"error":"bad_request","reason":"inequivalent arg 'x-note' for queue 'q' in vhost '/': received '1.23e29' but current is '{\"a\":[1.23e29,null]}'"}
+            PUT /api/queues/%2F/q {"arguments":{"x-max-length":5}} -> 201
+            PUT /api/queues/%2F/q {"arguments":{"x-max-length":1.23e29}} -> 400 {"error":"bad_request","reason":"inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received '1.23e29' but current is '5'"}
+            PUT /api/queues/%2F/q {"arguments":{"x-max-length":{"a":[1.23e29,null]}}} -> 400 {"error":"bad_request","reason":"inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received '{\"a\":[1.23e29,null]}' but current is '5'"}
             "#,
         )
         .await;

@@ -30,6 +30,7 @@ pub mod mail;
 pub mod moving;
 mod named;
 pub mod names;
+pub mod nearest;
 pub mod notices;
 pub mod outlet;
 pub mod own_queues;

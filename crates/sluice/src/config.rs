@@ -37,6 +37,7 @@ use std::time::Duration;
 use admin::{HeaderOptions, PageLogin};
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
+use broker::nearest::did_you_mean;
 use broker::settings::Settings;
 use node::proxy::{Network, Proxies};
 use node::{AlarmLimits, Limit, StorageLimits};
@@ -399,8 +400,7 @@ impl Draft {
     /// Sets a key. `place` says where the value is.
     fn set(&mut self, name: &str, value: &str, place: &str) -> Result<(), String> {
         let Some((key, part)) = keys::find(name) else {
-            let nearest = keys::nearest(name).map(|near| format!("; did you mean '{near}'?"));
-            return Err(format!("unknown key '{}'{}", shown(name), nearest.unwrap_or_default()));
+            return Err(format!("unknown key '{}'{}", shown(name), did_you_mean(name, keys::names())));
         };
         if value.starts_with(ENCRYPTED) {
             return Err(format!(

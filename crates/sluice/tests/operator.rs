@@ -242,6 +242,28 @@ fn the_name_of_the_node_is_shown() {
     assert!(logged.contains("node: rabbit@shop"), "{logged}");
 }
 
+/// A misspelt argument has no effect, so somebody must be told.
+#[test]
+fn unknown_arguments_are_in_the_log() {
+    let directory = Directory::new("unknown");
+    let broker = Broker::start(&directory);
+    let declared = r#"{"arguments": {"x-max-lenght": 5, "note": 1}}"#;
+    assert_eq!(broker.ask("PUT", "/api/queues/%2F/q", declared).0, 201);
+    assert_eq!(broker.ask("PUT", "/api/queues/%2F/q", "{}").0, 204);
+    assert_eq!(broker.get("/api/queues/%2F/q").1["arguments"], json!({ "note": 1, "x-max-lenght": 5 }));
+    let shown = broker.get("/api/queues/%2F/q").1["unknown_arguments"].clone();
+    assert_eq!(shown, json!({ "x-max-lenght": "x-max-length" }));
+    let logged = directory.logged();
+    let warning = "argument 'x-max-lenght' of queue 'q' in vhost '/' is unknown and has no effect; \
+                   did you mean 'x-max-length'?";
+    assert_eq!(logged.matches(warning).count(), 1, "{logged}");
+    assert!(!logged.contains("'note'"), "{logged}");
+    let policy = r#"{"pattern": "q", "definition": {"max-lenght": 5}}"#;
+    let (status, refused) = broker.ask("PUT", "/api/policies/%2F/p", policy);
+    assert_eq!(status, 400, "{refused}");
+    assert!(refused["reason"].as_str().unwrap().ends_with("did you mean 'max-length'?"), "{refused}");
+}
+
 #[test]
 fn quorum_queues_are_maintained() {
     let directory = Directory::new("operator");

@@ -21,6 +21,7 @@ export interface QueueRow {
   auto_delete?: boolean;
   exclusive?: boolean;
   arguments?: Record<string, unknown>;
+  unknown_arguments?: Record<string, string | null>;
   policy?: string | null;
   operator_policy?: string | null;
   effective_policy_definition?: Record<string, unknown>;
@@ -66,6 +67,7 @@ export interface ExchangeRow {
   auto_delete?: boolean;
   internal?: boolean;
   arguments?: Record<string, unknown>;
+  unknown_arguments?: Record<string, string | null>;
   policy?: string;
   message_stats?: Record<string, unknown>;
 }
@@ -220,4 +222,9 @@ export interface MessageRow {
   properties?: Record<string, unknown>;
   error?: string;
   [section: string]: unknown;
+}
+
+/** What is said about an argument that the broker does not know, behind its name. `meant` is the known name that is closest. */
+export function withoutEffect(meant: string | null): string {
+  return meant === null ? "has no effect" : `has no effect; did you mean ${meant}?`;
 }

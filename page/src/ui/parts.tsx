@@ -4,6 +4,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../lib/api";
 import { href } from "../lib/place";
 import { type Tone } from "../lib/causes";
+import { withoutEffect } from "../lib/names";
 import { DASH, at, pieces, visible } from "../lib/text";
 
 /** A name, always as text. Characters that cannot be seen are escaped. */
@@ -198,6 +199,11 @@ export function Fields({ map }: { map: Record<string, unknown> | undefined | nul
       ))}
     </ul>
   );
+}
+
+/** A fact for each argument that the broker does not know. */
+export function unknownArguments(map: Record<string, string | null> | undefined): [string, ComponentChildren][] {
+  return Object.entries(map ?? {}).map(([name, meant]) => ["Unknown argument", <><Name text={name} /> {withoutEffect(meant)}</>]);
 }
 
 export function Copy({ text, label = "Copy" }: { text: string; label?: string }): JSX.Element {

@@ -13,7 +13,7 @@ import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
 import { Chart } from "../ui/chart";
 import { List, type ListColumn } from "../ui/list";
-import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, show } from "../ui/parts";
+import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, show, unknownArguments } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { Publish } from "./publish";
@@ -138,6 +138,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
                   ["Internal", row.internal ? "yes" : "no"],
                   ["Policy", row.policy ? <Name text={row.policy} /> : DASH],
                   ["Arguments", <Fields map={row.arguments} />],
+                  ...unknownArguments(row.unknown_arguments),
                 ]}
               />
               <h3>Since its start</h3>

@@ -10,7 +10,7 @@ import { type Point, differences, samples } from "../lib/rates";
 import { DASH, bytes, count, isNumber, plural, rate, short, time } from "../lib/text";
 import { Chart, type Line } from "../ui/chart";
 import { Action, Named } from "../ui/actions";
-import { Answer, Badge, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Tile, show } from "../ui/parts";
+import { Answer, Badge, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Tile, show, unknownArguments } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { ConsumerTable } from "./channels";
@@ -100,6 +100,7 @@ function Numbers({ row }: { row: QueueRow }): JSX.Element {
           <Facts
             items={[
               ["Arguments", <Fields map={row.arguments} />],
+              ...unknownArguments(row.unknown_arguments),
               ["Policy", row.policy ? <Name text={row.policy} /> : DASH],
               ["Operator policy", row.operator_policy ? <Name text={row.operator_policy} /> : DASH],
               ["Effective policy", <Fields map={row.effective_policy_definition} />],

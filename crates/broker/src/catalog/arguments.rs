@@ -27,8 +27,7 @@ const TIMER_MS_MAX: u64 = u32::MAX as u64;
 const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
 
 /// Arguments that not every queue type takes: the name, and whether each [`queue::QueueType`] takes it, in its order.
-/// Arguments that none takes belong to features that do not exist here. Arguments that are not in this table are accepted for
-/// every type. Unknown ones are stored and shown, because clients use them for notes.
+/// Arguments that none takes belong to features that do not exist here.
 const OF_TYPES: &[(&str, [bool; 3])] = &[
     ("x-message-ttl", [true, true, false]),
     ("x-expires", [true, true, false]),
@@ -53,6 +52,22 @@ const OF_TYPES: &[(&str, [bool; 3])] = &[
     ("x-delayed-retry-min", [false, true, false]),
     ("x-delayed-retry-max", [false, true, false]),
 ];
+
+/// The arguments that the broker reads for every queue type. Others that are in neither table are stored and shown, because
+/// clients use them for notes. They are never compared.
+const OF_ALL_TYPES: [&str; 6] = [
+    QUEUE_TYPE,
+    "x-max-length-bytes",
+    "x-fsync",
+    "x-queue-leader-locator",
+    "x-queue-mode",
+    "x-queue-version",
+];
+
+/// Returns the names of all arguments of queues that the broker reads.
+pub(super) fn known() -> impl Iterator<Item = &'static str> {
+    OF_TYPES.iter().map(|(name, _)| *name).chain(OF_ALL_TYPES)
+}
 
 /// How the node of a queue's leader is chosen. The last three are deprecated names of `balanced` that old clients and
 /// definitions use.

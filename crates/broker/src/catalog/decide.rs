@@ -11,7 +11,7 @@ use queue::QueueType;
 
 pub use self::policies::SetPolicy;
 pub use self::users::AccountChange;
-use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE};
+use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE, known};
 use super::error::CatalogError;
 use super::{
     Arguments, Binding, Caller, Catalog, Change, Destination, ParameterKey, QueueIds, QueueRecord,
@@ -166,10 +166,10 @@ impl Catalog {
         check_arguments(&arguments)?;
         self.check_vhost(&vhost)?;
         arguments.remove(NAME_PREFIX);
-        if let Some(known) = self.listed_queue(&vhost, &name) {
-            let is_relaxed = self.rules.relaxed_redeclaration && known.config.quorum.is_some();
+        if let Some(existing) = self.listed_queue(&vhost, &name) {
+            let is_relaxed = self.rules.relaxed_redeclaration && existing.config.quorum.is_some();
             let owner = connection.filter(|_| exclusive);
-            if known.exclusive != owner && !is_relaxed {
+            if existing.exclusive != owner && !is_relaxed {
                 return Err(CatalogError::locked(&vhost, &name));
             }
             let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
@@ -178,26 +178,23 @@ impl Catalog {
                      current is {current}"
                 ),
             };
-            if known.durable != durable && !is_relaxed {
-                return Err(differs("durable", quoted(durable), quoted(known.durable)));
+            if existing.durable != durable && !is_relaxed {
+                return Err(differs("durable", quoted(durable), quoted(existing.durable)));
             }
-            if known.auto_delete != auto_delete && !is_relaxed {
-                return Err(differs("auto_delete", quoted(auto_delete), quoted(known.auto_delete)));
+            if existing.auto_delete != auto_delete && !is_relaxed {
+                return Err(differs("auto_delete", quoted(auto_delete), quoted(existing.auto_delete)));
             }
+            let skips_type =
+                is_relaxed || !arguments.contains_key(QUEUE_TYPE) && self.is_default_type(&existing);
             // The type comes first: if it differs, other arguments may differ as a consequence.
-            let keys = std::iter::once(QUEUE_TYPE);
-            for key in keys.chain(known.arguments.keys().chain(arguments.keys()).map(String::as_str)) {
-                let (old, new) = (known.arguments.get(key), arguments.get(key));
-                if key == QUEUE_TYPE && (is_relaxed || new.is_none() && self.is_default_type(&known)) {
-                    continue;
-                }
-                if old != new && !same_argument(key, old, new) {
-                    return Err(differs(key, shown(key, new, old), shown(key, old, new)));
-                }
+            let compared = std::iter::once(QUEUE_TYPE).chain(known());
+            let compared = compared.filter(|key| !(skips_type && *key == QUEUE_TYPE));
+            if let Some((key, got, current)) = difference(compared, &arguments, &existing.arguments) {
+                return Err(differs(key, got, current));
             }
             return Ok(Decision {
                 changes: Vec::new(),
-                answer: Answer::Queue { record: known.clone(), created: false },
+                answer: Answer::Queue { record: existing.clone(), created: false },
             });
         }
         if name.starts_with(RESERVED_PREFIX) && !internal {
@@ -298,10 +295,17 @@ impl Catalog {
     }
 }
 
-fn same_arguments(old: &Arguments, new: &Arguments) -> bool {
-    old.keys().chain(new.keys()).all(|key| {
-        let (old, new) = (old.get(key), new.get(key));
-        old == new || same_argument(key, old, new)
+/// Returns the first of these arguments that differs between a declaration and what exists, and both values as RabbitMQ shows
+/// them.
+fn difference<'k>(
+    mut keys: impl Iterator<Item = &'k str>,
+    got: &Arguments,
+    current: &Arguments,
+) -> Option<(&'k str, String, String)> {
+    keys.find_map(|key| {
+        let (got, current) = (got.get(key), current.get(key));
+        let differs = got != current && !same_argument(key, got, current);
+        differs.then(|| (key, shown(key, got, current), shown(key, current, got)))
     })
 }
 

@@ -24,6 +24,7 @@ mod sent;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod unknown;
 mod vhost;
 
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub use route::{RouteTarget, RouteTargets, Routed};
 pub use rules::DeclareRules;
 pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
+pub use unknown::{argument_warnings, unknown_exchange_arguments, unknown_queue_arguments};
 pub use vhost::{DefaultLimits, DefaultPolicy, DefaultUser, VhostDefaults, VhostPatch, VhostSettings};
 
 use self::places::Places;

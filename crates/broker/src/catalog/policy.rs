@@ -27,6 +27,7 @@ use amqp10::Value;
 
 use super::arguments::{LEADER_LOCATORS, span_ms};
 use super::{Arguments, CatalogError};
+use crate::nearest::did_you_mean;
 use crate::pattern::Pattern;
 
 /// The longest time to which a timer may be set, in milliseconds, as in arguments.
@@ -169,7 +170,9 @@ pub(super) fn check_definition(operator: bool, definition: &Arguments) -> Result
         let known = KEYS.iter().find(|(k, _, merge)| k == key && !(operator && *merge == Merge::Never));
         let Some((_, kind, _)) = known else {
             let what = if operator { "operator policy" } else { "policy" };
-            return invalid(format!("'{key}' is not recognised: there is no such {what} setting"));
+            let known = KEYS.iter().filter(|(.., merge)| !(operator && *merge == Merge::Never));
+            let meant = did_you_mean(key, known.map(|(known, ..)| *known));
+            return invalid(format!("'{key}' is not recognised: there is no such {what} setting{meant}"));
         };
         let wanted = match kind {
             Kind::Number(min, max) if value.as_i64().is_none_or(|n| !(*min..=*max).contains(&n)) => {

@@ -1,7 +1,7 @@
 //! Publishes the notices of this shard: the messages of the broker itself (docs/decisions/0042).
 
-use broker::catalog::{Change, Letter, events_of};
-use broker::categories::PEER;
+use broker::catalog::{Change, Letter, argument_warnings, events_of};
+use broker::categories::{PEER, QUEUE};
 use broker::mail::PublisherAddress;
 use broker::notices::{NOTICES, Notice};
 use queue::{Publish, PublisherId};
@@ -16,6 +16,9 @@ impl Shard {
 
     /// Called on the deciding shard before it applies a change that `by` has asked for.
     pub(super) fn emit_change(&mut self, change: &Change, by: Option<&str>) {
+        for warning in argument_warnings(change) {
+            tracing::warn!(name: PEER, target: QUEUE, "{warning}");
+        }
         if let Some(vhost) = self.metadata.settings().event_vhost() {
             let (catalog, outbox) = (self.metadata.catalog(), &mut self.mail.post.notices);
             events_of(catalog, change, by, vhost, self.here.now_ms, |event| outbox.push(event));

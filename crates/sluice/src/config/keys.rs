@@ -670,15 +670,9 @@ pub fn find(name: &str) -> Option<(&'static Key, &str)> {
     })
 }
 
-/// Returns the key that was probably meant: the closest one, at most two edits away.
-pub fn nearest(name: &str) -> Option<&'static str> {
-    // A longer text cannot be meant for a key. Its distance is not computed, because that costs the product
-    // of both lengths.
-    if name.len() > 64 {
-        return None;
-    }
-    let near = all().map(|key| (distance(name, key.name), key.name)).min()?;
-    (near.0 <= 2).then_some(near.1)
+/// Returns the names of all keys.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    all().map(|key| key.name)
 }
 
 /// Returns the content of `sluice.conf.example`: every key with its description and its default or a sample, commented
@@ -723,19 +717,4 @@ fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
 pub fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;
     Ok(())
-}
-
-/// The number of bytes to insert, delete or change to turn one text into the other (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let change = corner + usize::from(x != y);
-            corner = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use broker::nearest::nearest;
 use clap::Args;
 
 use super::problems::{ConfigError, Problem};
@@ -157,7 +158,7 @@ fn key_of(variable: &str) -> String {
 /// Returns true if nobody can have meant a setting with this variable. Scripts have variables of their own, and Kubernetes sets
 /// `SLUICE_PORT_5672_TCP_ADDR` and others in each container if there is a service with the name `sluice`.
 fn is_of_others(key: &str) -> bool {
-    keys::find(key).is_none() && !key.contains('.') && keys::nearest(key).is_none()
+    keys::find(key).is_none() && !key.contains('.') && nearest(key, keys::names()).is_none()
 }
 
 /// Returns the files of a directory whose names have this extension, in the order of their names. Hidden files are left out,
@@ -209,7 +210,7 @@ impl<'a> FileKeys<'a> {
         }
         let (key, value) = line.split_once('=').ok_or("'key = value' is needed")?;
         let (key, value) = (key.trim(), unquote(value.trim())?);
-        if keys::find(key).is_none() && keys::nearest(key).is_none() {
+        if keys::find(key).is_none() && nearest(key, keys::names()).is_none() {
             match rabbitmq::find(key, value) {
                 Some(Known::NoEffect) => {
                     self.without_effect.push((key, number));

@@ -8,7 +8,7 @@ use super::super::exchange::{ALTERNATE, Exchange, ExchangeKind};
 use super::super::{Binding, Caller, Catalog, Change, Destination, RESERVED_PREFIX};
 use super::{
     Answer, CatalogError, Decision, DeclareExchange, check_arguments, check_name, check_not_default,
-    check_text, quoted, same_arguments, shown,
+    check_text, difference, quoted,
 };
 
 impl Catalog {
@@ -83,12 +83,10 @@ impl Catalog {
                 differs("auto_delete", quoted(exchange.auto_delete), quoted(known.auto_delete))
             } else if known.internal != exchange.internal {
                 differs("internal", quoted(exchange.internal), quoted(known.internal))
-            } else if !same_arguments(&exchange.arguments, &known.arguments) {
-                let (got, current) = (&exchange.arguments, &known.arguments);
-                let key = got.keys().chain(current.keys()).find(|k| got.get(k) != current.get(k));
-                let key = key.map_or("arguments", |k| k);
-                let (got, current) = (got.get(key), current.get(key));
-                differs(key, shown(key, got, current), shown(key, current, got))
+            } else if let Some((key, got, current)) =
+                difference(kind.known_arguments().iter().copied(), &exchange.arguments, &known.arguments)
+            {
+                differs(key, got, current)
             } else {
                 return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
             });

@@ -15,8 +15,8 @@ use super::super::{Arguments, Binding, CatalogError, Destination};
 use super::hash::{Fnv, jump};
 use super::letter::{CORRELATION_ID, CREATION_TIME, Facts, MESSAGE_ID};
 
-const HASH_HEADER: &str = "hash-header";
-const HASH_PROPERTY: &str = "hash-property";
+pub(super) const HASH_HEADER: &str = "hash-header";
+pub(super) const HASH_PROPERTY: &str = "hash-property";
 
 /// Properties that may be hashed, and their index in the section [3.2.4].
 const PROPERTIES: &[(&str, u32)] =

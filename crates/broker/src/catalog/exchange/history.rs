@@ -15,7 +15,7 @@ use super::super::{Arguments, CatalogError};
 use super::Exchange;
 use super::letter::Facts;
 
-const LENGTH: &str = "x-recent-history-length";
+pub(super) const LENGTH: &str = "x-recent-history-length";
 const NO_STORE: &str = "x-recent-history-no-store";
 
 /// The number of messages kept if the exchange does not set one.

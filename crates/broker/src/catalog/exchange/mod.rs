@@ -92,6 +92,15 @@ impl ExchangeKind {
         self == Self::ConsistentHash
     }
 
+    /// Returns the arguments of a declaration that the broker reads.
+    pub(super) fn known_arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::ConsistentHash => &[ALTERNATE, consistent::HASH_HEADER, consistent::HASH_PROPERTY],
+            Self::RecentHistory => &[ALTERNATE, history::LENGTH],
+            _ => &[ALTERNATE],
+        }
+    }
+
     /// Checks the arguments of a declaration.
     ///
     /// # Errors
