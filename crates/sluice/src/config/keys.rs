@@ -7,9 +7,9 @@ use broker::pattern::Pattern;
 use node::Limit;
 
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, bytes, file, import_backend, ip, link_credit, listener, login_name,
-    maximum, mode, name_kind, network, number, or_none, pair_name, part, password, password_hashing, port,
-    queue_type, share, socket_path, text, tls_version, verify,
+    SHARDS_MAX, available_cores, binary_bytes, boolean, bytes, bytes_within, file, import_backend, ip,
+    link_credit, listener, login_name, maximum, mode, name_kind, network, number, or_none, pair_name, part,
+    password, password_hashing, port, queue_type, share, socket_path, text, tls_version, verify,
 };
 use super::{Draft, events, logins, logs, oauth2, page_login, web};
 
@@ -416,19 +416,19 @@ const KEYS: &[Key] = &[
         "max_message_size",
         "16777216",
         "The size of the largest accepted message in bytes, up to 536870912.",
-        |c, _, v| put(&mut c.settings.max_message_size, number(v, 1..=536_870_912)),
+        |c, _, v| put(&mut c.settings.max_message_size, bytes_within(v, bytes, 1..=536_870_912)),
     ),
     key(
         "frame_max",
         "131072",
         "The size of the largest accepted frame in bytes, 512 to 16777216.",
-        |c, _, v| put(&mut c.settings.frame_max, number(v, FRAME_MAX)),
+        |c, _, v| put(&mut c.settings.frame_max, bytes_within(v, binary_bytes, FRAME_MAX)),
     ),
     key(
         "initial_frame_max",
         "8192",
         "The size of the largest accepted frame before a client has opened its connection, 8192 to 1048576. A token must fit into it.",
-        |c, _, v| put(&mut c.settings.initial_frame_max, number(v, INITIAL_FRAME_MAX)),
+        |c, _, v| put(&mut c.settings.initial_frame_max, bytes_within(v, binary_bytes, INITIAL_FRAME_MAX)),
     ),
     reloads(key(
         "heartbeat",
@@ -613,7 +613,7 @@ const KEYS: &[Key] = &[
     reloads(key(
         "vm_memory_high_watermark.absolute",
         "none",
-        "The same in bytes (1GB, 512MiB). It replaces the relative limit.",
+        "The same in bytes (1GB, 512MiB; docs/operations.md has all units). It replaces the relative limit.",
         |c, _, v| put(&mut c.memory_instead, or_none(v, bytes).map(|limit| limit.map(Limit::Absolute))),
     )),
     reloads(key(

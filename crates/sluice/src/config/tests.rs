@@ -112,7 +112,7 @@ fn refusals_name_their_place() {
         ),
         (
             "frame_max = 511",
-            "sluice.conf:1: 'frame_max' cannot be '511': a whole number from 512 to 16777216 is needed",
+            "sluice.conf:1: 'frame_max' cannot be '511': a number of bytes from 512 to 16777216 is needed",
         ),
         (
             "amqp10.durable_by_default = yes",
