@@ -215,11 +215,11 @@ impl Listeners {
         let proxies = config.proxies.clone().map(Arc::new);
         for address in &config.amqp_listeners {
             let listening = Listening { tls: None, proxies: proxies.clone() };
-            amqp.push((bind(*address, "listeners.tcp.default").await?, listening));
+            amqp.push((bind(*address, "listeners.tcp.NAME").await?, listening));
         }
         for address in &config.tls_listeners {
             let listening = Listening { tls: amqp_tls.clone(), proxies: proxies.clone() };
-            amqp.push((bind(*address, "listeners.ssl.default").await?, listening));
+            amqp.push((bind(*address, "listeners.ssl.NAME").await?, listening));
         }
         let of_http = [
             ("http", config.management, "management.tcp.port", None, false),

@@ -28,10 +28,12 @@ const fn guard(pattern: &'static str, harmless: &'static str, without: &'static 
 }
 
 const NO_TLS: &str = "there is no TLS for it, so connections would not be encrypted";
-const TLS_LISTENER: &str = "the only listener for clients with TLS is listeners.ssl.default";
 const TLS_OPTIONS: &str = "the TLS of Sluice has no such setting";
 const HTTPS_CLIENTS: &str = "the HTTPS ports ask no client for a certificate, so everybody could connect";
-const LISTENER: &str = "the only listeners for clients are listeners.tcp.default, listeners.ssl.default and listeners.unix.default";
+const LISTENER: &str =
+    "the listeners for clients are listeners.tcp.NAME, listeners.ssl.NAME and listeners.unix.default";
+const SERVER_NAME: &str =
+    "the certificate must have the name of the server, which may have a wildcard: write wildcard";
 const LOGINS: &str = "only the keys in sluice.conf.example decide who may log in, and how";
 const PERMISSIONS: &str =
     "only default_permissions.configure, .write and .read set the permissions of default_user";
@@ -41,8 +43,6 @@ const DEFINITIONS: &str =
 const FORBIDDEN: &str = "what it forbids would be allowed";
 
 const GUARDS: &[Guard] = &[
-    guard("listeners.ssl", "none", TLS_LISTENER),
-    guard("listeners.ssl.*", "", TLS_LISTENER),
     guard("listeners.*", "", LISTENER),
     guard("ssl_options", "none", TLS_OPTIONS),
     guard("ssl_options.*", "", TLS_OPTIONS),
@@ -56,6 +56,8 @@ const GUARDS: &[Guard] = &[
     guard("*.listeners.ssl", "none", NO_TLS),
     guard("management.listener.ssl", "false", NO_TLS),
     guard("management.listener.ssl_opts*", "", NO_TLS),
+    guard("auth_http.ssl_options.hostname_verification", "wildcard", SERVER_NAME),
+    guard("auth_http.ssl_options.crl_check", "false", "no list of revoked certificates is asked for"),
     guard("auth_*", "", LOGINS),
     guard("management.disable_basic_auth", "false", FORBIDDEN),
     guard("management.restrictions.*", "false", FORBIDDEN),
@@ -63,7 +65,6 @@ const GUARDS: &[Guard] = &[
     guard("default_permissions.*", ".*", PERMISSIONS),
     guard("default_user_tags.administrator", "true", TAGS),
     guard("default_user_tags.*", "false", TAGS),
-    guard("management.load_definitions", "", DEFINITIONS),
     guard("definitions.https.*", "", DEFINITIONS),
 ];
 
@@ -236,9 +237,6 @@ mod tests {
         for (key, value) in [
             ("ssl_options.certfile", "/c"),
             ("ssl_options", "some"),
-            ("listeners.ssl.default", "5671"),
-            ("listeners.tcp.internal", "127.0.0.1:5673"),
-            ("listeners.tcp", "none"),
             ("management.ssl.verify", "verify_peer"),
             ("management.ssl.fail_if_no_peer_cert", "true"),
             ("management.ssl.versions.1", "tlsv1.3"),
@@ -248,13 +246,13 @@ mod tests {
             ("web_mqtt.ssl.honor_cipher_order", "true"),
             ("web_mqtt.ssl.port", "15676"),
             ("mqtt.listeners.ssl.default", "8883"),
-            ("auth_mechanisms.1", "PLAIN"),
+            ("listeners.sctp.default", "1"),
             ("auth_ldap.servers.1", "h"),
+            ("auth_http.ssl_options.hostname_verification", "none"),
             ("auth_oauth2.proxy", "h"),
             ("auth_cache.cached_backend.authn", "internal"),
             ("default_permissions.write", "^$"),
             ("prometheus.authentication.enabled", "true"),
-            ("management.load_definitions", "/etc/rabbitmq/definitions.json"),
             ("definitions.https.url", "https://h/definitions.json"),
             ("default_user_tags.administrator", "false"),
             ("default_user_tags.monitoring", "true"),
@@ -263,7 +261,7 @@ mod tests {
         }
         for (key, value) in [
             ("default_permissions.read", ".*"),
-            ("listeners.ssl", "none"),
+            ("auth_http.ssl_options.hostname_verification", "wildcard"),
             ("ssl_options", "none"),
             ("management.ssl.verify", "verify_none"),
             ("prometheus.ssl.fail_if_no_peer_cert", "false"),

@@ -66,6 +66,29 @@ pub fn verified(value: &str) -> Result<(), String> {
     }
 }
 
+/// Checks a key about the TLS of a server that is asked: one that Sluice has, or one whose value is what Sluice does anyway.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn tls_of_server(key: &str, value: &str) -> Result<(), String> {
+    match (key, value) {
+        ("verify" | "peer_verification", value) => verified(value),
+        ("hostname_verification", "wildcard") | ("crl_check", "false") => Ok(()),
+        ("hostname_verification", _) => {
+            Err("wildcard is needed: the name of the server is always checked, and may have a wildcard"
+                .into())
+        }
+        ("crl_check", _) => Err("false is needed: no list of revoked certificates is asked for".into()),
+        // A client always gets a certificate.
+        ("fail_if_no_peer_cert", value) => boolean(value).map(drop),
+        // The library bounds the chain itself.
+        ("depth", value) => number(value, 1..=u8::MAX).map(drop),
+        _ => Err(format!(
+            "there is no key '{key}': verify, hostname_verification, depth and cacertfile are possible"
+        )),
+    }
+}
+
 /// Parses a whole number within bounds.
 ///
 /// # Errors
@@ -214,7 +237,12 @@ pub fn listener(value: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = port(value) {
         return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     }
-    value.parse().map_err(|_| "a port from 0 to 65535 or ip:port is needed".into())
+    value.parse().map_err(|_| match value {
+        socket if socket.starts_with("local:") => {
+            "listeners.unix.default has the path of a Unix domain socket".into()
+        }
+        _ => "a port from 0 to 65535 or ip:port is needed, not the name of a host; an IPv6 address is in brackets: [::1]:5672".into(),
+    })
 }
 
 /// Parses the path of a Unix domain socket.
@@ -316,6 +344,9 @@ pub fn name_kind(value: &str) -> Result<NameKind, String> {
         "ip" => Ok(NameKind::Ip),
         "email" => Ok(NameKind::Email),
         "uri" => Ok(NameKind::Uri),
+        "other_name" => {
+            Err("dns, ip, email or uri is needed: names of the kind other_name are not read".into())
+        }
         _ => Err("dns, ip, email or uri is needed".into()),
     }
 }
