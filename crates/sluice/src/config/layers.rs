@@ -210,9 +210,9 @@ impl<'a> FileKeys<'a> {
         let (key, value) = line.split_once('=').ok_or("'key = value' is needed")?;
         let key = key.trim();
         let value = unquote(value.trim()).map_err(|why| format!("'{}': {why}", shown(key)))?;
-        if keys::find(key).is_none() && keys::nearest(key).is_none() {
+        if keys::find(key).is_none() && (rabbitmq::has(key) || keys::nearest(key).is_none()) {
             match rabbitmq::find(key, value) {
-                Some(Known::NoEffect) => {
+                Some(Known::NoEffect(_)) => {
                     self.without_effect.push((key, number));
                     return Ok(());
                 }

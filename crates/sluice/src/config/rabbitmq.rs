@@ -4,11 +4,14 @@
 //! A `*` matches any text. The first row that matches a key counts. Keys that Sluice has are looked up before
 //! these.
 
+/// The names of all keys in the schemas of RabbitMQ 4.3, one a line. A part that the operator chooses begins with `$`.
+pub const NAMES: &str = include_str!("rabbitmq-4.3.keys");
+
 /// What to do with a key of RabbitMQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// The key is ignored: the broker starts and logs a warning.
-    NoEffect,
+    /// The key is ignored, for this reason: the broker starts and logs a warning.
+    NoEffect(&'static str),
     /// The configuration is refused, for this reason: if Sluice ignored the key, somebody could do what the
     /// key forbids.
     Guard(&'static str),
@@ -105,98 +108,127 @@ fn is_harmless(key: &str) -> bool {
     })
 }
 
-/// All other keys of RabbitMQ and its plugins. Keys of protocols that Sluice does not have need no guard:
-/// nobody can connect with those protocols.
-const OTHERS: &[&str] = &[
-    "amqp10_client.*",
-    "amqp_client.*",
-    "anonymous_login_pass",
-    // Sluice tells no client why a backend has refused it, which is RabbitMQ's default.
-    "authorization_failure_disclosure",
-    "aws.*",
-    "background_gc_enabled",
-    // The passphrase of encrypted values, which are refused themselves.
-    "config_entry_decoder.*",
-    "background_gc_target_interval",
-    "channel_interceptor.*",
-    "classic_queue.default_version",
-    "cluster_formation.*",
-    "cluster_keepalive_interval",
-    "cluster_partition_handling*",
-    "cluster_tags.*",
-    "collect_statistics",
-    "connection_max",
-    "consumer_disconnected_timeout",
-    "consumer_max_per_channel",
-    // This key rejects weak passwords when users are created. Administrators choose those, and the author of this
-    // file those of the configuration.
-    "credential_validator.*",
-    "default_worker_pool_size",
-    "definitions.*",
-    "delegate_count",
-    "deprecated_features.permit.*",
-    "distribution.listener.*",
-    "erlang.*",
-    "event_exchange.*",
-    "exchange_types.*",
-    "federation.*",
-    "hipe_compile",
-    "http_dispatch.*",
-    "log.*",
-    "management.*",
-    "management_agent.*",
-    "max_channels_per_connection",
-    "memory_monitor_interval",
-    "message_interceptors.*",
-    "message_store_shutdown_timeout",
-    "metadata_store.*",
-    "mirroring_sync_*",
-    "mnesia_table_loading_retry_*",
-    "motd_file",
-    "mqtt.*",
-    "net_ticktime",
-    "node_tags.*",
-    "num_acceptors.*",
-    "password_hashing_module",
-    "prevent_startup_if_node_was_reset",
-    "product.*",
-    "prometheus.*",
-    "queue_index_embed_msgs_below",
-    "queue_leader_locator",
-    "queue_master_locator",
-    "queue_types.*",
-    "quorum_queue.*",
-    "raft.*",
-    "ranch_connection_max",
-    "reverse_dns_lookups",
-    "runtime_parameters.limits.*",
-    "shovel.*",
-    "socket_writer.gc_threshold",
-    "ssl_handshake_timeout",
-    "stomp.*",
-    "stream.*",
-    "sysmon_handler.*",
-    "tcp_listen_options*",
-    "total_memory_available_override_value",
-    "tracing.*",
-    "trust_store.*",
-    "vhost_restart_strategy",
-    "vm_memory_calculation_strategy",
-    "vm_memory_high_watermark_paging_ratio",
-    "web_mqtt.*",
-    "web_stomp.*",
+/// All other keys of RabbitMQ and its plugins, by the reason why they have no effect. Keys of protocols that Sluice does not have
+/// need no guard: nobody can connect with those protocols.
+const OTHERS: &[(&str, &[&str])] = &[
+    ("there is no MQTT and no STOMP", &["mqtt.*", "stomp.*", "web_mqtt.*", "web_stomp.*"]),
+    (
+        "there is no such plugin",
+        &[
+            "amqp10_client.*",
+            "amqp_client.*",
+            "aws.*",
+            "federation.*",
+            "shovel.*",
+            "tracing.*",
+            "trust_store.*",
+        ],
+    ),
+    (
+        "there is one node",
+        &[
+            "cluster_formation.*",
+            "cluster_keepalive_interval",
+            "cluster_partition_handling*",
+            "distribution.listener.*",
+            "metadata_store.*",
+            "mirroring_sync_*",
+            "mnesia_table_loading_retry_*",
+            "net_ticktime",
+            "prevent_startup_if_node_was_reset",
+            "queue_leader_locator",
+            "queue_master_locator",
+        ],
+    ),
+    (
+        "it is about a part of RabbitMQ or of Erlang that Sluice does not have",
+        &[
+            "background_gc_enabled",
+            "background_gc_target_interval",
+            "channel_interceptor.*",
+            "classic_queue.default_version",
+            "collect_statistics",
+            "default_worker_pool_size",
+            "delegate_count",
+            "erlang.*",
+            "exchange_types.*",
+            "hipe_compile",
+            "memory_monitor_interval",
+            "message_interceptors.*",
+            "message_store_shutdown_timeout",
+            "motd_file",
+            "queue_index_embed_msgs_below",
+            "queue_types.*",
+            "quorum_queue.*",
+            "raft.*",
+            "socket_writer.gc_threshold",
+            "stream.*",
+            "sysmon_handler.*",
+            "vhost_restart_strategy",
+        ],
+    ),
+    (
+        "Sluice chooses how it accepts connections, and sets the options of sockets",
+        &["num_acceptors.*", "ranch_connection_max", "reverse_dns_lookups", "tcp_listen_options*"],
+    ),
+    ("handshake_timeout bounds the TLS handshake, too", &["ssl_handshake_timeout"]),
+    ("versions before TLS 1.2 are never spoken", &["ssl_allow_poodle_attack"]),
+    (
+        "the memory is measured in one way, and vm_memory_high_watermark.absolute sets a limit in bytes",
+        &[
+            "total_memory_available_override_value",
+            "vm_memory_calculation_strategy",
+            "vm_memory_high_watermark_paging_ratio",
+        ],
+    ),
+    ("the anonymous user needs no password", &["anonymous_login_pass"]),
+    // That is RabbitMQ's default.
+    ("clients are not told why a backend has refused them", &["authorization_failure_disclosure"]),
+    ("encrypted values are refused themselves", &["config_entry_decoder.*"]),
+    (
+        "nodes and clusters have no tags from the configuration, and the product is set by compat.product and compat.version",
+        &["cluster_tags.*", "node_tags.*", "product.*"],
+    ),
+    ("max_connections and channel_max are the keys", &["connection_max", "max_channels_per_connection"]),
+    ("Sluice has no such limit", &["consumer_disconnected_timeout", "runtime_parameters.limits.*"]),
+    // This key rejects weak passwords when users are created. Administrators choose those, and the author of this file those of
+    // the configuration.
+    ("any password is taken", &["credential_validator.*"]),
+    ("definitions are read from files only, and how they are compared cannot be chosen", &["definitions.*"]),
+    ("the feature is as in sluice.conf.example", &["deprecated_features.permit.*"]),
+    ("the exchange amq.rabbitmq.event has keys of its own in sluice.conf.example", &["event_exchange.*"]),
+    ("password_hashing is the key", &["password_hashing_module"]),
+    ("the log has other outputs and categories: see sluice.conf.example", &["log.*"]),
+    (
+        "the HTTP API and the metrics have no such choice",
+        &["http_dispatch.*", "management.*", "management_agent.*", "prometheus.*"],
+    ),
 ];
+
+/// Returns true if RabbitMQ 4.3 has a key with this name. Then the name is no typo of a key of Sluice.
+pub fn has(key: &str) -> bool {
+    let is_named = |name: &str| {
+        let mut parts = name.split('.').zip(key.split('.'));
+        name.split('.').count() == key.split('.').count()
+            && parts.all(|(of_name, part)| of_name.starts_with('$') || of_name == part)
+    };
+    NAMES.lines().any(is_named)
+}
 
 /// Returns what to do with a key that has this value; `None` if RabbitMQ does not know the key either.
 pub fn find(key: &str, value: &str) -> Option<Known> {
     if is_harmless(key) {
-        return Some(Known::NoEffect);
+        return Some(Known::NoEffect("the TLS of Sluice has no such choice"));
     }
     if let Some(guard) = GUARDS.iter().find(|guard| fits(guard.pattern, key)) {
         let harmless = !guard.harmless.is_empty() && guard.harmless == value;
-        return Some(if harmless { Known::NoEffect } else { Known::Guard(guard.without) });
+        return Some(match harmless {
+            true => Known::NoEffect("it is what Sluice does anyway"),
+            false => Known::Guard(guard.without),
+        });
     }
-    OTHERS.iter().any(|pattern| fits(pattern, key)).then_some(Known::NoEffect)
+    let mut others = OTHERS.iter().filter(|(_, patterns)| patterns.iter().any(|pattern| fits(pattern, key)));
+    others.next().map(|(why, _)| Known::NoEffect(why))
 }
 
 /// Returns true if the key matches the pattern. A `*` at the start of the pattern or after a dot matches at
@@ -268,7 +300,10 @@ mod tests {
             ("default_user_tags.administrator", "true"),
             ("default_user_tags.monitoring", "false"),
         ] {
-            assert_eq!(find(key, value), Some(Known::NoEffect), "{key} = {value} is what Sluice does anyway");
+            assert!(
+                matches!(find(key, value), Some(Known::NoEffect(_))),
+                "{key} = {value} is what Sluice does anyway"
+            );
         }
     }
 
@@ -299,7 +334,7 @@ mod tests {
             "prometheus.ssl.idle_timeout",
             "authorization_failure_disclosure",
         ] {
-            assert_eq!(find(key, "1"), Some(Known::NoEffect), "{key}");
+            assert!(matches!(find(key, "1"), Some(Known::NoEffect(_))), "{key}");
         }
         for key in ["", "nonsense", "data_dir", "logs.file", "queue"] {
             assert_eq!(find(key, "1"), None, "{key}");

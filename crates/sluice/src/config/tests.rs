@@ -1,3 +1,5 @@
+mod schema;
+
 use std::path::Path;
 
 use node::Limit;
@@ -323,16 +325,21 @@ fn a_file_is_named_in_its_errors() {
     assert!(error.to_string().starts_with("/nowhere/sluice.conf: cannot be read: "), "{error}");
 }
 
+/// Compares a file of the repository with what the program makes of its tables. With `UPDATE_EXAMPLE`, writes it.
+fn assert_made(file: &str, made: &str, test: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+    if std::env::var_os("UPDATE_EXAMPLE").is_some() {
+        std::fs::write(&path, made).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == made, "{file} is stale: UPDATE_EXAMPLE=1 cargo test -p sluice {test}");
+}
+
 /// The example file in the root of the repository is generated from the table.
 #[test]
 fn the_example_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sluice.conf.example");
     let made = keys::example();
-    if std::env::var_os("UPDATE_EXAMPLE").is_some() {
-        std::fs::write(&path, &made).unwrap();
-    }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == made, "sluice.conf.example is stale: UPDATE_EXAMPLE=1 cargo test -p sluice the_example");
+    assert_made("sluice.conf.example", &made, "the_example");
     // Without its comment signs, the example sets every key to its default.
     let keys = made.lines().filter_map(|l| l.strip_prefix("# ")).filter(|l| l.contains(" = "));
     let (samples, keys): (Vec<&str>, Vec<&str>) =
