@@ -59,7 +59,7 @@ use self::page_login::PageLoginKeys;
 pub use self::problems::ConfigError;
 use self::problems::Problem;
 pub use self::schedule::Schedule;
-pub use self::set_values::SetValues;
+pub use self::set_values::{DEFAULT, SetValues, Shown};
 use self::web::WebKeys;
 
 /// Where AMQP clients connect if no key of a listener is set.

@@ -297,7 +297,8 @@ async fn serve_until_told(
         .hiding_erlang(!config.compat_erlang)
         .with_headers(config.headers.clone())
         .with_hosts(hosts(config))
-        .with_page_login(config.page_login.clone());
+        .with_page_login(config.page_login.clone())
+        .with_settings(reload.in_force());
     if !certificates.all().is_empty() {
         tokio::spawn(certificates.watch());
     }
