@@ -23,7 +23,7 @@ use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
     health, json, memory, messages, moving, openapi, overview, page, page_login, parameters, parts, policies,
-    queues, quorum, search, shape, topics, traces, vhosts,
+    queues, quorum, search, settings, shape, topics, traces, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -283,6 +283,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::NameCluster => parameters::name_cluster(call).await,
         Action::EmptyList => Ok(Reply::Json(shape::list(Vec::new(), &call.query, &[])?)),
         Action::OpenApi => Ok(openapi::get()),
+        Action::EffectiveSettings => Ok(settings::effective(call.ports.settings())),
         Action::Missing(instead) => Err(Failure::missing(instead)),
         Action::DeprecatedFeatures(used) => overview::deprecated_features(call, used).await,
         Action::ListTraces => traces::list(call).await,

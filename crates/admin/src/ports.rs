@@ -17,6 +17,7 @@ use crate::origin::HostOptions;
 use crate::page_login::PageLogin;
 use crate::reply::Failure;
 use crate::samples::Samples;
+use crate::settings::SettingsInForce;
 
 /// The default limit of connections per port. Each costs a file descriptor, and up to 200 KiB while it sends
 /// a head or reads a response very slowly.
@@ -46,6 +47,7 @@ pub struct Ports {
     /// False if the API shows no versions of Erlang.
     hides_erlang: bool,
     page_login: Option<Arc<PageLogin>>,
+    settings: SettingsInForce,
     is_tls: bool,
     node: Arc<str>,
 }
@@ -101,6 +103,7 @@ impl Ports {
             hosts: Arc::default(),
             hides_erlang: false,
             page_login: None,
+            settings: SettingsInForce::default(),
             is_tls: false,
             node: "".into(),
         }
@@ -149,6 +152,13 @@ impl Ports {
         self
     }
 
+    /// Shows these settings as those in force.
+    #[must_use]
+    pub fn with_settings(mut self, settings: SettingsInForce) -> Self {
+        self.settings = settings;
+        self
+    }
+
     /// Says whether clients connect over TLS.
     #[must_use]
     pub fn over_tls(mut self, is_tls: bool) -> Self {
@@ -177,6 +187,10 @@ impl Ports {
 
     pub(crate) fn page_login(&self) -> Option<&PageLogin> {
         self.page_login.as_deref()
+    }
+
+    pub(crate) fn settings(&self) -> &SettingsInForce {
+        &self.settings
     }
 
     pub(crate) fn is_tls(&self) -> bool {

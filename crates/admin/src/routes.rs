@@ -169,6 +169,7 @@ pub enum Action {
     ClusterName,
     NameCluster,
     OpenApi,
+    EffectiveSettings,
     /// A list of something that Sluice does not have.
     EmptyList,
     /// A route of RabbitMQ that does something that Sluice does not have. The text says what to do instead.
@@ -236,7 +237,6 @@ impl Route {
 
 /// What to do instead of a request for what Sluice does not have.
 const ERLANG: &str = "there is no Erlang: GET /api/nodes/NODE/memory says what the memory is used for";
-const SETTINGS: &str = "read the configuration file: what it does not set is as in sluice.conf.example";
 const STATISTICS: &str = "there is no database of statistics";
 const CREATORS: &str = "nothing records who declared a queue: GET /api/queues lists all queues";
 const LOGIN: &str = "there are no sessions: send user and password, or a token, with each request";
@@ -342,7 +342,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/nodes/{node}/memory/ets/relative" => Missing(ERLANG), [Manage, ReadNodes];
     Get "/api/top/{node}" => Missing(ERLANG), [Manage, ReadNodes];
     Get "/api/top/ets/{node}" => Missing(ERLANG), [Manage, ReadNodes];
-    Get "/api/config/effective" => Missing(SETTINGS), [Manage, Administer];
+    Get "/api/config/effective" => EffectiveSettings, [Manage, Administer];
     Delete "/api/reset" => Missing(STATISTICS), [Manage, Administer];
     Delete "/api/reset/{node}" => Missing(STATISTICS), [Manage, Administer];
     Post "/api/login" => Missing(LOGIN), [Manage];

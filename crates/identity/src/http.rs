@@ -42,7 +42,9 @@ pub struct Options {
     pub topic_path: String,
     /// True for POST with a form as the body, false for GET with a query.
     pub is_post: bool,
-    /// How long each step of a request may take, in milliseconds.
+    /// How long the broker may take to connect, in milliseconds.
+    pub connect_timeout_ms: u64,
+    /// How long each further step of a request may take, in milliseconds.
     pub timeout_ms: u64,
     /// The authorities that have signed the certificate of the server. `None`: those of the system.
     pub authorities: Option<std::path::PathBuf>,
@@ -57,6 +59,7 @@ impl Default for Options {
             resource_path: path("resource"),
             topic_path: path("topic"),
             is_post: false,
+            connect_timeout_ms: 15_000,
             timeout_ms: 15_000,
             authorities: None,
         }
@@ -136,6 +139,7 @@ impl Http {
             topic: place("topic_path", &options.topic_path)?,
             is_post: options.is_post,
             bounds: Bounds {
+                connect: Duration::from_millis(options.connect_timeout_ms),
                 patience: Duration::from_millis(options.timeout_ms),
                 body_bytes_max: ANSWER_BYTES_MAX,
             },

@@ -33,7 +33,8 @@ impl Certificates {
             let tls = is_needed.then(|| load(options.as_ref(), setting, values, &mut all))?;
             tls.map_err(|problem| problems.push(problem)).ok()
         };
-        let amqp = of(!config.tls_listeners.is_empty(), &config.tls, "listeners.ssl.default");
+        let listener = values.key_with(&["listeners.ssl."], "").unwrap_or("listeners.ssl.default");
+        let amqp = of(!config.tls_listeners.is_empty(), &config.tls, listener);
         let management =
             of(config.management_tls.is_some(), &config.management_certificates, "management.ssl.port");
         let metrics =

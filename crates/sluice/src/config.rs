@@ -16,8 +16,10 @@ mod defaults;
 mod events;
 mod keys;
 mod layers;
+mod listeners;
 mod logins;
 mod logs;
+mod mechanisms;
 mod oauth2;
 mod page_login;
 mod problems;
@@ -50,17 +52,23 @@ use self::defaults::Defaults;
 pub use self::layers::ARGUMENTS;
 use self::layers::{Layers, shown};
 pub use self::layers::{Sources, files_of};
+use self::listeners::ListenerKeys;
 use self::logins::LoginKeys;
 pub use self::logs::{Format, LogOptions, Output, Rotation};
+use self::mechanisms::MechanismKeys;
 use self::page_login::PageLoginKeys;
 pub use self::problems::ConfigError;
 use self::problems::Problem;
 pub use self::schedule::Schedule;
-pub use self::set_values::SetValues;
+pub use self::set_values::{DEFAULT, SetValues, Shown};
 use self::web::WebKeys;
+
+/// Where AMQP clients connect if no key of a listener is set.
+const AMQP_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5672);
 
 /// The keys that name definitions.
 const LOAD_DEFINITIONS: &str = "load_definitions";
+const MANAGEMENT_DEFINITIONS: &str = "management.load_definitions";
 const LOCAL_DEFINITIONS: &str = "definitions.local.path";
 const IMPORT_BACKEND: &str = "definitions.import_backend";
 
@@ -69,7 +77,7 @@ const IMPORT_BACKEND: &str = "definitions.import_backend";
 pub struct Config {
     /// Settings that the broker itself reads.
     pub settings: Settings,
-    /// The addresses where AMQP clients connect; empty if `listeners.tcp.default = none`.
+    /// The addresses where AMQP clients connect; empty if `listeners.tcp = none`.
     pub amqp_listeners: Vec<SocketAddr>,
     /// The addresses where AMQP clients connect with TLS.
     pub tls_listeners: Vec<SocketAddr>,
@@ -285,10 +293,10 @@ impl TlsKeys {
 #[derive(Clone, Debug)]
 struct Draft {
     settings: Settings,
-    amqp_listeners: Vec<SocketAddr>,
+    tcp: ListenerKeys,
+    ssl: ListenerKeys,
     management: (IpAddr, Option<u16>),
     prometheus: (IpAddr, Option<u16>),
-    tls_listeners: Vec<SocketAddr>,
     unix_listener: Option<String>,
     unix_mode: u32,
     proxy_protocol: bool,
@@ -296,7 +304,7 @@ struct Draft {
     trusted_proxies: BTreeMap<String, Network>,
     management_tls: (IpAddr, Option<u16>),
     prometheus_tls: (IpAddr, Option<u16>),
-    ssl: TlsKeys,
+    tls: TlsKeys,
     login_name: LoginName,
     /// The kind and the place of the alternative name.
     login_san: (NameKind, usize),
@@ -311,6 +319,7 @@ struct Draft {
     loopback_users: Vec<String>,
     password_hashing: Hashing,
     logins: LoginKeys,
+    mechanisms: MechanismKeys,
     alarms: AlarmLimits,
     /// The second form in which the memory limit can be set (in bytes, where the first is a share of the
     /// memory; for the disk it is the reverse). If it is set, the first form has no effect.
@@ -320,6 +329,7 @@ struct Draft {
     has_group_access: bool,
     accept_lost_definitions: bool,
     load_definitions: Option<PathBuf>,
+    management_definitions: Option<PathBuf>,
     /// True if `definitions.import_backend` says that `local_definitions` count.
     has_local_definitions: bool,
     local_definitions: Option<PathBuf>,
@@ -341,17 +351,17 @@ impl Default for Draft {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         Self {
             settings: Settings { node_name: values::own_node_name(), ..Settings::default() },
-            amqp_listeners: vec![SocketAddr::new(loopback, 5672)],
+            tcp: ListenerKeys::default(),
+            ssl: ListenerKeys::default(),
             management: (loopback, Some(15672)),
             prometheus: (loopback, Some(15692)),
-            tls_listeners: Vec::new(),
             unix_listener: None,
             unix_mode: 0o600,
             proxy_protocol: false,
             trusted_proxies: BTreeMap::new(),
             management_tls: (loopback, None),
             prometheus_tls: (loopback, None),
-            ssl: TlsKeys::default(),
+            tls: TlsKeys::default(),
             login_name: LoginName::Distinguished,
             login_san: (NameKind::Dns, 0),
             management_ssl: TlsKeys::default(),
@@ -365,6 +375,7 @@ impl Default for Draft {
             loopback_users: vec!["guest".into()],
             password_hashing: Hashing::default(),
             logins: LoginKeys::default(),
+            mechanisms: MechanismKeys::default(),
             alarms: AlarmLimits::default(),
             memory_instead: None,
             disk_free_instead: None,
@@ -372,6 +383,7 @@ impl Default for Draft {
             has_group_access: false,
             accept_lost_definitions: false,
             load_definitions: None,
+            management_definitions: None,
             has_local_definitions: false,
             local_definitions: None,
             skip_unchanged_definitions: false,
@@ -419,7 +431,7 @@ impl Draft {
     /// Returns what is wrong between several keys.
     fn contradictions(&self) -> Vec<Problem> {
         let all = [
-            ("ssl_options", &self.ssl),
+            ("ssl_options", &self.tls),
             ("management.ssl", &self.management_ssl),
             ("prometheus.ssl", &self.prometheus_ssl),
         ];
@@ -450,6 +462,8 @@ impl Draft {
         problems.extend(
             of_proxies.map(|(place, problem)| Problem { place: place.into(), problem: problem.into() }),
         );
+        let of_mechanisms = self.mechanisms.problem(self.tls.verify);
+        problems.extend(of_mechanisms.map(|problem| Problem::new("auth_mechanisms", problem)));
         problems.extend(self.definitions_problem());
         for Problem { place, .. } in &mut problems {
             if let Some(set_at) = self.values.place(place) {
@@ -463,7 +477,9 @@ impl Draft {
     /// of the definitions.
     fn definitions_problem(&self) -> Option<Problem> {
         let problem = |place: &str, problem: String| Some(Problem { place: place.to_owned(), problem });
-        match (self.has_local_definitions, &self.local_definitions, &self.load_definitions) {
+        let (local, older) = (&self.local_definitions, &self.management_definitions);
+        let first = self.load_definitions.as_ref().or(older.as_ref());
+        match (self.has_local_definitions, local, first) {
             (true, None, _) => {
                 problem(IMPORT_BACKEND, format!("it has no effect without {LOCAL_DEFINITIONS}"))
             }
@@ -471,11 +487,25 @@ impl Draft {
                 LOCAL_DEFINITIONS,
                 format!("it has no effect without {IMPORT_BACKEND} = local_filesystem"),
             ),
-            (true, Some(local), Some(load)) if local != load => problem(
-                LOCAL_DEFINITIONS,
-                format!("{LOAD_DEFINITIONS} names other definitions: only one of the keys is possible"),
-            ),
+            (true, Some(local), Some(first)) if local != first => problem(LOCAL_DEFINITIONS, self.others()),
+            (_, _, Some(first)) if older.as_ref().is_some_and(|older| older != first) => {
+                problem(MANAGEMENT_DEFINITIONS, self.others())
+            }
             _ => None,
+        }
+    }
+
+    /// Says which key names definitions already.
+    fn others(&self) -> String {
+        format!("{} names other definitions: only one of the keys is possible", self.definitions_key())
+    }
+
+    /// Returns the key that names the definitions.
+    fn definitions_key(&self) -> &'static str {
+        match (&self.load_definitions, &self.management_definitions) {
+            (Some(_), _) => LOAD_DEFINITIONS,
+            (None, Some(_)) => MANAGEMENT_DEFINITIONS,
+            (None, None) => LOCAL_DEFINITIONS,
         }
     }
 
@@ -486,10 +516,14 @@ impl Draft {
             LoginName::Alternative => LoginFrom::AlternativeName(self.login_san.0, self.login_san.1),
         };
         let address = |(ip, port): (IpAddr, Option<u16>)| port.map(|port| SocketAddr::new(ip, port));
-        let shared = self.ssl.options("ssl_options");
+        let shared = self.tls.options("ssl_options");
         let page_login = self.page_login.options(self.logins.oauth2.issuer());
         let provider = page_login.as_ref().and_then(|login| page_login::origin(&login.provider_url));
+        let definitions_key = self.definitions_key();
         let mut settings = self.settings;
+        if !self.mechanisms.allow_anonymous() {
+            settings.anonymous_login_user = None;
+        }
         settings.declare_rules.event_vhost = self.events.vhost();
         let mut warnings = self.warnings;
         warnings.extend(self.web.warning());
@@ -497,8 +531,8 @@ impl Draft {
             self.log.has_exchange.then(|| settings.default_vhost.as_str().into());
         Config {
             settings,
-            amqp_listeners: self.amqp_listeners,
-            tls_listeners: self.tls_listeners,
+            amqp_listeners: self.tcp.addresses(Some(AMQP_DEFAULT)),
+            tls_listeners: self.ssl.addresses(None),
             unix_listener: self.unix_listener,
             unix_mode: self.unix_mode,
             proxies: self.proxy_protocol.then(|| self.trusted_proxies.into_values().collect()),
@@ -529,12 +563,11 @@ impl Draft {
             storage: self.storage,
             sharing: if self.has_group_access { Sharing::Group } else { Sharing::Owner },
             accept_lost_definitions: self.accept_lost_definitions,
-            definitions_key: if self.load_definitions.is_some() {
-                LOAD_DEFINITIONS
-            } else {
-                LOCAL_DEFINITIONS
-            },
-            load_definitions: self.load_definitions.or(self.local_definitions),
+            definitions_key,
+            load_definitions: self
+                .load_definitions
+                .or(self.management_definitions)
+                .or(self.local_definitions),
             skip_unchanged_definitions: self.skip_unchanged_definitions,
             skip_unknown_definitions: self.skip_unknown_definitions,
             compat_erlang: self.compat_erlang,

@@ -1,14 +1,18 @@
-//! `sluice check config` and `sluice show config`: the configuration with which `sluice serve` would start. They need no broker.
+//! `sluice check config` and `sluice show config`: the configuration with which `sluice serve` would start. They need no broker,
+//! except for `sluice show config --running`.
 
 use clap::Args;
+use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::amqp::block_on;
 use crate::backends;
 use crate::certificates::Certificates;
-use crate::config::{Config, Loaded, SetValues, Sources};
+use crate::config::{Config, DEFAULT, Loaded, SetValues, Shown, Sources};
 use crate::definitions;
 use crate::escape;
 use crate::failure::{FAILED, Failure};
+use crate::http::Api;
 use crate::output::{print, warn};
 use crate::production;
 use crate::table::{Column, table};
@@ -29,9 +33,14 @@ pub struct ShowConfig {
     /// Only what differs from the defaults, or is set to them
     #[arg(long)]
     only_set: bool,
+    /// The settings in force of the running broker, instead of those of the file
+    #[arg(long)]
+    running: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    api: Api,
 }
 
 const COLUMNS: &[Column] = &[("KEY", "key"), ("VALUE", "value"), ("FROM", "from")];
@@ -62,13 +71,21 @@ pub fn check(check: &CheckConfig) -> Result<(), Failure> {
 /// Prints each key with its value.
 ///
 /// # Errors
-/// Everything that is wrong with the configuration.
+/// Everything that is wrong with the configuration, or the error of the running broker.
 pub fn show(show: &ShowConfig) -> Result<(), Failure> {
-    let ShowConfig { sources, only_set, json } = show;
-    let rows = rows(&load(sources)?.values, *only_set);
-    match json {
-        true => print(&escape::json(&Value::Array(rows))),
-        false => print(&table(COLUMNS, &rows)),
+    if show.running {
+        return block_on(async { show.print(of_broker(&show.sources, &show.api).await?) });
+    }
+    show.print(rows(&load(&show.sources)?.values))
+}
+
+impl ShowConfig {
+    fn print(&self, mut rows: Vec<Value>) -> Result<(), Failure> {
+        rows.retain(|row| !self.only_set || row["from"] != DEFAULT);
+        match self.json {
+            true => print(&escape::json(&Value::Array(rows))),
+            false => print(&table(COLUMNS, &rows)),
+        }
     }
 }
 
@@ -76,7 +93,18 @@ fn load(sources: &Sources) -> Result<Loaded, Failure> {
     Config::load(sources).map_err(|error| Failure::usage(error.to_string()))
 }
 
-fn rows(values: &SetValues, only_set: bool) -> Vec<Value> {
-    let all = values.all().filter(|shown| !only_set || shown.is_set);
-    all.map(|shown| json!({ "key": shown.key, "value": shown.value, "from": shown.place })).collect()
+fn rows(values: &SetValues) -> Vec<Value> {
+    let row = |shown: Shown<'_>| json!({ "key": shown.key, "value": shown.value, "from": shown.place });
+    values.all().map(row).collect()
+}
+
+/// Asks the running broker for its settings.
+async fn of_broker(sources: &Sources, api: &Api) -> Result<Vec<Value>, Failure> {
+    if !sources.sets.is_empty() {
+        return Err(Failure::usage(
+            "--running shows the settings of the broker: --set has no effect on them",
+        ));
+    }
+    let (_, answer) = api.ask("show the configuration", Method::GET, "/api/config/effective", None).await?;
+    Ok(answer["config"].as_array().cloned().unwrap_or_default())
 }

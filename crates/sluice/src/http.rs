@@ -82,7 +82,7 @@ impl Api {
         let request = url.request(method, path, body, headers, &login).map_err(|error| failed(&error))?;
         let tls = if url.tls { Some(self.trust.load()?) } else { None };
         let server = Server { host: url.host.clone(), port: url.port, tls };
-        let bounds = Bounds { patience: PATIENCE, body_bytes_max: ANSWER_BYTES_MAX };
+        let bounds = Bounds { connect: PATIENCE, patience: PATIENCE, body_bytes_max: ANSWER_BYTES_MAX };
         let (status, octets) = match server.send(request, bounds).await {
             Ok(answer) => answer,
             Err(error @ (WebError::Unreachable(_) | WebError::TimedOut)) => {

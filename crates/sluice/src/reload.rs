@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use admin::{Setting, SettingsInForce};
 use node::Node;
 
 use crate::certificates::Watched;
@@ -15,6 +16,8 @@ pub struct Reload {
     at_start: SetValues,
     /// The values that were read last.
     last: SetValues,
+    /// What the HTTP API shows as the settings in force.
+    in_force: SettingsInForce,
     levels: Levels,
     certificates: Arc<Watched>,
     log_file: Option<Arc<LogFile>>,
@@ -29,7 +32,14 @@ impl Reload {
         certificates: Arc<Watched>,
         log_file: Option<Arc<LogFile>>,
     ) -> Self {
-        Self { sources, at_start: values.clone(), last: values, levels, certificates, log_file }
+        let in_force = SettingsInForce::default();
+        in_force.set(settings(&values));
+        Self { sources, at_start: values.clone(), last: values, in_force, levels, certificates, log_file }
+    }
+
+    /// Returns the settings in force. They change with each reload.
+    pub fn in_force(&self) -> SettingsInForce {
+        self.in_force.clone()
     }
 
     /// Does everything that SIGHUP asks for, one after the other. When it returns, all of it is done, so that systemd can be
@@ -62,6 +72,7 @@ impl Reload {
         self.levels.set(&config.log);
         node.set_alarm_limits(config.alarms);
         node.reload_settings(&config.settings);
+        self.in_force.set(settings(&self.at_start.reloaded(&values)));
         self.last = values;
         for warning in &config.warnings {
             tracing::warn!("{warning}");
@@ -77,4 +88,11 @@ impl Reload {
             tracing::info!("the configuration was read again: in use from now on: {}", changed.join(", "));
         }
     }
+}
+
+/// Returns all settings for people, without secrets.
+fn settings(values: &SetValues) -> Vec<Setting> {
+    let all = values.all();
+    all.map(|shown| Setting { key: shown.key, value: shown.value.to_owned(), place: shown.place.to_owned() })
+        .collect()
 }

@@ -216,11 +216,11 @@ impl Listeners {
         let proxies = config.proxies.clone().map(Arc::new);
         for address in &config.amqp_listeners {
             let listening = Listening { tls: None, proxies: proxies.clone() };
-            amqp.push((bind(*address, "listeners.tcp.default").await?, listening));
+            amqp.push((bind(*address, "listeners.tcp.NAME").await?, listening));
         }
         for address in &config.tls_listeners {
             let listening = Listening { tls: amqp_tls.clone(), proxies: proxies.clone() };
-            amqp.push((bind(*address, "listeners.ssl.default").await?, listening));
+            amqp.push((bind(*address, "listeners.ssl.NAME").await?, listening));
         }
         let of_http = [
             ("http", config.management, "management.tcp.port", None, false),
@@ -298,7 +298,8 @@ async fn serve_until_told(
         .hiding_erlang(!config.compat_erlang)
         .with_headers(config.headers.clone())
         .with_hosts(hosts(config))
-        .with_page_login(config.page_login.clone());
+        .with_page_login(config.page_login.clone())
+        .with_settings(reload.in_force());
     if !certificates.all().is_empty() {
         tokio::spawn(certificates.watch());
     }

@@ -59,7 +59,7 @@ pub enum Show {
     },
     /// A parameter of the whole cluster
     GlobalParameter(Named),
-    /// The settings with which the broker would start: each key, its value and its place; needs no broker, and hides secrets
+    /// The settings with which the broker would start: each key, its value and its place; hides secrets, and needs no broker without --running
     Config(ShowConfig),
 }
 

@@ -310,3 +310,42 @@ fn a_limit_that_is_lowered_counts_for_the_next_connection() {
     }
     assert!(broker.terminate().success());
 }
+
+#[test]
+fn a_running_broker_shows_the_settings_in_force() {
+    let directory = Directory::new("running");
+    let text = "heartbeat = 9\nframe_max = 64KiB\ndefault_users.ops.password = hunter2\n";
+    let file = write(&directory, &[("sluice.conf", text)]);
+    let broker = Starting::spawn_with(&directory, &["--config", &file]).finish();
+    let row = |key: &str| {
+        let (status, answer) = broker.get("/api/config/effective");
+        assert_eq!(status, 200);
+        let rows = answer["config"].as_array().unwrap().clone();
+        rows.into_iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{key} is not in {answer}"))
+    };
+    let of = |key: &str, value: &str, from: &str| json!({"key": key, "value": value, "from": from});
+    assert_eq!(row("heartbeat"), of("heartbeat", "9", &format!("{file}:1")));
+    assert_eq!(row("frame_max"), of("frame_max", "64KiB", &format!("{file}:2")));
+    assert_eq!(row("max_message_size"), of("max_message_size", "16777216", "default"));
+    let (_, answer) = broker.get("/api/config/effective");
+    assert!(!answer.to_string().contains("hunter2"), "{answer}");
+    assert_eq!(row("default_users.ops.password")["value"], "***");
+
+    write(&directory, &[("sluice.conf", "frame_max = 8192\nchannel_max = 5\n")]);
+    read_again(&broker, &directory, "in use from now on: channel_max, heartbeat");
+    assert_eq!(row("heartbeat"), of("heartbeat", "60", "default"));
+    assert_eq!(row("channel_max"), of("channel_max", "5", &format!("{file}:2")));
+    assert_eq!(row("frame_max"), of("frame_max", "64KiB", &format!("{file}:2")), "it needs a restart");
+
+    let shown = broker.verb(&["show", "config", "--running", "--only-set", "--json"]).done();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let keys: Vec<&str> = shown.as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
+    assert!(keys.contains(&"channel_max") && !keys.contains(&"heartbeat"), "{keys:?}");
+    let table = broker.verb(&["show", "config", "--running"]).done();
+    assert!(
+        table.lines().any(|line| line.starts_with("heartbeat ") && line.ends_with(" default")),
+        "{table}"
+    );
+    broker.verb(&["show", "config", "--running", "--set", "heartbeat=1"]).refused(2, &["--set"]);
+    assert!(broker.terminate().success());
+}

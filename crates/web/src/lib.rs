@@ -29,7 +29,9 @@ pub struct Server {
 /// What a request may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The time of each step: to connect, the TLS handshake, and the response.
+    /// The time to connect.
+    pub connect: Duration,
+    /// The time of each further step: the TLS handshake, and the response.
     pub patience: Duration,
     /// The largest body of a response, in bytes.
     pub body_bytes_max: usize,
@@ -79,7 +81,7 @@ impl Server {
         bounds: Bounds,
     ) -> Result<(StatusCode, Bytes), WebError> {
         let connecting = TcpStream::connect((self.host.as_str(), self.port));
-        let connected = tokio::time::timeout(bounds.patience, connecting).await;
+        let connected = tokio::time::timeout(bounds.connect, connecting).await;
         let stream = connected.map_err(|_| WebError::TimedOut)?.map_err(WebError::Unreachable)?;
         let stream: Stream = match &self.tls {
             None => Box::new(stream),
@@ -129,7 +131,8 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { patience: Duration::from_secs(20), body_bytes_max: 8 };
+    const BOUNDS: Bounds =
+        Bounds { connect: Duration::from_secs(20), patience: Duration::from_secs(20), body_bytes_max: 8 };
 
     /// Returns what a client gets from a server that answers every request with these bytes.
     async fn answer(bytes: &'static str) -> Result<(StatusCode, Bytes), WebError> {

@@ -163,7 +163,6 @@ async fn what_is_missing_is_an_empty_list_or_501() {
             POST /api/queues/%2F/q/actions {"action":"sync"} -> 501 {"error":"not_implemented","reason":"there are no mirrors to synchronise: quorum queues are replicated"}
             GET /api/users/guest/queues -> 501 {"error":"not_implemented","reason":"nothing records who declared a queue: GET /api/queues lists all queues"}
             GET /api/top/n@h -> 501 {"error":"not_implemented",..
-            GET /api/config/effective -> 501 {"error":"not_implemented",..
             DELETE /api/reset -> 501 {"error":"not_implemented",..
             GET /api/aliveness-test/%2F -> 200 {"status":"ok"}
             GET /api/aliveness-test/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
@@ -175,5 +174,6 @@ async fn what_is_missing_is_an_empty_list_or_501() {
             "#,
         )
         .await;
+    server.check("own", "GET /api/config/effective -> 401 {\"error\":\"not_authorised\",..").await;
     server.check("own", "DELETE /api/reset -> 401 {\"error\":\"not_authorised\",..").await;
 }

@@ -31,7 +31,11 @@ const FIRST_FETCH_INTERVAL: Duration = Duration::from_secs(5);
 const KEYS_AGE_MAX: Duration = Duration::from_secs(3600);
 
 /// What one request to a provider may cost. A JWKS has some kilobytes.
-const BOUNDS: Bounds = Bounds { patience: Duration::from_secs(10), body_bytes_max: 1024 * 1024 };
+const BOUNDS: Bounds = Bounds {
+    connect: Duration::from_secs(10),
+    patience: Duration::from_secs(10),
+    body_bytes_max: 1024 * 1024,
+};
 
 /// An identity provider and its keys.
 #[derive(Debug)]

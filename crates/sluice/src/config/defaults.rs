@@ -11,7 +11,7 @@ use broker::catalog::{
 };
 use broker::pattern::Pattern;
 
-use super::values::{bytes, maximum, text};
+use super::values::{binary_bytes, maximum, text};
 
 /// What was set for new virtual hosts. Its `Debug` output shows no password.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +123,9 @@ impl Defaults {
             key => {
                 let number = match key {
                     "expires" | "message_ttl" => milliseconds(value),
-                    key if key.ends_with("_bytes") => bytes(value).ok().and_then(|n| i64::try_from(n).ok()),
+                    key if key.ends_with("_bytes") => {
+                        binary_bytes(value).ok().and_then(|n| i64::try_from(n).ok())
+                    }
                     _ => value.parse().ok(),
                 };
                 let value = number.map_or_else(|| value.into(), Value::Long);

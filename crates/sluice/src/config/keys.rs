@@ -7,11 +7,12 @@ use broker::pattern::Pattern;
 use node::Limit;
 
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, bytes, file, import_backend, ip, link_credit, listener, login_name,
-    maximum, mode, name_kind, network, node_name, number, or_none, own_node_name, pair_name, part, password,
-    password_hashing, port, queue_type, share, socket_path, text, tls_version, verify,
+    SHARDS_MAX, available_cores, binary_bytes, boolean, bytes, bytes_within, file, import_backend, ip,
+    link_credit, login_name, maximum, mode, name_kind, network, node_name, number, or_none, own_node_name,
+    pair_name, part, password, password_hashing, port, queue_type, share, socket_path, text, tls_version,
+    verify,
 };
-use super::{Draft, events, logins, logs, oauth2, page_login, web};
+use super::{Draft, events, listeners, logins, logs, mechanisms, oauth2, page_login, web};
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
 type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
@@ -73,7 +74,10 @@ pub const fn starred(star: &'static str, key: Key) -> Key {
 
 /// Returns all keys, in the order of the example file.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter()
+    listeners::KEYS
+        .iter()
+        .chain(KEYS)
+        .chain(mechanisms::KEYS)
         .chain(logs::KEYS)
         .chain(logins::KEYS)
         .chain(oauth2::KEYS)
@@ -89,24 +93,6 @@ const fn password_of(name: &'static str, doc: &'static str, set: Set) -> Key {
 
 /// The keys that are in no file of their own.
 const KEYS: &[Key] = &[
-    key(
-        "listeners.tcp.default",
-        "127.0.0.1:5672",
-        "The address for AMQP clients: ip:port, a port of the loopback address, or none.",
-        |c, _, v| {
-            c.amqp_listeners = or_none(v, listener)?.into_iter().collect();
-            Ok(())
-        },
-    ),
-    key(
-        "listeners.ssl.default",
-        "none",
-        "The address for AMQP clients with TLS: ip:port, a port of the loopback address, or none. The usual port is 5671.",
-        |c, _, v| {
-            c.tls_listeners = or_none(v, listener)?.into_iter().collect();
-            Ok(())
-        },
-    ),
     key(
         "listeners.unix.default",
         "none",
@@ -140,15 +126,15 @@ const KEYS: &[Key] = &[
         "ssl_options.certfile",
         "",
         "The file of the server's certificate and those of its authorities, in PEM. It is read again when it changes.",
-        |c, _, v| put(&mut c.ssl.certificate, file(v)),
+        |c, _, v| put(&mut c.tls.certificate, file(v)),
     ),
     key("ssl_options.keyfile", "", "The file of the private key, in PEM.", |c, _, v| {
-        put(&mut c.ssl.key, file(v))
+        put(&mut c.tls.key, file(v))
     }),
     password_of(
         "ssl_options.password",
         "The password of the private keys, if they are encrypted.",
-        |c, _, v| put(&mut c.ssl.password, password(v)),
+        |c, _, v| put(&mut c.tls.password, password(v)),
     ),
     key(
         "ssl_options.certfile.*",
@@ -166,35 +152,35 @@ const KEYS: &[Key] = &[
         "ssl_options.cacertfile",
         "",
         "The file of the authorities whose client certificates are accepted, in PEM.",
-        |c, _, v| put(&mut c.ssl.authorities, file(v)),
+        |c, _, v| put(&mut c.tls.authorities, file(v)),
     ),
     key(
         "ssl_options.verify",
         "verify_none",
         "Whether clients are asked for a certificate: verify_peer or verify_none.",
-        |c, _, v| put(&mut c.ssl.verify, verify(v)),
+        |c, _, v| put(&mut c.tls.verify, verify(v)),
     ),
     key(
         "ssl_options.fail_if_no_peer_cert",
         "false",
         "Whether a client that sends no certificate is refused, if one is asked for.",
-        |c, _, v| put(&mut c.ssl.required, boolean(v)),
+        |c, _, v| put(&mut c.tls.required, boolean(v)),
     ),
     key(
         "ssl_options.depth",
         "10",
         "How many authorities may be between a client's certificate and a trusted authority.",
-        |c, _, v| put(&mut c.ssl.depth, number(v, 0..=u8::MAX).map(tls::Depth)),
+        |c, _, v| put(&mut c.tls.depth, number(v, 0..=u8::MAX).map(tls::Depth)),
     ),
     key("ssl_options.crl_file", "", "The file of revoked client certificates (CRLs), in PEM.", |c, _, v| {
-        put(&mut c.ssl.revoked, file(v))
+        put(&mut c.tls.revoked, file(v))
     }),
     key(
         "ssl_options.versions.*",
         "tlsv1.3",
         "A version of TLS that is spoken: tlsv1.2 or tlsv1.3. Without any, both are.",
         |c, _, v| {
-            c.ssl.versions.push(tls_version(v)?);
+            c.tls.versions.push(tls_version(v)?);
             Ok(())
         },
     ),
@@ -289,6 +275,9 @@ const KEYS: &[Key] = &[
         "A file of definitions, as RabbitMQ or sluice export definitions writes it, that is carried out at each start, or a directory of such files *.json. If it has users, default_user is not created.",
         |c, _, v| put(&mut c.load_definitions, file(v)),
     ),
+    key("management.load_definitions", "", "The same as load_definitions.", |c, _, v| {
+        put(&mut c.management_definitions, file(v))
+    }),
     key(
         "definitions.import_backend",
         "none",
@@ -416,19 +405,19 @@ const KEYS: &[Key] = &[
         "max_message_size",
         "16777216",
         "The size of the largest accepted message in bytes, up to 536870912.",
-        |c, _, v| put(&mut c.settings.max_message_size, number(v, 1..=536_870_912)),
+        |c, _, v| put(&mut c.settings.max_message_size, bytes_within(v, bytes, 1..=536_870_912)),
     ),
     key(
         "frame_max",
         "131072",
         "The size of the largest accepted frame in bytes, 512 to 16777216.",
-        |c, _, v| put(&mut c.settings.frame_max, number(v, FRAME_MAX)),
+        |c, _, v| put(&mut c.settings.frame_max, bytes_within(v, binary_bytes, FRAME_MAX)),
     ),
     key(
         "initial_frame_max",
         "8192",
         "The size of the largest accepted frame before a client has opened its connection, 8192 to 1048576. A token must fit into it.",
-        |c, _, v| put(&mut c.settings.initial_frame_max, number(v, INITIAL_FRAME_MAX)),
+        |c, _, v| put(&mut c.settings.initial_frame_max, bytes_within(v, binary_bytes, INITIAL_FRAME_MAX)),
     ),
     reloads(key(
         "heartbeat",
@@ -613,7 +602,7 @@ const KEYS: &[Key] = &[
     reloads(key(
         "vm_memory_high_watermark.absolute",
         "none",
-        "The same in bytes (1GB, 512MiB). It replaces the relative limit.",
+        "The same in bytes (1GB, 512MiB; docs/operations.md has all units). It replaces the relative limit.",
         |c, _, v| put(&mut c.memory_instead, or_none(v, bytes).map(|limit| limit.map(Limit::Absolute))),
     )),
     reloads(key(
@@ -699,7 +688,7 @@ fn named_pair<'a>(
     draft: &'a mut Draft,
     name: &str,
 ) -> Result<&'a mut (Option<PathBuf>, Option<PathBuf>), String> {
-    let named = &mut draft.ssl.named;
+    let named = &mut draft.tls.named;
     if !named.contains_key(name) && named.len() == tls::NAMED_PAIRS_MAX {
         return Err(format!("at most {} further certificates are possible", tls::NAMED_PAIRS_MAX));
     }

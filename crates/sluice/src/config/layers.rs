@@ -209,10 +209,11 @@ impl<'a> FileKeys<'a> {
             return Ok(());
         }
         let (key, value) = line.split_once('=').ok_or("'key = value' is needed")?;
-        let (key, value) = (key.trim(), unquote(value.trim())?);
-        if keys::find(key).is_none() && nearest(key, keys::names()).is_none() {
+        let key = key.trim();
+        let value = unquote(value.trim()).map_err(|why| format!("'{}': {why}", shown(key)))?;
+        if keys::find(key).is_none() && (rabbitmq::has(key) || nearest(key, keys::names()).is_none()) {
             match rabbitmq::find(key, value) {
-                Some(Known::NoEffect) => {
+                Some(Known::NoEffect(_)) => {
                     self.without_effect.push((key, number));
                     return Ok(());
                 }
@@ -249,20 +250,24 @@ impl<'a> FileKeys<'a> {
 }
 
 /// Returns the value without its quotes or a trailing comment.
-fn unquote(value: &str) -> Result<&str, String> {
+fn unquote(value: &str) -> Result<&str, &'static str> {
     if let Some(quoted) = value.strip_prefix('\'') {
         let (inside, behind) = quoted.split_once('\'').ok_or("the quote is not closed")?;
         let behind = behind.trim_start();
         if behind.is_empty() || behind.starts_with('#') {
             return Ok(inside);
         }
-        return Err("there is text after the closing quote".into());
+        return Err("there is text after the closing quote");
     }
     if value.starts_with('#') {
         return Ok("");
     }
-    let comment = value.match_indices('#').find(|(at, _)| value[..*at].ends_with([' ', '\t']));
-    Ok(comment.map_or(value, |(at, _)| value[..at].trim_end()))
+    match value.find('#') {
+        None => Ok(value),
+        Some(at) if value[..at].ends_with([' ', '\t']) => Ok(value[..at].trim_end()),
+        // RabbitMQ takes what is before it. With that, a password would not be the one that was meant.
+        Some(_) => Err("a # inside a value needs quotes: write 'VALUE'; before a comment, it needs a space"),
+    }
 }
 
 /// Returns the part of the text that can be a key. The rest may be anything, even a secret.

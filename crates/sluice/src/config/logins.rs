@@ -66,8 +66,14 @@ pub const KEYS: &[Key] = &[
     key(
         "auth_http.request_timeout",
         "15000",
-        "Milliseconds that each step of a request to the server may take.",
+        "Milliseconds that the TLS handshake and the answer of the server may take.",
         |c, _, v| put(&mut c.logins.http.timeout_ms, number(v, 1..=600_000)),
+    ),
+    key(
+        "auth_http.connection_timeout",
+        "15000",
+        "Milliseconds that it may take to connect to the server.",
+        |c, _, v| put(&mut c.logins.http.connect_timeout_ms, number(v, 1..=600_000)),
     ),
     key(
         "auth_http.ssl_options.cacertfile",

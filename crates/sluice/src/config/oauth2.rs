@@ -6,7 +6,7 @@ use identity::oauth2::claims::ResourceServer;
 use identity::oauth2::{Algorithm, Options, ProviderOptions, ServerOptions, algorithm};
 
 use super::keys::{Key, key, put, starred};
-use super::values::{Numbered, boolean, file, index, optional, text, verified};
+use super::values::{Numbered, boolean, file, index, optional, text, tls_of_server, verified};
 
 /// The keys of this file, in the order of the example file.
 pub const KEYS: &[Key] = &[
@@ -45,6 +45,15 @@ pub const KEYS: &[Key] = &[
         "verify_peer",
         "verify_peer: keys are only taken from a server with a valid certificate.",
         |_, _, v| verified(v),
+    ),
+    starred(
+        "verify",
+        key(
+            "auth_oauth2.https.*",
+            "verify_peer",
+            "RabbitMQ's other keys of that connection: verify means the same, and hostname_verification, crl_check, fail_if_no_peer_cert and depth must agree with what the broker does.",
+            |_, of, v| tls_of_server(of, v),
+        ),
     ),
     starred(
         "kid",
@@ -293,7 +302,7 @@ impl ProviderKeys {
             ("discovery_endpoint_path", "") => put(&mut options.discovery_path, discovery_path(value)),
             ("default_key", "") => put(&mut options.default_key, optional(value)),
             ("https", "cacertfile") => put(&mut options.authorities, file(value)),
-            ("https", "peer_verification") => verified(value),
+            ("https", of) => tls_of_server(of, value),
             ("signing_keys", kid) if !kid.is_empty() => {
                 match file(value)? {
                     Some(path) => drop(options.signing_keys.insert(kid.to_owned(), path)),
@@ -404,6 +413,26 @@ auth_oauth2.oauth_providers.two.algorithms.1 = PS256
         ] {
             let refused = parse(line).unwrap_err();
             assert!(refused.contains(why), "{line}: {refused}");
+        }
+    }
+
+    #[test]
+    fn the_tls_of_a_provider_has_rabbitmqs_keys() {
+        for prefix in ["auth_oauth2.https", "auth_oauth2.oauth_providers.a.https"] {
+            for (key, taken, refused, why) in [
+                ("verify", "verify_peer", "verify_none", "verify_peer is needed"),
+                ("peer_verification", "verify_peer", "verify_none", "verify_peer is needed"),
+                ("hostname_verification", "wildcard", "none", "wildcard is needed: the name of the server"),
+                ("fail_if_no_peer_cert", "true", "yes", "true or false is needed"),
+                ("crl_check", "false", "peer", "false is needed: no list of revoked certificates"),
+                ("depth", "10", "0", "a whole number from 1 to 255 is needed"),
+            ] {
+                parse(&format!("{prefix}.{key} = {taken}")).unwrap();
+                let refused = parse(&format!("{prefix}.{key} = {refused}")).unwrap_err();
+                assert!(refused.contains(why), "{prefix}.{key}: {refused}");
+            }
+            let refused = parse(&format!("{prefix}.ciphers = a")).unwrap_err();
+            assert!(refused.contains("cannot be 'a'"), "{refused}");
         }
     }
 }

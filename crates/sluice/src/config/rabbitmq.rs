@@ -4,11 +4,14 @@
 //! A `*` matches any text. The first row that matches a key counts. Keys that Sluice has are looked up before
 //! these.
 
+/// The names of all keys in the schemas of RabbitMQ 4.3, one a line. A part that the operator chooses begins with `$`.
+pub const NAMES: &str = include_str!("rabbitmq-4.3.keys");
+
 /// What to do with a key of RabbitMQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// The key is ignored: the broker starts and logs a warning.
-    NoEffect,
+    /// The key is ignored, for this reason: the broker starts and logs a warning.
+    NoEffect(&'static str),
     /// The configuration is refused, for this reason: if Sluice ignored the key, somebody could do what the
     /// key forbids.
     Guard(&'static str),
@@ -28,10 +31,12 @@ const fn guard(pattern: &'static str, harmless: &'static str, without: &'static 
 }
 
 const NO_TLS: &str = "there is no TLS for it, so connections would not be encrypted";
-const TLS_LISTENER: &str = "the only listener for clients with TLS is listeners.ssl.default";
 const TLS_OPTIONS: &str = "the TLS of Sluice has no such setting";
 const HTTPS_CLIENTS: &str = "the HTTPS ports ask no client for a certificate, so everybody could connect";
-const LISTENER: &str = "the only listeners for clients are listeners.tcp.default, listeners.ssl.default and listeners.unix.default";
+const LISTENER: &str =
+    "the listeners for clients are listeners.tcp.NAME, listeners.ssl.NAME and listeners.unix.default";
+const SERVER_NAME: &str =
+    "the certificate must have the name of the server, which may have a wildcard: write wildcard";
 const LOGINS: &str = "only the keys in sluice.conf.example decide who may log in, and how";
 const PERMISSIONS: &str =
     "only default_permissions.configure, .write and .read set the permissions of default_user";
@@ -41,8 +46,6 @@ const DEFINITIONS: &str =
 const FORBIDDEN: &str = "what it forbids would be allowed";
 
 const GUARDS: &[Guard] = &[
-    guard("listeners.ssl", "none", TLS_LISTENER),
-    guard("listeners.ssl.*", "", TLS_LISTENER),
     guard("listeners.*", "", LISTENER),
     guard("ssl_options", "none", TLS_OPTIONS),
     guard("ssl_options.*", "", TLS_OPTIONS),
@@ -56,6 +59,8 @@ const GUARDS: &[Guard] = &[
     guard("*.listeners.ssl", "none", NO_TLS),
     guard("management.listener.ssl", "false", NO_TLS),
     guard("management.listener.ssl_opts*", "", NO_TLS),
+    guard("auth_http.ssl_options.hostname_verification", "wildcard", SERVER_NAME),
+    guard("auth_http.ssl_options.crl_check", "false", "no list of revoked certificates is asked for"),
     guard("auth_*", "", LOGINS),
     guard("management.disable_basic_auth", "false", FORBIDDEN),
     guard("management.restrictions.*", "false", FORBIDDEN),
@@ -63,7 +68,6 @@ const GUARDS: &[Guard] = &[
     guard("default_permissions.*", ".*", PERMISSIONS),
     guard("default_user_tags.administrator", "true", TAGS),
     guard("default_user_tags.*", "false", TAGS),
-    guard("management.load_definitions", "", DEFINITIONS),
     guard("definitions.https.*", "", DEFINITIONS),
 ];
 
@@ -104,98 +108,127 @@ fn is_harmless(key: &str) -> bool {
     })
 }
 
-/// All other keys of RabbitMQ and its plugins. Keys of protocols that Sluice does not have need no guard:
-/// nobody can connect with those protocols.
-const OTHERS: &[&str] = &[
-    "amqp10_client.*",
-    "amqp_client.*",
-    "anonymous_login_pass",
-    // Sluice tells no client why a backend has refused it, which is RabbitMQ's default.
-    "authorization_failure_disclosure",
-    "aws.*",
-    "background_gc_enabled",
-    // The passphrase of encrypted values, which are refused themselves.
-    "config_entry_decoder.*",
-    "background_gc_target_interval",
-    "channel_interceptor.*",
-    "classic_queue.default_version",
-    "cluster_formation.*",
-    "cluster_keepalive_interval",
-    "cluster_partition_handling*",
-    "cluster_tags.*",
-    "collect_statistics",
-    "connection_max",
-    "consumer_disconnected_timeout",
-    "consumer_max_per_channel",
-    // This key rejects weak passwords when users are created. Administrators choose those, and the author of this
-    // file those of the configuration.
-    "credential_validator.*",
-    "default_worker_pool_size",
-    "definitions.*",
-    "delegate_count",
-    "deprecated_features.permit.*",
-    "distribution.listener.*",
-    "erlang.*",
-    "event_exchange.*",
-    "exchange_types.*",
-    "federation.*",
-    "hipe_compile",
-    "http_dispatch.*",
-    "log.*",
-    "management.*",
-    "management_agent.*",
-    "max_channels_per_connection",
-    "memory_monitor_interval",
-    "message_interceptors.*",
-    "message_store_shutdown_timeout",
-    "metadata_store.*",
-    "mirroring_sync_*",
-    "mnesia_table_loading_retry_*",
-    "motd_file",
-    "mqtt.*",
-    "net_ticktime",
-    "node_tags.*",
-    "num_acceptors.*",
-    "password_hashing_module",
-    "prevent_startup_if_node_was_reset",
-    "product.*",
-    "prometheus.*",
-    "queue_index_embed_msgs_below",
-    "queue_leader_locator",
-    "queue_master_locator",
-    "queue_types.*",
-    "quorum_queue.*",
-    "raft.*",
-    "ranch_connection_max",
-    "reverse_dns_lookups",
-    "runtime_parameters.limits.*",
-    "shovel.*",
-    "socket_writer.gc_threshold",
-    "ssl_handshake_timeout",
-    "stomp.*",
-    "stream.*",
-    "sysmon_handler.*",
-    "tcp_listen_options*",
-    "total_memory_available_override_value",
-    "tracing.*",
-    "trust_store.*",
-    "vhost_restart_strategy",
-    "vm_memory_calculation_strategy",
-    "vm_memory_high_watermark_paging_ratio",
-    "web_mqtt.*",
-    "web_stomp.*",
+/// All other keys of RabbitMQ and its plugins, by the reason why they have no effect. Keys of protocols that Sluice does not have
+/// need no guard: nobody can connect with those protocols.
+const OTHERS: &[(&str, &[&str])] = &[
+    ("there is no MQTT and no STOMP", &["mqtt.*", "stomp.*", "web_mqtt.*", "web_stomp.*"]),
+    (
+        "there is no such plugin",
+        &[
+            "amqp10_client.*",
+            "amqp_client.*",
+            "aws.*",
+            "federation.*",
+            "shovel.*",
+            "tracing.*",
+            "trust_store.*",
+        ],
+    ),
+    (
+        "there is one node",
+        &[
+            "cluster_formation.*",
+            "cluster_keepalive_interval",
+            "cluster_partition_handling*",
+            "distribution.listener.*",
+            "metadata_store.*",
+            "mirroring_sync_*",
+            "mnesia_table_loading_retry_*",
+            "net_ticktime",
+            "prevent_startup_if_node_was_reset",
+            "queue_leader_locator",
+            "queue_master_locator",
+        ],
+    ),
+    (
+        "it is about a part of RabbitMQ or of Erlang that Sluice does not have",
+        &[
+            "background_gc_enabled",
+            "background_gc_target_interval",
+            "channel_interceptor.*",
+            "classic_queue.default_version",
+            "collect_statistics",
+            "default_worker_pool_size",
+            "delegate_count",
+            "erlang.*",
+            "exchange_types.*",
+            "hipe_compile",
+            "memory_monitor_interval",
+            "message_interceptors.*",
+            "message_store_shutdown_timeout",
+            "motd_file",
+            "queue_index_embed_msgs_below",
+            "queue_types.*",
+            "quorum_queue.*",
+            "raft.*",
+            "socket_writer.gc_threshold",
+            "stream.*",
+            "sysmon_handler.*",
+            "vhost_restart_strategy",
+        ],
+    ),
+    (
+        "Sluice chooses how it accepts connections, and sets the options of sockets",
+        &["num_acceptors.*", "ranch_connection_max", "reverse_dns_lookups", "tcp_listen_options*"],
+    ),
+    ("handshake_timeout bounds the TLS handshake, too", &["ssl_handshake_timeout"]),
+    ("versions before TLS 1.2 are never spoken", &["ssl_allow_poodle_attack"]),
+    (
+        "the memory is measured in one way, and vm_memory_high_watermark.absolute sets a limit in bytes",
+        &[
+            "total_memory_available_override_value",
+            "vm_memory_calculation_strategy",
+            "vm_memory_high_watermark_paging_ratio",
+        ],
+    ),
+    ("the anonymous user needs no password", &["anonymous_login_pass"]),
+    // That is RabbitMQ's default.
+    ("clients are not told why a backend has refused them", &["authorization_failure_disclosure"]),
+    ("encrypted values are refused themselves", &["config_entry_decoder.*"]),
+    (
+        "nodes and clusters have no tags from the configuration, and the product is set by compat.product and compat.version",
+        &["cluster_tags.*", "node_tags.*", "product.*"],
+    ),
+    ("max_connections and channel_max are the keys", &["connection_max", "max_channels_per_connection"]),
+    ("Sluice has no such limit", &["consumer_disconnected_timeout", "runtime_parameters.limits.*"]),
+    // This key rejects weak passwords when users are created. Administrators choose those, and the author of this file those of
+    // the configuration.
+    ("any password is taken", &["credential_validator.*"]),
+    ("definitions are read from files only, and how they are compared cannot be chosen", &["definitions.*"]),
+    ("the feature is as in sluice.conf.example", &["deprecated_features.permit.*"]),
+    ("the exchange amq.rabbitmq.event has keys of its own in sluice.conf.example", &["event_exchange.*"]),
+    ("password_hashing is the key", &["password_hashing_module"]),
+    ("the log has other outputs and categories: see sluice.conf.example", &["log.*"]),
+    (
+        "the HTTP API and the metrics have no such choice",
+        &["http_dispatch.*", "management.*", "management_agent.*", "prometheus.*"],
+    ),
 ];
+
+/// Returns true if RabbitMQ 4.3 has a key with this name. Then the name is no typo of a key of Sluice.
+pub fn has(key: &str) -> bool {
+    let is_named = |name: &str| {
+        let mut parts = name.split('.').zip(key.split('.'));
+        name.split('.').count() == key.split('.').count()
+            && parts.all(|(of_name, part)| of_name.starts_with('$') || of_name == part)
+    };
+    NAMES.lines().any(is_named)
+}
 
 /// Returns what to do with a key that has this value; `None` if RabbitMQ does not know the key either.
 pub fn find(key: &str, value: &str) -> Option<Known> {
     if is_harmless(key) {
-        return Some(Known::NoEffect);
+        return Some(Known::NoEffect("the TLS of Sluice has no such choice"));
     }
     if let Some(guard) = GUARDS.iter().find(|guard| fits(guard.pattern, key)) {
         let harmless = !guard.harmless.is_empty() && guard.harmless == value;
-        return Some(if harmless { Known::NoEffect } else { Known::Guard(guard.without) });
+        return Some(match harmless {
+            true => Known::NoEffect("it is what Sluice does anyway"),
+            false => Known::Guard(guard.without),
+        });
     }
-    OTHERS.iter().any(|pattern| fits(pattern, key)).then_some(Known::NoEffect)
+    let mut others = OTHERS.iter().filter(|(_, patterns)| patterns.iter().any(|pattern| fits(pattern, key)));
+    others.next().map(|(why, _)| Known::NoEffect(why))
 }
 
 /// Returns true if the key matches the pattern. A `*` at the start of the pattern or after a dot matches at
@@ -236,9 +269,6 @@ mod tests {
         for (key, value) in [
             ("ssl_options.certfile", "/c"),
             ("ssl_options", "some"),
-            ("listeners.ssl.default", "5671"),
-            ("listeners.tcp.internal", "127.0.0.1:5673"),
-            ("listeners.tcp", "none"),
             ("management.ssl.verify", "verify_peer"),
             ("management.ssl.fail_if_no_peer_cert", "true"),
             ("management.ssl.versions.1", "tlsv1.3"),
@@ -248,13 +278,13 @@ mod tests {
             ("web_mqtt.ssl.honor_cipher_order", "true"),
             ("web_mqtt.ssl.port", "15676"),
             ("mqtt.listeners.ssl.default", "8883"),
-            ("auth_mechanisms.1", "PLAIN"),
+            ("listeners.sctp.default", "1"),
             ("auth_ldap.servers.1", "h"),
+            ("auth_http.ssl_options.hostname_verification", "none"),
             ("auth_oauth2.proxy", "h"),
             ("auth_cache.cached_backend.authn", "internal"),
             ("default_permissions.write", "^$"),
             ("prometheus.authentication.enabled", "true"),
-            ("management.load_definitions", "/etc/rabbitmq/definitions.json"),
             ("definitions.https.url", "https://h/definitions.json"),
             ("default_user_tags.administrator", "false"),
             ("default_user_tags.monitoring", "true"),
@@ -263,14 +293,17 @@ mod tests {
         }
         for (key, value) in [
             ("default_permissions.read", ".*"),
-            ("listeners.ssl", "none"),
+            ("auth_http.ssl_options.hostname_verification", "wildcard"),
             ("ssl_options", "none"),
             ("management.ssl.verify", "verify_none"),
             ("prometheus.ssl.fail_if_no_peer_cert", "false"),
             ("default_user_tags.administrator", "true"),
             ("default_user_tags.monitoring", "false"),
         ] {
-            assert_eq!(find(key, value), Some(Known::NoEffect), "{key} = {value} is what Sluice does anyway");
+            assert!(
+                matches!(find(key, value), Some(Known::NoEffect(_))),
+                "{key} = {value} is what Sluice does anyway"
+            );
         }
     }
 
@@ -301,7 +334,7 @@ mod tests {
             "prometheus.ssl.idle_timeout",
             "authorization_failure_disclosure",
         ] {
-            assert_eq!(find(key, "1"), Some(Known::NoEffect), "{key}");
+            assert!(matches!(find(key, "1"), Some(Known::NoEffect(_))), "{key}");
         }
         for key in ["", "nonsense", "data_dir", "logs.file", "queue"] {
             assert_eq!(find(key, "1"), None, "{key}");

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::keys::{self, Key};
 
 /// The place of a value that nobody has set.
-const DEFAULT: &str = "default";
+pub const DEFAULT: &str = "default";
 
 /// The value of a secret, when it is shown.
 const HIDDEN: &str = "***";
@@ -108,6 +108,14 @@ impl SetValues {
                 Shown { key: name, value, place, is_set }
             })
         })
+    }
+
+    /// Returns the values that a running broker uses that has read `after`: only some keys change without a restart.
+    pub fn reloaded(&self, after: &Self) -> Self {
+        let reloads = |name: &String| keys::find(name).is_some_and(|(key, _)| key.reloads);
+        let kept = self.0.iter().filter(|(name, _)| !reloads(name));
+        let changed = after.0.iter().filter(|(name, _)| reloads(name));
+        Self(kept.chain(changed).map(|(name, set)| (name.clone(), set.clone())).collect())
     }
 
     /// Returns the keys whose value differs in `after`.

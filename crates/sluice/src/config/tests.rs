@@ -1,3 +1,5 @@
+mod schema;
+
 use std::path::Path;
 
 use node::Limit;
@@ -38,7 +40,7 @@ fn the_defaults_in_the_table_are_the_defaults() {
 fn every_form_of_a_line_is_read() {
     let config = parse(
         "listeners.tcp.default=0.0.0.0:5673\n  shards = 3   # as many\n\
-         default_user = adm#in\ndefault_pass = 'a # b'  # quoted\nheartbeat = 1\nheartbeat = 2\n\
+         default_user = 'adm#in'\ndefault_pass = 'a # b'  # quoted\nheartbeat = 1\nheartbeat = 2\n\
          log.level = warning\r\nmanagement.tcp.ip = ::1\nprometheus.tcp.port = none\n",
     )
     .unwrap();
@@ -112,7 +114,7 @@ fn refusals_name_their_place() {
         ),
         (
             "frame_max = 511",
-            "sluice.conf:1: 'frame_max' cannot be '511': a whole number from 512 to 16777216 is needed",
+            "sluice.conf:1: 'frame_max' cannot be '511': a number of bytes from 512 to 16777216 is needed",
         ),
         (
             "amqp10.durable_by_default = yes",
@@ -123,8 +125,8 @@ fn refusals_name_their_place() {
             "sluice.conf:1: 'log.level' cannot be 'loud': \
           trace, debug, info, warning, error, critical or none is needed",
         ),
-        ("default_user = 'x", "sluice.conf:1: the quote is not closed"),
-        ("default_user = 'x' y", "sluice.conf:1: there is text after the closing quote"),
+        ("default_user = 'x", "sluice.conf:1: 'default_user': the quote is not closed"),
+        ("default_user = 'x' y", "sluice.conf:1: 'default_user': there is text after the closing quote"),
     ];
     for (text, refusal) in lines {
         assert_eq!(parse(text).unwrap_err(), refusal);
@@ -349,16 +351,21 @@ fn a_file_is_named_in_its_errors() {
     assert!(error.to_string().starts_with("/nowhere/sluice.conf: cannot be read: "), "{error}");
 }
 
+/// Compares a file of the repository with what the program makes of its tables. With `UPDATE_EXAMPLE`, writes it.
+fn assert_made(file: &str, made: &str, test: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+    if std::env::var_os("UPDATE_EXAMPLE").is_some() {
+        std::fs::write(&path, made).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == made, "{file} is stale: UPDATE_EXAMPLE=1 cargo test -p sluice {test}");
+}
+
 /// The example file in the root of the repository is generated from the table.
 #[test]
 fn the_example_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sluice.conf.example");
     let made = keys::example();
-    if std::env::var_os("UPDATE_EXAMPLE").is_some() {
-        std::fs::write(&path, &made).unwrap();
-    }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == made, "sluice.conf.example is stale: UPDATE_EXAMPLE=1 cargo test -p sluice the_example");
+    assert_made("sluice.conf.example", &made, "the_example");
     // Without its comment signs, the example sets every key to its default.
     let keys = made.lines().filter_map(|l| l.strip_prefix("# ")).filter(|l| l.contains(" = "));
     let (samples, keys): (Vec<&str>, Vec<&str>) =
@@ -548,4 +555,48 @@ fn no_value_of_a_secret_key_is_shown() {
         }
     }
     assert!(refused > 100, "{refused}");
+}
+
+/// RabbitMQ reads `ab#cd` as `ab`. Who writes that has probably meant a password with a `#`.
+#[test]
+fn a_value_with_a_sign_of_comments_needs_quotes() {
+    for text in ["default_pass = ab#cd", "default_pass = ab#cd # more"] {
+        assert_eq!(
+            parse(text).unwrap_err(),
+            "sluice.conf:1: 'default_pass': a # inside a value needs quotes: write 'VALUE'; before a comment, it needs a space"
+        );
+    }
+    assert_eq!(parse("default_pass = 'ab#cd'# a comment").unwrap().default_pass.expose(), b"ab#cd");
+    assert_eq!(parse("default_pass = ab #cd").unwrap().default_pass.expose(), b"ab");
+    assert_eq!(set("default_pass=ab#cd").unwrap().default_pass.expose(), b"ab#cd");
+}
+
+#[test]
+fn the_older_key_of_definitions_is_taken() {
+    let config = parse("management.load_definitions = /d").unwrap();
+    assert_eq!(
+        (config.load_definitions, config.definitions_key),
+        (Some("/d".into()), "management.load_definitions")
+    );
+    assert!(parse("management.load_definitions = /d\nload_definitions = /d").is_ok(), "both name the same");
+    assert_eq!(
+        parse("management.load_definitions = /d\nload_definitions = /e").unwrap_err(),
+        "sluice.conf:1: management.load_definitions: load_definitions names other definitions: only one of the keys is possible"
+    );
+}
+
+#[test]
+fn a_name_of_another_kind_says_what_to_write() {
+    let refused = set("ssl_cert_login_san_type=other_name").unwrap_err();
+    assert!(
+        refused.contains("dns, ip, email or uri is needed: names of the kind other_name are not read"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_login_server_has_a_time_to_connect_and_one_to_answer() {
+    let http = parse("auth_http.connection_timeout = 7\nauth_http.request_timeout = 8").unwrap().auth_http;
+    assert_eq!((http.connect_timeout_ms, http.timeout_ms), (7, 8));
+    assert!(parse("auth_http.connection_timeout = 0").is_err());
 }

@@ -66,6 +66,29 @@ pub fn verified(value: &str) -> Result<(), String> {
     }
 }
 
+/// Checks a key about the TLS of a server that is asked: one that Sluice has, or one whose value is what Sluice does anyway.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn tls_of_server(key: &str, value: &str) -> Result<(), String> {
+    match (key, value) {
+        ("verify" | "peer_verification", value) => verified(value),
+        ("hostname_verification", "wildcard") | ("crl_check", "false") => Ok(()),
+        ("hostname_verification", _) => {
+            Err("wildcard is needed: the name of the server is always checked, and may have a wildcard"
+                .into())
+        }
+        ("crl_check", _) => Err("false is needed: no list of revoked certificates is asked for".into()),
+        // A client always gets a certificate.
+        ("fail_if_no_peer_cert", value) => boolean(value).map(drop),
+        // The library bounds the chain itself.
+        ("depth", value) => number(value, 1..=u8::MAX).map(drop),
+        _ => Err(format!(
+            "there is no key '{key}': verify, hostname_verification, depth and cacertfile are possible"
+        )),
+    }
+}
+
 /// Parses a whole number within bounds.
 ///
 /// # Errors
@@ -82,29 +105,57 @@ pub fn number<T: FromStr + PartialOrd + Copy + std::fmt::Display>(
     value.parse().ok().filter(|n| bounds.contains(n)).ok_or_else(need)
 }
 
-/// Parses a number of bytes, optionally with a unit: kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and
-/// TiB powers of 1024.
+/// Parses a number of bytes, optionally with a unit of RabbitMQ, whatever the case of its letters: k, kB, M, MB, ... are powers of
+/// 1000, and Ki, KiB, Mi, MiB, ... powers of 1024.
 ///
 /// # Errors
 /// A message that says what is needed.
 pub fn bytes(value: &str) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 8] = [
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-        ("TiB", 1 << 40),
-        ("kB", 1_000),
-        ("MB", 1_000_000),
-        ("GB", 1_000_000_000),
-        ("TB", 1_000_000_000_000),
-    ];
-    let unit = UNITS.iter().find_map(|(name, size)| Some((value.strip_suffix(name)?, *size)));
-    let (digits, size) = unit.unwrap_or((value, 1));
-    let count: Result<u64, String> = number(digits, 0..=u64::MAX);
-    count
-        .ok()
-        .and_then(|n| n.checked_mul(size))
-        .ok_or_else(|| "a number of bytes is needed, such as 1048576, 50MB or 1GiB".into())
+    size(value, 1000)
+}
+
+/// Like [`bytes`], for keys whose units RabbitMQ always reads as powers of 1024.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn binary_bytes(value: &str) -> Result<u64, String> {
+    size(value, 1024)
+}
+
+/// Parses a number of bytes whose units without an `i` are powers of `base`.
+fn size(value: &str, base: u64) -> Result<u64, String> {
+    let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let size = unit(&value[digits.len()..], base).and_then(|unit| {
+        let count: u64 = number(digits, 0..=u64::MAX).ok()?;
+        count.checked_mul(unit)
+    });
+    size.ok_or_else(|| "a number of bytes is needed, such as 1048576, 50MB or 1GiB".into())
+}
+
+/// Returns the number of bytes of a unit. The empty one is 1.
+fn unit(unit: &str, base: u64) -> Option<u64> {
+    let unit = unit.to_ascii_lowercase();
+    let Some(prefix) = unit.chars().next() else { return Some(1) };
+    let power = "kmgtp".find(prefix)? as u32 + 1;
+    match &unit[1..] {
+        "" | "b" => Some(base.pow(power)),
+        "i" | "ib" => Some(1024_u64.pow(power)),
+        _ => None,
+    }
+}
+
+/// Parses a number of bytes within bounds. `parse` reads its unit.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn bytes_within<T: TryFrom<u64> + FromStr + PartialOrd + Copy + std::fmt::Display>(
+    value: &str,
+    parse: fn(&str) -> Result<u64, String>,
+    bounds: RangeInclusive<T>,
+) -> Result<T, String> {
+    let size = parse(value).ok().and_then(|size| T::try_from(size).ok());
+    size.filter(|size| bounds.contains(size))
+        .ok_or_else(|| format!("a number of bytes from {} to {} is needed", bounds.start(), bounds.end()))
 }
 
 /// Parses a ratio above 0 and up to 1000.
@@ -208,7 +259,12 @@ pub fn listener(value: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = port(value) {
         return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     }
-    value.parse().map_err(|_| "a port from 0 to 65535 or ip:port is needed".into())
+    value.parse().map_err(|_| match value {
+        socket if socket.starts_with("local:") => {
+            "listeners.unix.default has the path of a Unix domain socket".into()
+        }
+        _ => "a port from 0 to 65535 or ip:port is needed, not the name of a host; an IPv6 address is in brackets: [::1]:5672".into(),
+    })
 }
 
 /// Parses the path of a Unix domain socket.
@@ -310,6 +366,9 @@ pub fn name_kind(value: &str) -> Result<NameKind, String> {
         "ip" => Ok(NameKind::Ip),
         "email" => Ok(NameKind::Email),
         "uri" => Ok(NameKind::Uri),
+        "other_name" => {
+            Err("dns, ip, email or uri is needed: names of the kind other_name are not read".into())
+        }
         _ => Err("dns, ip, email or uri is needed".into()),
     }
 }
@@ -375,4 +434,58 @@ pub fn log_level(value: &str) -> Result<&'static str, String> {
         "none" => "off",
         _ => return Err("trace, debug, info, warning, error, critical or none is needed".into()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    fn set(argument: &str) -> Result<Config, String> {
+        Config::parse("", "", &[argument.to_owned()]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn sizes_take_the_units_of_rabbitmq() {
+        for (text, size) in [
+            ("1000000", 1_000_000),
+            ("1KB", 1_000),
+            ("1k", 1_000),
+            ("1Kb", 1_000),
+            ("512mb", 512_000_000),
+            ("3M", 3_000_000),
+            ("2G", 2_000_000_000),
+            ("1tb", 1_000_000_000_000),
+            ("1P", 1_000_000_000_000_000),
+            ("1kiB", 1 << 10),
+            ("1ki", 1 << 10),
+            ("7MIB", 7 << 20),
+            ("4Gi", 4 << 30),
+            ("1gib", 1 << 30),
+            ("1TiB", 1 << 40),
+            ("1Pi", 1 << 50),
+        ] {
+            let limit = set(&format!("disk_free_limit.absolute={text}")).unwrap().alarms.disk_free;
+            assert_eq!(limit, node::Limit::Absolute(size), "{text}");
+        }
+        for wrong in
+            ["", "kB", "1B", "1ib", "1 MB", "1.5GB", "-1", "1XB", "1MBB", "1\u{212a}B", "99999999999P"]
+        {
+            let refused = set(&format!("disk_free_limit.absolute={wrong}")).unwrap_err();
+            assert!(refused.contains("such as 1048576, 50MB or 1GiB"), "{wrong}: {refused}");
+        }
+    }
+
+    /// RabbitMQ reads the units of some keys as powers of 1024.
+    #[test]
+    fn the_units_of_frames_are_powers_of_1024() {
+        for text in ["frame_max=128KB", "frame_max=128kb", "frame_max=128KiB", "frame_max=131072"] {
+            assert_eq!(set(text).unwrap().settings.frame_max, 128 * 1024, "{text}");
+        }
+        assert_eq!(set("initial_frame_max=16kb").unwrap().settings.initial_frame_max, 16 * 1024);
+        assert_eq!(set("max_message_size=128MB").unwrap().settings.max_message_size, 128_000_000);
+        let refused = set("frame_max=17MB").unwrap_err();
+        assert!(refused.contains("512 to 16777216"), "{refused}");
+        let policy = set("default_policies.operator.a.max_length_bytes=1KB").unwrap().defaults;
+        assert!(format!("{policy:?}").contains("1024"), "{policy:?}");
+    }
 }

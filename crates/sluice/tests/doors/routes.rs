@@ -147,6 +147,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::Version
         | Action::ClusterName
         | Action::OpenApi
+        | Action::EffectiveSettings
         | Action::EmptyList
         | Action::Missing(_)
         | Action::ElectedLeadersNamed
