@@ -39,6 +39,7 @@ mod production;
 mod progress;
 mod protect;
 mod quorum;
+mod rabbitmq;
 mod recv;
 mod redrive;
 mod reload;
@@ -188,7 +189,12 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| grammar::helped(error, &Cli::command()).exit());
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        // An argument that is not UTF-8 is no command of RabbitMQ.
+        let words: Vec<String> =
+            std::env::args_os().skip(1).map_while(|word| word.into_string().ok()).collect();
+        grammar::helped(error, Cli::command(), &words).exit()
+    });
     let done = match cli.verb {
         Verb::Serve(serve) => serve::run(&serve),
         Verb::Declare(declare) => declare::declare(&declare),
