@@ -4,6 +4,7 @@
 mod add;
 mod allocator;
 mod amqp;
+mod await_ready;
 mod backends;
 mod bench;
 mod browse;
@@ -117,6 +118,9 @@ enum Verb {
     /// Check the health of the node, or its settings, for scripts
     #[command(subcommand)]
     Check(check::Check),
+    /// Wait until the broker is ready, for scripts that start it
+    #[command(subcommand)]
+    Await(await_ready::Await),
     /// Show messages of a queue or a stream, from any position, without consuming them
     Browse(browse::Browse),
     /// Show a ready message of a queue without taking it
@@ -206,6 +210,7 @@ fn main() -> ExitCode {
         Verb::Explain(explain) => explain::run(&explain),
         Verb::Top(top) => top::run(&top),
         Verb::Check(check) => check::run(&check),
+        Verb::Await(what) => await_ready::run(&what),
         Verb::Browse(browse) => browse::run(&browse),
         Verb::Peek(peek) => peek::run(&peek),
         Verb::Get(get) => messages::get(&get),
@@ -381,6 +386,8 @@ mod tests {
             "purge queue q -p v",
             "close connection c --reason r",
             "close user u",
+            "await ready",
+            "await ready --timeout 5 --url http://h",
             "check alarms --json",
             "check certificates 2 weeks",
             "check port 5672",
@@ -505,6 +512,8 @@ mod tests {
             "purge",
             "close connection",
             "close connection c --reason ü",
+            "await",
+            "await ready --timeout 0",
             "check",
             "check certificates 2 moons",
             "check port 70000",

@@ -51,7 +51,7 @@ const TOOLS: &[Tool] = &[
         ("authenticate_user", "`sluice show whoami --url http://NAME:PASSWORD@HOST:15672` succeeds for users who may use the management API"),
         ("autocomplete", "`sluice completion bash`"),
         ("await_online_nodes", "none; a cluster has one node"),
-        ("await_startup", "`sluice check ready`, again until it succeeds"),
+        ("await_startup", "`sluice await ready`"),
         ("cancel_sync_queue", "none; there are no mirrored queues"),
         ("change_cluster_node_type", "none; a cluster has one node"),
         ("change_password", "`sluice set password NAME`"),
@@ -162,7 +162,7 @@ const TOOLS: &[Tool] = &[
         ("update_cluster_nodes", "none; a cluster has one node"),
         ("update_vhost_metadata", "`sluice add vhost NAME --description TEXT`"),
         ("version", "`sluice --version`"),
-        ("wait", "`sluice check ready`, again until it succeeds"),
+        ("wait", "`sluice await ready`"),
     ] },
     Tool { name: "rabbitmq-diagnostics", commands: &[
         ("alarms", "`sluice check alarms`"),

@@ -1,0 +1,51 @@
+//! The verbs for what operators of RabbitMQ do with `rabbitmqctl` and `rabbitmq-diagnostics` every day.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use crate::broker::verb::sluice;
+use crate::broker::{Broker, Directory};
+
+/// Answers one request after the other with these responses. Returns the URL.
+fn answer_with(responses: &'static [&'static str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://guest:guest@{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for response in responses {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut octet = [0];
+                socket.read_exact(&mut octet).unwrap();
+                head.extend(octet);
+            }
+            socket.write_all(response.as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+const NOT_YET: &str = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 39\r\n\r\n\
+    {\"status\":\"failed\",\"reason\":\"starting\"}";
+const READY: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 15\r\n\r\n{\"status\":\"ok\"}";
+
+#[test]
+fn a_script_waits_until_the_broker_is_ready() {
+    let url = answer_with(&[NOT_YET, NOT_YET, READY]);
+    assert_eq!(sluice(&["await", "ready", "--url", &url]).done(), "the node is ready");
+
+    let url = answer_with(&[NOT_YET]);
+    let never = sluice(&["await", "ready", "--timeout", "1", "--url", &url]);
+    assert!(matches!(never.code, 1 | 3) && never.err.contains("not ready after 1 s: "), "{never:?}");
+
+    let directory = Directory::new("day_to_day");
+    let broker = Broker::start(&directory);
+    assert_eq!(broker.verb(&["await", "ready"]).done(), "the node is ready");
+    let wrong = broker.http_url().replace("guest:guest@", "guest:wrong@");
+    // Waiting would not help.
+    broker.verb(&["await", "ready", "--url", &wrong]).refused(1, &["the login of user 'guest' is refused"]);
+    let gone = broker.http_url();
+    assert!(broker.terminate().success());
+    sluice(&["await", "ready", "--timeout", "1", "--url", &gone])
+        .refused(3, &["not ready after 1 s", "nobody"]);
+}
