@@ -145,7 +145,7 @@ enum Verb {
     Add(add::Add),
     /// Set a password, tags, permissions, limits, policies, parameters or the name of the cluster
     Set(set::Set),
-    /// Remove permissions, limits, policies or parameters
+    /// Remove a password, permissions, limits, policies or parameters
     Clear(clear::Clear),
     /// Protect a virtual host from deletion
     #[command(subcommand)]
@@ -377,6 +377,7 @@ mod tests {
             "list vhosts --json",
             "set permission u .* .* .* -p v",
             "set permission -p v u ^a|^b ^(?!amq) .*",
+            "clear password u",
             "clear permission u",
             "list permissions -p v --json",
             "set topic-permission u amq.topic ^a .*",

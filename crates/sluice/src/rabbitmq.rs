@@ -59,7 +59,7 @@ const TOOLS: &[Tool] = &[
         ("clear_global_parameter", "`sluice clear global-parameter NAME`"),
         ("clear_operator_policy", "`sluice clear policy NAME --operator`"),
         ("clear_parameter", "`sluice clear parameter COMPONENT NAME`"),
-        ("clear_password", "none; `sluice set password NAME` sets another one"),
+        ("clear_password", "`sluice clear password NAME`"),
         ("clear_permissions", "`sluice clear permission NAME`"),
         ("clear_policy", "`sluice clear policy NAME`"),
         ("clear_topic_permissions", "`sluice clear topic-permission NAME`"),

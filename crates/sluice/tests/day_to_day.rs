@@ -49,3 +49,19 @@ fn a_script_waits_until_the_broker_is_ready() {
     sluice(&["await", "ready", "--timeout", "1", "--url", &gone])
         .refused(3, &["not ready after 1 s", "nobody"]);
 }
+
+#[test]
+fn a_password_is_taken_away() {
+    let directory = Directory::new("day_to_day");
+    let broker = Broker::start(&directory);
+    broker.verb_with_input(&["add", "user", "anna", "--tags", "management"], b"secret\n").done();
+    let as_anna = || {
+        broker.verb(&["show", "whoami", "--url", &broker.http_url().replace("guest:guest", "anna:secret")])
+    };
+    as_anna().done();
+    assert_eq!(broker.verb(&["clear", "password", "anna"]).done(), "the password of user 'anna' is cleared");
+    as_anna().refused(1, &["the login of user 'anna' is refused"]);
+    assert!(broker.verb(&["list", "users"]).done().contains("management"), "the tags stay");
+    broker.verb(&["clear", "password", "absent"]).refused(1, &["no user 'absent'"]);
+    assert!(broker.terminate().success());
+}
