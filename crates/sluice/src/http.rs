@@ -12,12 +12,13 @@ use clap::Args;
 use http_body_util::Full;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
 use hyper::{Method, Request, StatusCode, Uri};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use web::{Bounds, Server, WebError};
 
+use crate::amqp::SEGMENT;
 use crate::failure::Failure;
 use crate::trust::Trust;
 
@@ -46,6 +47,18 @@ impl Api {
     /// Returns the API at another URL, with the same certificates.
     pub fn at(&self, url: &str) -> Self {
         Self { url: url.to_owned(), ..self.clone() }
+    }
+
+    /// Returns the API with the login of another user.
+    ///
+    /// # Errors
+    /// A usage failure if the URL is invalid.
+    pub fn logged_in_as(&self, user: &str, password: &str) -> Result<Self, Failure> {
+        let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
+        let [user, password] = [user, password].map(|text| utf8_percent_encode(text, SEGMENT));
+        let scheme = if url.tls { "https" } else { "http" };
+        let url = format!("{scheme}://{user}:{password}@{}", url.place());
+        Ok(Self { token_file: None, ..self.at(&url) })
     }
 
     /// Sends a request, and returns the status and body of a successful response.

@@ -4,6 +4,7 @@
 mod add;
 mod allocator;
 mod amqp;
+mod authenticate;
 mod await_ready;
 mod backends;
 mod bench;
@@ -153,6 +154,9 @@ enum Verb {
     /// Allow the deletion of a virtual host again
     #[command(subcommand)]
     Unprotect(protect::Unprotect),
+    /// Try the password of a user
+    #[command(subcommand)]
+    Authenticate(authenticate::Authenticate),
     /// Print the hash of a password
     #[command(subcommand)]
     Hash(hash::Hash),
@@ -226,6 +230,7 @@ fn main() -> ExitCode {
         Verb::Clear(clear) => clear::run(&clear),
         Verb::Protect(protect) => protect::protect(&protect),
         Verb::Unprotect(unprotect) => protect::unprotect(&unprotect),
+        Verb::Authenticate(what) => authenticate::run(&what),
         Verb::Hash(hash) => hash::run(&hash),
         Verb::Export(export) => definitions::export(&export),
         Verb::Import(import) => definitions::import(&import),
@@ -353,6 +358,7 @@ mod tests {
             "set tags u",
             "set tags u administrator monitoring",
             "delete user u v",
+            "authenticate user anna --password-file f --url http://h",
             "hash password",
             "hash password --password-file f --json",
             "list users --json",
@@ -499,6 +505,8 @@ mod tests {
             "add user u secret",
             "add user u -p v",
             "hash password secret",
+            "authenticate user",
+            "authenticate user anna secret",
             "add user u --no-password --password-file f",
             "delete user",
             "delete user u -p v",

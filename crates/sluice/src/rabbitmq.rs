@@ -48,7 +48,7 @@ const TOOLS: &[Tool] = &[
         ("activate_free_disk_space_monitoring", "none; the free disk space is always watched"),
         ("add_user", "`sluice add user NAME`"),
         ("add_vhost", "`sluice add vhost NAME`"),
-        ("authenticate_user", "`sluice show whoami --url http://NAME:PASSWORD@HOST:15672` succeeds for users who may use the management API"),
+        ("authenticate_user", "`sluice authenticate user NAME`"),
         ("autocomplete", "`sluice completion bash`"),
         ("await_online_nodes", "none; a cluster has one node"),
         ("await_startup", "`sluice await ready`"),

@@ -65,3 +65,21 @@ fn a_password_is_taken_away() {
     broker.verb(&["clear", "password", "absent"]).refused(1, &["no user 'absent'"]);
     assert!(broker.terminate().success());
 }
+
+#[test]
+fn a_password_is_tried() {
+    let directory = Directory::new("day_to_day");
+    let broker = Broker::start(&directory);
+    broker.verb_with_input(&["add", "user", "anna"], b"se:cret/\n").done();
+    broker.verb_with_input(&["add", "user", "ops", "--tags", "management"], b"other\n").done();
+    let tried =
+        |user: &str, password: &[u8]| broker.verb_with_input(&["authenticate", "user", user], password);
+    // A user without a tag may not use the management API, and is authenticated all the same.
+    assert_eq!(tried("anna", b"se:cret/\n").done(), "user 'anna' is authenticated");
+    assert_eq!(tried("ops", b"other\n").done(), "user 'ops' is authenticated");
+    tried("anna", b"wrong\n")
+        .refused(1, &["authenticate user 'anna'", "the login of user 'anna' is refused"]);
+    tried("absent", b"wrong\n").refused(1, &["the login of user 'absent' is refused"]);
+    tried("a:b", b"secret\n").refused(2, &["'a:b'", "colon"]);
+    assert!(broker.terminate().success());
+}
