@@ -65,7 +65,7 @@ const TOOLS: &[Tool] = &[
         ("clear_topic_permissions", "`sluice clear topic-permission NAME`"),
         ("clear_user_limits", "`sluice clear limit max-channels --user NAME`"),
         ("clear_vhost_limits", "`sluice clear limit max-queues`"),
-        ("close_all_connections", "`sluice close user NAME` for each user"),
+        ("close_all_connections", "`sluice close connections --all`"),
         ("close_all_user_connections", "`sluice close user NAME`"),
         ("close_connection", "`sluice close connection NAME`"),
         ("cluster_status", "`sluice status`"),

@@ -3,6 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
+use client::{Connection, Options};
+
 use crate::broker::verb::sluice;
 use crate::broker::{Broker, Directory};
 
@@ -81,5 +83,31 @@ fn a_password_is_tried() {
         .refused(1, &["authenticate user 'anna'", "the login of user 'anna' is refused"]);
     tried("absent", b"wrong\n").refused(1, &["the login of user 'absent' is refused"]);
     tried("a:b", b"secret\n").refused(2, &["'a:b'", "colon"]);
+    assert!(broker.terminate().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_connections_are_closed() {
+    let directory = Directory::new("day_to_day");
+    let broker = Broker::start(&directory);
+    broker.verb(&["add", "vhost", "team"]).done();
+    let connect = async |vhost: &str| {
+        let options = Options { hostname: Some(format!("vhost:{vhost}")), ..Options::default() };
+        Connection::open(&broker.amqp_url().parse().unwrap(), options).await.unwrap()
+    };
+    let (first, second, other) = (connect("/").await, connect("/").await, connect("team").await);
+    // Nothing is closed without one of the two.
+    assert_eq!(broker.verb(&["close", "connections"]).code, 2);
+    assert_eq!(broker.verb(&["close", "connections", "c", "--all"]).code, 2);
+    let closed =
+        broker.verb(&["close", "connections", "--all", "-p", "/", "--delay", "10", "--reason", "upgrade"]);
+    assert_eq!(closed.done(), "2 connections are closed");
+    for connection in [first, second] {
+        assert!(format!("{:?}", connection.closed().await).contains("upgrade"));
+    }
+    assert_eq!(broker.verb(&["close", "connections", "--all"]).done(), "1 connection is closed");
+    assert!(other.closed().await.is_err());
+    assert_eq!(broker.verb(&["close", "connections", "--all"]).done(), "0 connections are closed");
+    broker.verb(&["close", "connections", "--all", "-p", "absent"]).refused(1, &["no vhost 'absent'"]);
     assert!(broker.terminate().success());
 }
