@@ -405,6 +405,7 @@ mod tests {
             "set policy p .* {\"max-length\":1} --operator",
             "clear policy p --operator -p v",
             "list policies --json --operator",
+            "list policies --queue q -p v",
             "set parameter shovel s {\"a\":1} -p v",
             "set parameter c n -7",
             "clear parameter c n",

@@ -192,7 +192,7 @@ const TOOLS: &[Tool] = &[
         ("is_running", "`sluice check ready`"),
         ("list_network_interfaces", "none; `ip address` shows them"),
         ("list_node_auth_attempt_stats", "`sluice list auth-attempts`"),
-        ("list_policies_that_match", "none; `sluice show queue NAME` shows the policy that applies"),
+        ("list_policies_that_match", "`sluice list policies --queue NAME`"),
         ("listeners", "`sluice show overview`"),
         ("log_location", "`sluice show config` prints `log.dir` and `log.file`"),
         ("log_tail", "none; `tail` reads the file of the log"),

@@ -111,3 +111,20 @@ async fn all_connections_are_closed() {
     broker.verb(&["close", "connections", "--all", "-p", "absent"]).refused(1, &["no vhost 'absent'"]);
     assert!(broker.terminate().success());
 }
+
+#[test]
+fn the_policies_of_a_queue_are_listed() {
+    let directory = Directory::new("day_to_day");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "a b"]).done();
+    for (name, priority, kind) in [("low", "1", "all"), ("high", "7", "queues"), ("other", "9", "streams")] {
+        let set =
+            ["set", "policy", name, "^a", r#"{"max-length": 5}"#, "--priority", priority, "--apply-to", kind];
+        broker.verb(&set).done();
+    }
+    let listed = broker.verb(&["list", "policies", "--queue", "a b"]).done();
+    let names: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, ["high", "low"], "{listed}");
+    broker.verb(&["list", "policies", "--queue", "absent"]).refused(1, &["no queue 'absent'"]);
+    assert!(broker.terminate().success());
+}
