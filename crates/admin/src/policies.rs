@@ -14,7 +14,14 @@ pub async fn list<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Fa
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
     }
-    let policies = call.desk.policies(&call.who, vhost, whose == Whose::Operators).await?;
+    let mut policies = call.desk.policies(&call.who, vhost, whose == Whose::Operators).await?;
+    if let Some(name) = call.query.get("queue") {
+        let vhost = vhost.ok_or_else(|| {
+            Failure::bad_request("'queue' needs the path of a virtual host: /api/policies/VHOST")
+        })?;
+        let row = call.desk.queue(&call.who, vhost, name).await?;
+        policies.retain(|policy| policy.matches_queue(row.kind, name));
+    }
     let rows = policies.iter().map(|p| to_json(p)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
 }

@@ -83,6 +83,12 @@ const SAMPLES: &[Parameter] = &[
     Parameter::new("node_stats_incr", "integer", "The time between these samples, in seconds."),
 ];
 
+const OF_QUEUE: &[Parameter] = &[Parameter::new(
+    "queue",
+    "string",
+    "Only the policies that match this queue of the virtual host. The one with the highest priority applies.",
+)];
+
 const TRUNCATE: &[Parameter] =
     &[Parameter::new("truncate", "integer", "Only so many bytes of each payload are shown.")];
 
@@ -142,12 +148,13 @@ const CONNECTION: &[Parameter] = &[Parameter::new(
 )];
 
 /// All groups of parameters.
-const ALL: [&[Parameter]; 12] = [
+const ALL: [&[Parameter]; 13] = [
     PAGES,
     COLUMNS,
     DISABLE_STATS,
     TOTALS,
     SAMPLES,
+    OF_QUEUE,
     TRUNCATE,
     BROWSE,
     COUNT,
@@ -209,12 +216,12 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         | Action::DestinationBindings
         | Action::ListBindings
         | Action::PairBindings(_)
-        | Action::ListPolicies(_)
         | Action::ListConsumers
         | Action::ListConsumersInVhost
         | Action::EmptyList
         | Action::ListFeatureFlags
         | Action::DeprecatedFeatures(_) => &[PAGES, COLUMNS],
+        Action::ListPolicies(_) => &[PAGES, COLUMNS, OF_QUEUE],
         Action::Whoami
         | Action::GetTrace
         | Action::GetUser

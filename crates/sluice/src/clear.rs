@@ -2,12 +2,14 @@
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use serde_json::json;
 
 use crate::amqp::block_on;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::objects::{self, Object};
 use crate::output::print;
+use crate::set::change_user;
 
 #[derive(Args, Debug)]
 pub struct Clear {
@@ -19,6 +21,8 @@ pub struct Clear {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// The password of a user, who then cannot log in with one; open connections stay
+    Password { user: String },
     /// The permissions of a user; the user's connections in the virtual host are closed
     Permission {
         user: String,
@@ -68,7 +72,19 @@ enum What {
 pub fn run(clear: &Clear) -> Result<(), Failure> {
     let (object, words, done) = clear.what.parts();
     block_on(async {
-        clear.api.ask(&words, Method::DELETE, &object.path, None).await?;
+        match &clear.what {
+            // No route is for the password alone. An empty hash is that of a user without a password.
+            What::Password { user } => {
+                change_user(
+                    &clear.api,
+                    &words,
+                    user,
+                    |user| json!({ "tags": user["tags"], "password_hash": "" }),
+                )
+                .await?;
+            }
+            _ => _ = clear.api.ask(&words, Method::DELETE, &object.path, None).await?,
+        }
         print(&format!("{done}\n"))
     })
 }
@@ -81,6 +97,11 @@ impl What {
             (object, words, done)
         };
         match self {
+            Self::Password { user } => {
+                let object = objects::user(user);
+                let of = format!("the password of {}", object.words);
+                (object, format!("clear {of}"), format!("{of} is cleared"))
+            }
             Self::Permission { user, vhost } => {
                 let object = objects::permission(user, &vhost.vhost);
                 let words = format!("clear {}", object.words);

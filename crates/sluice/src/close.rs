@@ -1,13 +1,16 @@
 //! `sluice close`: closes connections.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
-use hyper::Method;
 use hyper::header::HeaderName;
+use hyper::{Method, StatusCode};
 
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::objects::{self, Object, segment};
 use crate::output::print;
+use crate::table;
 
 /// The header that carries the reason.
 const X_REASON: HeaderName = HeaderName::from_static("x-reason");
@@ -25,8 +28,21 @@ pub struct Close {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A connection, by the name that `sluice list connections` shows
-    Connection { name: String },
+    /// A connection, by the name that `sluice list connections` shows, or all of them
+    #[command(alias = "connections")]
+    Connection {
+        #[arg(required_unless_present = "all")]
+        name: Option<String>,
+        /// All connections, or all in the virtual host
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
+        /// Close only connections to this virtual host
+        #[arg(long, short = 'p', value_name = "NAME", conflicts_with = "name")]
+        vhost: Option<String>,
+        /// Wait so long between two connections, so that clients do not all connect again at once
+        #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, conflicts_with = "name")]
+        delay: u64,
+    },
     /// All connections of a user
     User { name: String },
 }
@@ -45,19 +61,45 @@ fn header(text: &str) -> Result<String, String> {
 /// The broker's error, for example that there is no such connection.
 pub fn run(close: &Close) -> Result<(), Failure> {
     let Close { what, reason, api } = close;
-    let Object { words, path } = match what {
-        What::Connection { name } => objects::connection(name),
-        What::User { name } => Object {
-            words: format!("the connections of user '{name}'"),
-            path: format!("/api/connections/username/{}", segment(name)),
-        },
-    };
     crate::amqp::block_on(async {
+        let (Object { words, path }, are) = match what {
+            What::Connection { name: Some(name), .. } => (objects::connection(name), "is"),
+            What::Connection { name: None, vhost, delay, .. } => {
+                let count = close_all(api, vhost.as_deref(), reason, Duration::from_millis(*delay)).await?;
+                let are = if count == 1 { "connection is" } else { "connections are" };
+                return print(&format!("{count} {are} closed\n"));
+            }
+            What::User { name } => {
+                let words = format!("the connections of user '{name}'");
+                (Object { words, path: format!("/api/connections/username/{}", segment(name)) }, "are")
+            }
+        };
         let headers = [(X_REASON, reason.as_str())];
         api.send(&format!("close {words}"), Method::DELETE, &path, String::new(), &headers).await?;
-        print(&match what {
-            What::Connection { .. } => format!("{words} is closed\n"),
-            What::User { .. } => format!("{words} are closed\n"),
-        })
+        print(&format!("{words} {are} closed\n"))
     })
+}
+
+/// Closes the connections that are there now, one after the other. Returns their number, without those that were gone already.
+async fn close_all(api: &Api, vhost: Option<&str>, reason: &str, delay: Duration) -> Result<usize, Failure> {
+    let list = match vhost {
+        Some(vhost) => format!("/api/vhosts/{}/connections", segment(vhost)),
+        None => "/api/connections".to_owned(),
+    };
+    let rows = table::list(api, "close all connections", &list).await?;
+    let mut count = 0;
+    for (at, name) in rows.iter().filter_map(|row| row["name"].as_str()).enumerate() {
+        if at > 0 {
+            tokio::time::sleep(delay).await;
+        }
+        let Object { words, path } = objects::connection(name);
+        let (what, headers) = (format!("close {words}"), [(X_REASON, reason)]);
+        let (status, answer) = api.exchange(&what, Method::DELETE, &path, String::new(), &headers).await?;
+        match status {
+            StatusCode::NOT_FOUND => {}
+            _ if status.is_success() => count += 1,
+            _ => return Err(api.refused(&what, status, &answer)),
+        }
+    }
+    Ok(count)
 }

@@ -12,12 +12,13 @@ use clap::Args;
 use http_body_util::Full;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
 use hyper::{Method, Request, StatusCode, Uri};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use web::{Bounds, Server, WebError};
 
+use crate::amqp::SEGMENT;
 use crate::failure::Failure;
 use crate::trust::Trust;
 
@@ -48,6 +49,18 @@ impl Api {
         Self { url: url.to_owned(), ..self.clone() }
     }
 
+    /// Returns the API with the login of another user.
+    ///
+    /// # Errors
+    /// A usage failure if the URL is invalid.
+    pub fn logged_in_as(&self, user: &str, password: &str) -> Result<Self, Failure> {
+        let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
+        let [user, password] = [user, password].map(|text| utf8_percent_encode(text, SEGMENT));
+        let scheme = if url.tls { "https" } else { "http" };
+        let url = format!("{scheme}://{user}:{password}@{}", url.place());
+        Ok(Self { token_file: None, ..self.at(&url) })
+    }
+
     /// Sends a request, and returns the status and body of a successful response.
     ///
     /// # Errors
@@ -75,6 +88,22 @@ impl Api {
         body: String,
         headers: &[(HeaderName, &str)],
     ) -> Result<(StatusCode, Value), Failure> {
+        let (status, value) = self.exchange(what, method, path, body, headers).await?;
+        if status.is_success() { Ok((status, value)) } else { Err(self.refused(what, status, &value)) }
+    }
+
+    /// Like [`Api::send`], but also returns the status and body of a response that is not successful.
+    ///
+    /// # Errors
+    /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers, or not the management API.
+    pub async fn exchange(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: String,
+        headers: &[(HeaderName, &str)],
+    ) -> Result<(StatusCode, Value), Failure> {
         let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
         let place = url.place();
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
@@ -95,26 +124,32 @@ impl Api {
             }
             Err(error) => return Err(failed(&error)),
         };
-        let value: Value = serde_json::from_slice(&octets).unwrap_or(Value::Null);
-        if status.is_success() {
-            return Ok((status, value));
-        }
-        if status == StatusCode::UNAUTHORIZED && value["error"] == "not_authorized" {
-            return Err(match &self.token_file {
-                Some(file) => failed(&format!("the token in {} is refused", file.display())),
-                None => failed(&format!("the login of user '{}' is refused", url.user)),
-            });
+        Ok((status, serde_json::from_slice(&octets).unwrap_or(Value::Null)))
+    }
+
+    /// Returns the failure of an operation whose response was not successful.
+    pub fn refused(&self, what: &str, status: StatusCode, value: &Value) -> Failure {
+        if is_refused_login(status, value) {
+            return match &self.token_file {
+                Some(file) => self.failed(what, &format!("the token in {} is refused", file.display())),
+                None => self.failed(what, &format!("the login of user '{}' is refused", self.user())),
+            };
         }
         // Where there is a detail, the reason is one for programs.
         match value["detail"].as_str().or(value["reason"].as_str()) {
-            Some(reason) => Err(failed(&reason)),
+            Some(reason) => self.failed(what, reason),
             // The management API always gives a reason. So this is another server, such as the one for
             // metrics.
-            None if status == StatusCode::NOT_FOUND => Err(failed(
-                &"this is not the management API; its port is set by management.tcp.port, 15672 by default",
-            )),
-            None => Err(failed(&format!("the answer is {status}"))),
+            None if status == StatusCode::NOT_FOUND => self.failed(
+                what,
+                "this is not the management API; its port is set by management.tcp.port, 15672 by default",
+            ),
+            None => self.failed(what, &format!("the answer is {status}")),
         }
+    }
+
+    fn user(&self) -> String {
+        Url::parse(&self.url).map(|url| url.user).unwrap_or_default()
     }
 
     /// Returns the value of the header `Authorization`.
@@ -143,6 +178,11 @@ impl Api {
         let place = Url::parse(&self.url).map_or_else(|_| String::new(), |url| url.place());
         Failure::failed(format!("cannot {what} at {place}: {why}"))
     }
+}
+
+/// Returns true if the response says that the user, the password or the token is wrong. A user who only lacks a tag gets another one.
+pub fn is_refused_login(status: StatusCode, value: &Value) -> bool {
+    status == StatusCode::UNAUTHORIZED && value["error"] == "not_authorized"
 }
 
 /// The virtual host in which names are looked up.

@@ -93,6 +93,9 @@ enum What {
         /// Operator policies, which limit the other ones
         #[arg(long)]
         operator: bool,
+        /// List only those that match this queue; the first of them applies
+        #[arg(long, value_name = "NAME")]
+        queue: Option<String>,
     },
     /// Parameters of components in virtual hosts
     #[command(alias = "parameter")]
@@ -163,6 +166,10 @@ pub fn run(list: &List) -> Result<(), Failure> {
         if what.has_vhosts() {
             rows.retain(|row| vhost.as_ref().is_none_or(|vhost| row["vhost"] == vhost.as_str()));
         }
+        if matches!(what, What::Policies { queue: Some(_), .. }) {
+            // Of equal priorities, the first by name applies. The rows are in the order of their names.
+            rows.sort_by_key(|row| std::cmp::Reverse(row["priority"].as_i64()));
+        }
         if matches!(what, What::Links) {
             rows = rows.iter().flat_map(links).collect();
         }
@@ -232,8 +239,8 @@ impl What {
             Self::Permissions(_) => "permissions",
             Self::TopicPermissions(_) => "topic permissions",
             Self::Limits { .. } => "limits",
-            Self::Policies { operator: false } => "policies",
-            Self::Policies { operator: true } => "operator policies",
+            Self::Policies { operator: false, .. } => "policies",
+            Self::Policies { operator: true, .. } => "operator policies",
             Self::Parameters { .. } => "parameters",
             Self::GlobalParameters => "global parameters",
             Self::Members { queue } => return format!("members of queue '{queue}'").into(),
@@ -272,8 +279,15 @@ impl What {
                 Some(vhost) => format!("/api/vhost-limits/{}", segment(vhost)),
                 None => return Ok(vec!["/api/vhost-limits".to_owned(), "/api/user-limits".to_owned()]),
             },
-            Self::Policies { operator: false } => in_vhost("policies", vhost),
-            Self::Policies { operator: true } => in_vhost("operator-policies", vhost),
+            Self::Policies { operator, queue } => {
+                let list = if *operator { "operator-policies" } else { "policies" };
+                match queue {
+                    Some(queue) => {
+                        format!("{}?queue={}", in_vhost(list, vhost.or(Some("/"))), segment(queue))
+                    }
+                    None => in_vhost(list, vhost),
+                }
+            }
             // No route lists the parameters of all components in one virtual host.
             Self::Parameters { component: None } => "/api/parameters".to_owned(),
             Self::Parameters { component: Some(component) } => {

@@ -4,6 +4,8 @@
 mod add;
 mod allocator;
 mod amqp;
+mod authenticate;
+mod await_ready;
 mod backends;
 mod bench;
 mod browse;
@@ -39,6 +41,7 @@ mod production;
 mod progress;
 mod protect;
 mod quorum;
+mod rabbitmq;
 mod recv;
 mod redrive;
 mod reload;
@@ -116,6 +119,9 @@ enum Verb {
     /// Check the health of the node, or its settings, for scripts
     #[command(subcommand)]
     Check(check::Check),
+    /// Wait until the broker is ready, for scripts that start it
+    #[command(subcommand)]
+    Await(await_ready::Await),
     /// Show messages of a queue or a stream, from any position, without consuming them
     Browse(browse::Browse),
     /// Show a ready message of a queue without taking it
@@ -140,7 +146,7 @@ enum Verb {
     Add(add::Add),
     /// Set a password, tags, permissions, limits, policies, parameters or the name of the cluster
     Set(set::Set),
-    /// Remove permissions, limits, policies or parameters
+    /// Remove a password, permissions, limits, policies or parameters
     Clear(clear::Clear),
     /// Protect a virtual host from deletion
     #[command(subcommand)]
@@ -148,6 +154,9 @@ enum Verb {
     /// Allow the deletion of a virtual host again
     #[command(subcommand)]
     Unprotect(protect::Unprotect),
+    /// Try the password of a user
+    #[command(subcommand)]
+    Authenticate(authenticate::Authenticate),
     /// Print the hash of a password
     #[command(subcommand)]
     Hash(hash::Hash),
@@ -188,7 +197,12 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| grammar::helped(error, &Cli::command()).exit());
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        // An argument that is not UTF-8 is no command of RabbitMQ.
+        let words: Vec<String> =
+            std::env::args_os().skip(1).map_while(|word| word.into_string().ok()).collect();
+        grammar::helped(error, Cli::command(), &words).exit()
+    });
     let done = match cli.verb {
         Verb::Serve(serve) => serve::run(&serve),
         Verb::Declare(declare) => declare::declare(&declare),
@@ -200,6 +214,7 @@ fn main() -> ExitCode {
         Verb::Explain(explain) => explain::run(&explain),
         Verb::Top(top) => top::run(&top),
         Verb::Check(check) => check::run(&check),
+        Verb::Await(what) => await_ready::run(&what),
         Verb::Browse(browse) => browse::run(&browse),
         Verb::Peek(peek) => peek::run(&peek),
         Verb::Get(get) => messages::get(&get),
@@ -215,6 +230,7 @@ fn main() -> ExitCode {
         Verb::Clear(clear) => clear::run(&clear),
         Verb::Protect(protect) => protect::protect(&protect),
         Verb::Unprotect(unprotect) => protect::unprotect(&unprotect),
+        Verb::Authenticate(what) => authenticate::run(&what),
         Verb::Hash(hash) => hash::run(&hash),
         Verb::Export(export) => definitions::export(&export),
         Verb::Import(import) => definitions::import(&import),
@@ -342,6 +358,7 @@ mod tests {
             "set tags u",
             "set tags u administrator monitoring",
             "delete user u v",
+            "authenticate user anna --password-file f --url http://h",
             "hash password",
             "hash password --password-file f --json",
             "list users --json",
@@ -366,6 +383,7 @@ mod tests {
             "list vhosts --json",
             "set permission u .* .* .* -p v",
             "set permission -p v u ^a|^b ^(?!amq) .*",
+            "clear password u",
             "clear permission u",
             "list permissions -p v --json",
             "set topic-permission u amq.topic ^a .*",
@@ -374,7 +392,10 @@ mod tests {
             "list topic-permissions",
             "purge queue q -p v",
             "close connection c --reason r",
+            "close connections --all --delay 100 -p v",
             "close user u",
+            "await ready",
+            "await ready --timeout 5 --url http://h",
             "check alarms --json",
             "check certificates 2 weeks",
             "check port 5672",
@@ -384,6 +405,7 @@ mod tests {
             "set policy p .* {\"max-length\":1} --operator",
             "clear policy p --operator -p v",
             "list policies --json --operator",
+            "list policies --queue q -p v",
             "set parameter shovel s {\"a\":1} -p v",
             "set parameter c n -7",
             "clear parameter c n",
@@ -485,6 +507,8 @@ mod tests {
             "add user u secret",
             "add user u -p v",
             "hash password secret",
+            "authenticate user",
+            "authenticate user anna secret",
             "add user u --no-password --password-file f",
             "delete user",
             "delete user u -p v",
@@ -498,7 +522,11 @@ mod tests {
             "set topic-permission u amq.topic .*",
             "purge",
             "close connection",
+            "close connection c --delay 100",
+            "close connection c --all",
             "close connection c --reason ü",
+            "await",
+            "await ready --timeout 0",
             "check",
             "check certificates 2 moons",
             "check port 70000",

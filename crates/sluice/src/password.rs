@@ -28,12 +28,24 @@ impl PasswordFrom {
         self.read(&format!("Password for user '{user}'"))
     }
 
-    /// Reads the password: from the file, or at the terminal, which shows the prompt, or from standard input if that is not a
+    /// Reads a password that the user has already. It is typed once.
+    ///
+    /// # Errors
+    /// The errors of [`PasswordFrom::read`].
+    pub fn read_known(&self, user: &str) -> Result<String, Failure> {
+        self.read_with(|| typed(&format!("Password for user '{user}'")))
+    }
+
+    /// Reads a new password: from the file, or at the terminal, which shows the prompt, or from standard input if that is not a
     /// terminal.
     ///
     /// # Errors
     /// There is no password, or it cannot be read, or the two that were typed differ.
     pub fn read(&self, prompt: &str) -> Result<String, Failure> {
+        self.read_with(|| typed_twice(prompt))
+    }
+
+    fn read_with(&self, typed: impl FnOnce() -> Result<String, String>) -> Result<String, Failure> {
         match &self.password_file {
             Some(path) if path.as_os_str() != "-" => {
                 let named =
@@ -41,7 +53,7 @@ impl PasswordFrom {
                 let file = File::open(path).map_err(|error| named(&error))?;
                 first_line(BufReader::new(file)).map_err(|why| named(&why))
             }
-            None if std::io::stdin().is_terminal() => typed(prompt).map_err(Failure::usage),
+            None if std::io::stdin().is_terminal() => typed().map_err(Failure::usage),
             _ => first_line(std::io::stdin().lock())
                 .map_err(|why| Failure::usage(format!("standard input: {why}"))),
         }
@@ -62,19 +74,17 @@ fn first_line(input: impl BufRead) -> Result<String, String> {
     Ok(password.to_owned())
 }
 
-/// Asks twice, and shows nothing of what is typed.
+/// Asks for a password, and shows nothing of what is typed.
 fn typed(prompt: &str) -> Result<String, String> {
-    let ask = |prompt: String| {
-        rpassword::prompt_password(prompt).map_err(|error| format!("cannot read the password: {error}"))
-    };
-    let first = ask(format!("{prompt}: "))?;
-    if first.is_empty() {
-        return Err("the password is empty".to_owned());
-    }
-    if ask("The same again: ".to_owned())? != first {
-        return Err("the two passwords differ".to_owned());
-    }
-    Ok(first)
+    let typed = rpassword::prompt_password(format!("{prompt}: "));
+    let typed = typed.map_err(|error| format!("cannot read the password: {error}"))?;
+    if typed.is_empty() { Err("the password is empty".to_owned()) } else { Ok(typed) }
+}
+
+/// Asks twice for a new password.
+fn typed_twice(prompt: &str) -> Result<String, String> {
+    let first = typed(prompt)?;
+    if typed("The same again")? == first { Ok(first) } else { Err("the two passwords differ".to_owned()) }
 }
 
 #[cfg(test)]

@@ -175,7 +175,10 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
 }
 
 /// Replaces a user by what `change` makes of it. A user is sent as a whole.
-async fn change_user(
+///
+/// # Errors
+/// The broker's error, for example that there is no such user.
+pub async fn change_user(
     api: &Api,
     words: &str,
     name: &str,

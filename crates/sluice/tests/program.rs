@@ -15,6 +15,7 @@ mod budgets;
 mod configuration;
 mod counts;
 mod damage;
+mod day_to_day;
 mod definitions;
 mod descriptors;
 mod doctor;

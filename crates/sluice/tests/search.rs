@@ -3,6 +3,7 @@
 use crate::broker;
 
 use broker::{Broker, Directory, Starting};
+use client::{Connection, Credit, Options, ReceiverOptions};
 use serde_json::{Value, json};
 
 /// Asks for messages. Returns their places, how many were looked at, and where to go on.
@@ -56,6 +57,63 @@ fn messages_on_the_disk_are_found_and_stay_there() {
         let taken: Value = serde_json::from_str(&taken).unwrap();
         assert_eq!((&taken[0]["redelivered"], &taken[0]["message_count"]), (&json!(false), &json!(999)));
         assert_eq!(search(&broker, kind, "filter=needle").0, [999]);
+    }
+    assert!(broker.terminate().success());
+}
+
+/// Positions are those of ready messages: neither those that a consumer has, nor those that are gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn positions_on_the_disk_follow_what_is_taken_meanwhile() {
+    let directory = Directory::new("search");
+    let broker = Starting::spawn(&directory, &["classic_queue.backlog_memory=64KiB"]).finish();
+    let connection = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let body = "x".repeat(4000);
+    for kind in ["classic", "quorum"] {
+        broker.verb(&["declare", "queue", kind, "--type", kind]).done();
+        broker.verb(&["send", kind, &body, "--count", "999"]).done();
+        broker.verb(&["send", kind, "the Needle"]).done();
+        // Most messages are on the disk. Without a place there, the test does not end.
+        while broker.budget("backlog").0 > 1_000_000 {
+            std::thread::yield_now();
+        }
+        let seq_at =
+            |position: u64| broker.get(&format!("/api/queues/%2F/{kind}/peek/{position}")).1["seq"].as_u64();
+        assert_eq!([1, 500, 1000].map(seq_at), [Some(1), Some(500), Some(1000)], "{kind}");
+
+        // A consumer has ten, and accepts every second one.
+        let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
+        let receiver = session.receiver(Some(&format!("/queues/{kind}")), options).await.unwrap();
+        receiver.flow(10, false, false);
+        let mut held = Vec::new();
+        for _ in 0..10 {
+            held.push(receiver.recv().await.unwrap());
+        }
+        assert_eq!([1, 490, 990, 991].map(seq_at), [Some(11), Some(500), Some(1000), None], "{kind}");
+        assert_eq!(search(&broker, kind, "filter=needle"), (vec![990], 990, None), "{kind}");
+        for (at, delivery) in held.drain(..).enumerate() {
+            if at % 2 == 0 {
+                delivery.accept().unwrap();
+            }
+        }
+        // The others are ready again, at their places, and were delivered before.
+        receiver.detach().await.unwrap();
+        assert_eq!(
+            [1, 5, 6, 995, 996].map(seq_at),
+            [Some(2), Some(10), Some(11), Some(1000), None],
+            "{kind}"
+        );
+        assert_eq!(search(&broker, kind, "filter=needle"), (vec![995], 995, None), "{kind}");
+        let (_, first) = broker.get(&format!("/api/queues/%2F/{kind}/peek/1"));
+        let (_, later) = broker.get(&format!("/api/queues/%2F/{kind}/peek/6"));
+        assert_eq!((&first["redelivered"], &later["redelivered"]), (&json!(true), &json!(false)), "{kind}");
+
+        // Whoever goes on with `next` while others take messages passes over as many as were taken, and sees none twice.
+        let (seen, _, next) = search(&broker, kind, "count=100");
+        assert_eq!((seen.len(), next), (100, Some(101)));
+        broker.verb(&["get", kind, "--count", "50", "--ackmode", "ack_requeue_false"]).done();
+        assert_eq!(seq_at(101), Some(156), "{kind}");
+        assert_eq!(search(&broker, kind, "from=101&filter=needle"), (vec![945], 845, None), "{kind}");
     }
     assert!(broker.terminate().success());
 }

@@ -433,6 +433,7 @@ fn run_verbs(broker: &Broker, secrets: &Secrets) {
         &["add", "user", "new", "--password-file", "-", "--no-password"],
         &["set", "password", "new", "--password-file", "-"],
         &["set", "password", "absent", "--password-file", "-"],
+        &["authenticate", "user", "guest", "--password-file", "-"],
         &["import", "definitions", "-"],
         &["publish", "amq.default", "m", "--key", "q"],
         &["get", "q"],

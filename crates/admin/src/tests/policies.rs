@@ -36,6 +36,16 @@ async fn policies() {
             GET /api/exchanges/%2F/amq.topic?columns=policy -> 200 {"policy":"x"}
             GET /api/exchanges/%2F/amq.fanout?columns=policy -> 200 {}
 
+            # The policies that match a queue, whether they apply or not.
+            PUT /api/policies/%2F/streams {"pattern":"","definition":{"max-length-bytes":5},"apply-to":"streams"} -> 201
+            PUT /api/policies/%2F/less {"pattern":"","definition":{"max-length":5},"priority":-7} -> 201
+            GET /api/policies/%2F?queue=q&columns=name -> 200 [{"name":"less"},{"name":"p"}]
+            GET /api/operator-policies/%2F?queue=q -> 200 []
+            GET /api/policies/%2F?queue=nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'nope' in vhost '/'"}
+            GET /api/policies?queue=q -> 400 {"error":"bad_request","reason":"'queue' needs the path of a virtual host: /api/policies/VHOST"}
+            DELETE /api/policies/%2F/streams -> 204
+            DELETE /api/policies/%2F/less -> 204
+
             # Policymakers may read operator policies but not set them.
             GET /api/operator-policies -> 200 []
             PUT /api/operator-policies/%2F/o {"pattern":"","definition":{"max-length":3}} -> 401 {"error":"not_authorised","reason":"configure access to operator policy 'o' in vhost '/' refused for user 'policymaker'"}

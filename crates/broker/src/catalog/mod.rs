@@ -30,7 +30,6 @@ mod vhost;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use queue::QueueType;
 use slab::Slab;
 
 pub use crate::named::Arguments;
@@ -154,11 +153,7 @@ impl QueueRecord {
 
     /// Returns the kind of object that the queue is for policies.
     fn subject(&self) -> Subject {
-        match self.config.queue_type() {
-            QueueType::Classic => Subject::ClassicQueue,
-            QueueType::Quorum => Subject::QuorumQueue,
-            QueueType::Stream => Subject::Stream,
-        }
+        self.config.queue_type().into()
     }
 
     /// Returns the merged definition of its policy and its operator policy.

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use amqp10::Value;
+use queue::QueueType;
 
 use super::arguments::{LEADER_LOCATORS, span_ms};
 use super::{Arguments, CatalogError};
@@ -100,7 +101,23 @@ impl ApplyTo {
     }
 }
 
+impl From<QueueType> for Subject {
+    fn from(kind: QueueType) -> Self {
+        match kind {
+            QueueType::Classic => Self::ClassicQueue,
+            QueueType::Quorum => Self::QuorumQueue,
+            QueueType::Stream => Self::Stream,
+        }
+    }
+}
+
 impl Policy {
+    /// Returns true if the policy matches a queue of this type: `classic`, `quorum` or `stream`. Another policy that matches may have a
+    /// higher priority.
+    pub fn matches_queue(&self, kind: &str, name: &str) -> bool {
+        QueueType::from_name(kind).is_some_and(|kind| self.matches(kind.into(), name))
+    }
+
     pub(super) fn matches(&self, subject: Subject, name: &str) -> bool {
         self.apply_to.covers(subject) && self.pattern.is_match(name)
     }

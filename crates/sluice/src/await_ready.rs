@@ -1,0 +1,71 @@
+//! `sluice await`: waits for the broker, for scripts that start it.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use hyper::{Method, StatusCode};
+
+use crate::failure::{Failure, NOBODY};
+use crate::http::Api;
+use crate::output::print;
+
+/// The time between two questions.
+const PAUSE: Duration = Duration::from_millis(500);
+
+const PATH: &str = "/api/health/checks/ready-to-serve-clients";
+
+#[derive(Debug, Subcommand)]
+pub enum Await {
+    /// Wait until the node takes connections, and no alarm stops publishers: until `sluice check ready` succeeds
+    Ready(Ready),
+}
+
+#[derive(Args, Debug)]
+pub struct Ready {
+    /// Give up after this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    timeout: u32,
+    #[command(flatten)]
+    api: Api,
+}
+
+/// Waits, and prints one line.
+///
+/// # Errors
+/// The node is not ready in time, and why; or waiting does not help, because the login is refused.
+pub fn run(Await::Ready(ready): &Await) -> Result<(), Failure> {
+    crate::amqp::block_on(ready.wait())
+}
+
+impl Ready {
+    async fn wait(&self) -> Result<(), Failure> {
+        let mut last = Failure::nobody("the URL", "no answer in time");
+        let attempts = async {
+            loop {
+                match self.ask().await? {
+                    None => return print("the node is ready\n"),
+                    Some(why) => last = why,
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        let done = tokio::time::timeout(Duration::from_secs(self.timeout.into()), attempts).await;
+        done.unwrap_or_else(|_| {
+            Err(Failure { line: format!("not ready after {} s: {}", self.timeout, last.line), ..last })
+        })
+    }
+
+    /// Asks once. Returns why the node is not ready yet.
+    async fn ask(&self) -> Result<Option<Failure>, Failure> {
+        let what = "check readiness";
+        match self.api.exchange(what, Method::GET, PATH, String::new(), &[]).await {
+            Ok((status, _)) if status.is_success() => Ok(None),
+            Ok((StatusCode::SERVICE_UNAVAILABLE, value)) => {
+                Ok(Some(self.api.refused(what, StatusCode::SERVICE_UNAVAILABLE, &value)))
+            }
+            Ok((status, value)) => Err(self.api.refused(what, status, &value)),
+            Err(failure) if failure.code == NOBODY => Ok(Some(failure)),
+            Err(failure) => Err(failure),
+        }
+    }
+}
