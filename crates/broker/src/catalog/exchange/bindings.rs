@@ -66,6 +66,19 @@ impl Bindings {
         all.take_while(move |binding| binding.destination == destination)
     }
 
+    /// Returns the exchanges that are destinations, each once.
+    pub fn exchanges(&self) -> impl Iterator<Item = &Arc<str>> {
+        // In the order of places, exchanges come after all queues.
+        let mut at_least: Arc<str> = Arc::from("");
+        std::iter::from_fn(move || {
+            let first = (Destination::Exchange(at_least.clone()), Arc::from(""), 0);
+            let ((Destination::Exchange(name), ..), _) = self.all.range(first..).next()? else { return None };
+            // No name is between the two.
+            at_least = format!("{name}\0").into();
+            Some(name)
+        })
+    }
+
     /// Returns the bindings with the same destination and the same key.
     pub fn beside(&self, binding: &Binding) -> impl Iterator<Item = &Arc<Binding>> {
         self.range(binding).map(|(_, binding)| binding)

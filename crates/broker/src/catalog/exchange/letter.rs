@@ -70,6 +70,8 @@ pub(in super::super) struct Facts<'a> {
     headers: OnceCell<HashMap<&'a str, Header<'a>>>,
     draws: Cell<u64>,
     steps: Cell<u64>,
+    /// The number of steps after which the search pauses.
+    steps_max: u64,
 }
 
 /// A header of a message, as its protocol encodes it.
@@ -80,8 +82,18 @@ enum Header<'a> {
 }
 
 impl<'a> Facts<'a> {
-    pub fn new(letter: Letter<'a>) -> Self {
-        Self { letter, headers: OnceCell::new(), draws: Cell::new(0), steps: Cell::new(0) }
+    pub fn new(letter: Letter<'a>, steps_max: u64) -> Self {
+        Self::after(letter, 0, steps_max)
+    }
+
+    /// Goes on with a message for which this many random numbers were drawn.
+    pub fn after(letter: Letter<'a>, draws: u64, steps_max: u64) -> Self {
+        Self { letter, headers: OnceCell::new(), draws: Cell::new(draws), steps: Cell::new(0), steps_max }
+    }
+
+    /// Returns the number of random numbers that were drawn.
+    pub fn draws(&self) -> u64 {
+        self.draws.get()
     }
 
     /// Counts steps of routing. A step takes a bounded time: it visits a node, a binding, a header or a destination.
@@ -92,6 +104,11 @@ impl<'a> Facts<'a> {
     /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps.get()
+    }
+
+    /// Returns true if no steps are left, so that the search pauses at the next place where it can.
+    pub fn is_used_up(&self) -> bool {
+        self.steps.get() >= self.steps_max
     }
 
     /// Returns an application-property, or a message annotation if there is none of that name. A message of AMQP 0.9.1
@@ -157,7 +174,7 @@ impl<'a> Facts<'a> {
 /// application-property or a message annotation, or a header of AMQP 0.9.1. Numbers and booleans match their usual text, such as
 /// `3` and `true`. Lists and tables match nothing.
 pub fn has_headers(letter: Letter<'_>, wanted: &[(String, String)]) -> bool {
-    let facts = Facts::new(letter);
+    let facts = Facts::new(letter, u64::MAX);
     wanted.iter().all(|(name, text)| facts.header(name).is_some_and(|value| value.reads(text)))
 }
 
