@@ -15,9 +15,11 @@ use std::sync::Arc;
 
 use amqp10::sections;
 use bytes::Bytes;
+use message::Message;
 use queue::{PublisherId, Ticket};
 
 use crate::catalog::{Catalog, Letter, Routed, Search, Unrouted};
+use crate::ids::QueueId;
 
 /// The steps that every message may take when it arrives, whatever others have used. Most messages take fewer, so they never
 /// wait. A turn reads some thousands of messages at most, so all of them together take some ten milliseconds.
@@ -30,15 +32,44 @@ const TURN_STEPS: u64 = 100_000;
 /// The steps that a turn goes on with searches. One key of a topic exchange is matched in one go, and may take more.
 const SEARCH_STEPS: u64 = 100_000;
 
+/// Whose message is to be routed. Each has one message at a time that waits for its route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    Publisher(PublisherId),
+    /// The dead letters of this queue.
+    DeadLetters(QueueId),
+    /// The messages of this publisher are moved.
+    Moves(PublisherId),
+    /// The histories that exchanges give to new bindings.
+    Histories,
+}
+
+/// What goes on when a route is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiter {
+    /// The connection of this ticket.
+    Connection(Ticket),
+    DeadLetters(QueueId),
+    Moves(PublisherId),
+    Histories,
+}
+
 /// A route that takes too many steps to find at once. The message is held, and is handled again when the route is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongRoute {
-    pub publisher: PublisherId,
+    pub asker: Asker,
     pub vhost: Arc<str>,
     pub exchange: Arc<str>,
     pub keys: Vec<Arc<str>>,
     /// See [`Letter::random`].
     pub random: u64,
+}
+
+/// The route of a message takes too many steps to find at once, and the search for it has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong {
+    /// The steps that were taken in vain.
+    pub steps: u64,
 }
 
 /// The parts of a held message that exchanges read. They share the memory of the message.
@@ -48,6 +79,8 @@ pub enum HeldParts {
     Amqp10(Bytes),
     /// The encoded property list of a message of AMQP 0.9.1.
     Amqp091(Bytes),
+    /// A message of the broker.
+    Stored(Message),
 }
 
 /// The numbers of steps; see the constants.
@@ -66,15 +99,21 @@ pub struct Searches {
     left: u64,
     /// The steps that this turn still goes on with searches.
     left_to_search: u64,
-    /// The first one is under way.
-    waiting: VecDeque<Waiting>,
+    /// The search that is under way.
+    current: Option<Waiting>,
+    /// The searches of connections that wait, and those of queues and moves. They take turns, because a queue can have a
+    /// thousand dead letters, one after the other.
+    connections: VecDeque<Waiting>,
+    others: VecDeque<Waiting>,
+    /// True if the last search was that of a connection.
+    was_connection: bool,
     /// The route of the message that is handled again now. `None` in it: its exchange does not exist.
-    found: Option<(PublisherId, Option<Routed>)>,
+    found: Option<(Asker, Option<Routed>)>,
 }
 
 #[derive(Debug)]
 struct Waiting {
-    ticket: Ticket,
+    whom: Waiter,
     /// `None` if the publisher has ended.
     wanted: Option<(Box<LongRoute>, HeldParts)>,
     search: Option<Box<Search>>,
@@ -83,7 +122,16 @@ struct Waiting {
 impl Default for Searches {
     fn default() -> Self {
         let shares = Shares { short: SHORT_STEPS, turn: TURN_STEPS, search: SEARCH_STEPS };
-        Self { shares, left: TURN_STEPS, left_to_search: SEARCH_STEPS, waiting: VecDeque::new(), found: None }
+        Self {
+            shares,
+            left: TURN_STEPS,
+            left_to_search: SEARCH_STEPS,
+            current: None,
+            connections: VecDeque::new(),
+            others: VecDeque::new(),
+            was_connection: false,
+            found: None,
+        }
     }
 }
 
@@ -94,14 +142,13 @@ impl Searches {
     /// The exchange does not exist, or the route takes too many steps.
     pub fn route(
         &mut self,
-        publisher: PublisherId,
+        asker: Asker,
         catalog: &Catalog,
         vhost: &str,
         exchange: &str,
         letter: &Letter<'_>,
     ) -> Result<Routed, Unrouted> {
-        if let Some((of, found)) = self.found.take_if(|(of, _)| *of == publisher) {
-            debug_assert_eq!(of, publisher);
+        if let Some((_, found)) = self.found.take_if(|(of, _)| *of == asker) {
             return found.ok_or(Unrouted::NoExchange);
         }
         let routed = catalog.route_within(vhost, exchange, letter, self.left.max(self.shares.short));
@@ -114,15 +161,44 @@ impl Searches {
         routed
     }
 
-    /// Begins a search. Its ticket is returned by [`Searches::go_on`].
-    pub fn push(&mut self, ticket: Ticket, route: Box<LongRoute>, parts: HeldParts) {
-        self.waiting.push_back(Waiting { ticket, wanted: Some((route, parts)), search: None });
+    /// Finds the route of a message of the broker. Returns `None` if the exchange does not exist.
+    ///
+    /// # Errors
+    /// The route takes too many steps. The search for it has begun, and [`Searches::go_on`] returns who waits for it.
+    pub fn route_stored(
+        &mut self,
+        (asker, whom): (Asker, Waiter),
+        catalog: &Catalog,
+        (vhost, exchange): (&Arc<str>, &Arc<str>),
+        message: &Message,
+        random: u64,
+    ) -> Result<Option<Routed>, TooLong> {
+        match self.route(asker, catalog, vhost, exchange, &Letter::of_message(message, random)) {
+            Ok(routed) => Ok(Some(routed)),
+            Err(Unrouted::NoExchange) => Ok(None),
+            Err(Unrouted::TooLong { steps }) => {
+                let keys = message.route().keys().to_vec();
+                let (vhost, exchange) = (vhost.clone(), exchange.clone());
+                let route = LongRoute { asker, vhost, exchange, keys, random };
+                self.push(whom, Box::new(route), HeldParts::Stored(message.clone()));
+                Err(TooLong { steps })
+            }
+        }
     }
 
-    /// Ends the searches of a publisher that has ended. Their tickets are returned all the same.
+    /// Begins a search. [`Searches::go_on`] returns who waits for it.
+    pub fn push(&mut self, whom: Waiter, route: Box<LongRoute>, parts: HeldParts) {
+        let waiting = Waiting { whom, wanted: Some((route, parts)), search: None };
+        match whom {
+            Waiter::Connection(_) => self.connections.push_back(waiting),
+            Waiter::DeadLetters(_) | Waiter::Moves(_) | Waiter::Histories => self.others.push_back(waiting),
+        }
+    }
+
+    /// Ends the search of a publisher that has ended. Its connection is returned all the same.
     pub fn give_up(&mut self, publisher: PublisherId) {
-        for waiting in &mut self.waiting {
-            if waiting.wanted.as_ref().is_some_and(|(route, _)| route.publisher == publisher) {
+        for waiting in self.current.iter_mut().chain(&mut self.connections) {
+            if waiting.wanted.as_ref().is_some_and(|(route, _)| route.asker == Asker::Publisher(publisher)) {
                 (waiting.wanted, waiting.search) = (None, None);
             }
         }
@@ -133,38 +209,42 @@ impl Searches {
         (self.left, self.left_to_search) = (self.shares.turn, self.shares.search);
     }
 
-    /// Goes on with the searches as far as this turn may. Returns the ticket of a message whose route is found. The caller
-    /// has it handled again and calls [`Searches::end_found`].
-    pub fn go_on(&mut self, catalog: &Catalog, steps: &mut u64) -> Option<Ticket> {
-        let Waiting { ticket, wanted, search } = self.waiting.front_mut()?;
-        let ticket = *ticket;
-        let Some((route, parts)) = wanted else {
-            self.waiting.pop_front();
-            return Some(ticket);
-        };
-        if self.left_to_search == 0 {
-            return None;
-        }
-        let begun = match search.take() {
-            Some(search) => Some(search),
-            None => catalog.search(&route.vhost, &route.exchange).map(Box::new),
-        };
-        let found = match begun {
-            None => None,
-            Some(mut begun) => {
-                let before = self.left_to_search;
-                let found = begun.go_on(catalog, &parts.letter(route), &mut self.left_to_search);
-                *steps += before - self.left_to_search;
-                if found.is_none() {
-                    *search = Some(begun);
-                    return None;
-                }
-                found
+    /// Goes on with the searches as far as this turn may. Returns who waits for a route that is found. The caller has the
+    /// message handled again and calls [`Searches::end_found`].
+    pub fn go_on(&mut self, catalog: &Catalog, steps: &mut u64) -> Option<Waiter> {
+        let mut waiting = self.current.take().or_else(|| self.next())?;
+        if let Some((route, parts)) = &waiting.wanted {
+            if self.left_to_search == 0 {
+                self.current = Some(waiting);
+                return None;
             }
-        };
-        self.found = Some((route.publisher, found));
-        self.waiting.pop_front();
-        Some(ticket)
+            let begin = || catalog.search(&route.vhost, &route.exchange).map(Box::new);
+            let found = match waiting.search.take().or_else(begin) {
+                None => None,
+                Some(mut search) => {
+                    let before = self.left_to_search;
+                    let found = search.go_on(catalog, &parts.letter(route), &mut self.left_to_search);
+                    *steps += before - self.left_to_search;
+                    if found.is_none() {
+                        waiting.search = Some(search);
+                        self.current = Some(waiting);
+                        return None;
+                    }
+                    found
+                }
+            };
+            self.found = Some((route.asker, found));
+        }
+        Some(waiting.whom)
+    }
+
+    /// Takes the next search, of either kind in turn.
+    fn next(&mut self) -> Option<Waiting> {
+        let Self { connections, others, was_connection, .. } = self;
+        let (first, second) = if *was_connection { (others, connections) } else { (connections, others) };
+        let next = first.pop_front().or_else(|| second.pop_front())?;
+        *was_connection = matches!(next.whom, Waiter::Connection(_));
+        Some(next)
     }
 
     /// Called when a message was handled again. If it is held for another reason, its route is searched again later.
@@ -180,7 +260,7 @@ impl Searches {
 
     /// Returns true if no message waits.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
+        self.current.is_none() && self.connections.is_empty() && self.others.is_empty()
     }
 }
 
@@ -193,6 +273,9 @@ impl HeldParts {
                 Err(_) => Letter { keys: &route.keys, random: route.random, ..Letter::default() },
             },
             Self::Amqp091(list) => Letter::of_properties(&route.keys, list, route.random),
+            Self::Stored(message) => {
+                Letter { keys: &route.keys, ..Letter::of_message(message, route.random) }
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use super::Arrived;
 use crate::access::{AccessRefused, Identity, Question, Resource, Verb};
 use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed, Unrouted};
 use crate::cx::Cx;
-use crate::searches::LongRoute;
+use crate::searches::{Asker, LongRoute};
 
 /// The most routing keys of one message if somebody else decides each of them ([`crate::access::Remote`]): each costs a question,
 /// and together they must fit into the answers that are remembered.
@@ -190,13 +190,14 @@ impl Target {
             Arrived::Amqp091(basic) => Letter::of_properties(keys, basic.list(), random),
         };
         let exchange = route.exchange();
-        let routed = match cx.searches.route(publisher, cx.catalog, sender.vhost, exchange, &letter) {
+        let asker = Asker::Publisher(publisher);
+        let routed = match cx.searches.route(asker, cx.catalog, sender.vhost, exchange, &letter) {
             Ok(routed) => routed,
             Err(Unrouted::NoExchange) => return Err(Refused::NoExchange(exchange.clone())),
             Err(Unrouted::TooLong { steps }) => {
                 cx.counters.routing_steps += steps;
                 let (vhost, exchange) = (sender.vhost.clone(), exchange.clone());
-                let route = LongRoute { publisher, vhost, exchange, keys: keys.to_vec(), random };
+                let route = LongRoute { asker, vhost, exchange, keys: keys.to_vec(), random };
                 return Err(Refused::TooLong(Box::new(route)));
             }
         };

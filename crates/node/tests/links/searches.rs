@@ -1,13 +1,21 @@
 //! Messages whose routes take more than their share of a turn. Their connection waits, and nobody else.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
 use amqp10::{Map, Symbol, Value, encode};
 use broker::catalog::{Arguments, Command, DeclareExchange};
+use broker::moving::Moving;
 use broker::settings::Settings;
 use bytes::{BufMut, Bytes, BytesMut};
 
+use ::message::{Basic, Message, Route};
+use node::questions::{Question, Reply};
+
 use super::client091::Client091;
 use super::house::{House, message};
-use crate::asks::Asks;
+use crate::asks::{Asks, keep};
 
 /// More rounds than any search here takes.
 const ROUNDS_MAX: usize = 1000;
@@ -189,6 +197,87 @@ fn messages_of_amqp091_wait_with_their_properties_and_keep_their_order() {
     assert_eq!(house.messages("q"), 3);
     client.commit(&mut house, 2);
     assert_eq!(house.messages("q"), 5);
+}
+
+/// Messages of a queue die with other keys, and each waits for its route. They arrive in their order, each once, and the queue has
+/// no more of them on their way than before.
+#[test]
+fn dead_letters_wait_for_their_routes_in_their_order() {
+    for (kind, at_least_once) in [("classic", false), ("quorum", false), ("quorum", true)] {
+        let mut house = house();
+        let mut arguments: Vec<(&str, Value)> = vec![
+            ("x-queue-type", kind.into()),
+            ("x-message-ttl", Value::Long(10)),
+            ("x-dead-letter-exchange", "amq.topic".into()),
+        ];
+        if at_least_once {
+            arguments.push(("x-dead-letter-strategy", "at-least-once".into()));
+            arguments.push(("x-overflow", "reject-publish".into()));
+        }
+        let arguments = arguments.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let from = house.declare("from", arguments.collect());
+        let (peer, reader) = (house.connect(0), house.connect(0));
+        let link = house.sender(peer, "/queues/from");
+        let received = house.receiver(reader, "/queues/q");
+        house.grant(reader, received, 100);
+        house.settle();
+        let bodies: Vec<_> = (0..20u8).map(|n| [n]).collect();
+        for body in &bodies {
+            house.say_message(peer, link, &with_keys(body, keys(usize::from(body[0] % 3) * 5)));
+        }
+        house.settle();
+        house.now_ms += 10;
+        (0..5).for_each(|_| _ = house.round());
+        let report = house.shards[0].queue_report(from).expect("it lives here");
+        assert!(report.leaving > 1 && house.peers[reader].got.len() < 20, "{report:?}");
+        house.settle();
+        let got: Vec<_> = house.peers[reader].got.iter().map(|(_, body)| body.to_vec()).collect();
+        assert_eq!(got, bodies, "{kind}");
+        let report = house.shards[0].queue_report(from).expect("it lives here");
+        assert_eq!((report.leaving, report.ready), (0, 0));
+    }
+}
+
+#[test]
+fn dead_letters_of_a_queue_that_is_deleted_meanwhile_are_gone() {
+    let mut house = house();
+    let arguments = [("x-message-ttl", Value::Long(10)), ("x-dead-letter-exchange", "amq.topic".into())];
+    house.declare("from", arguments.map(|(name, value)| (name.to_owned(), value)).into());
+    let peer = house.connect(0);
+    let link = house.sender(peer, "/queues/from");
+    for _ in 0..3 {
+        house.say_message(peer, link, &with_keys(b"m", keys(20)));
+    }
+    house.settle();
+    house.now_ms += 10;
+    (0..5).for_each(|_| _ = house.round());
+    house.delete("from");
+    assert_eq!(house.messages("q"), 0);
+    assert!(!house.shards[0].turn(), "nothing is left to do");
+}
+
+#[test]
+fn moved_messages_wait_for_their_routes() {
+    let mut house = house();
+    let moving = |exchange: &str, n: u8| {
+        let keys = ["a", "b", "c"].map(Arc::from).to_vec();
+        let list = [0x10, 0x00, 2];
+        let basic = Basic::borrowed(&list, std::slice::from_ref(&n)).expect("a property list");
+        let parts = basic.parts([&list[..], &[n]].concat().into());
+        Moving { message: Message::new(parts, Arc::new(Route::new(exchange, keys))), queue: None }
+    };
+    let messages = vec![moving("amq.topic", 0), moving("none", 1), moving("amq.topic", 2)];
+    let outcomes = Rc::new(RefCell::new(None));
+    let into = outcomes.clone();
+    let number = keep(Box::new(move |reply| {
+        let Reply::Moved(moved) = reply else { panic!("{reply:?}") };
+        *into.borrow_mut() = Some(moved.iter().map(Result::is_ok).collect::<Vec<_>>());
+    }));
+    house.shards[0].handle_question(number, Question::Move { vhost: "/".into(), messages });
+    house.round();
+    assert_eq!((outcomes.borrow().clone(), house.messages("q")), (None, 0));
+    house.settle();
+    assert_eq!((outcomes.take(), house.messages("q")), (Some(vec![true, false, true]), 2));
 }
 
 /// The shares of the product: 2,000 binding keys that are expensive to match, and a message with many keys.

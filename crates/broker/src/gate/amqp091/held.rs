@@ -9,7 +9,7 @@ use super::{Gate, Phase, Refused, Waiting, refusal, take};
 use crate::cx::Cx;
 use crate::ids::ShardId;
 use crate::intake::Awaited;
-use crate::searches::HeldParts;
+use crate::searches::{HeldParts, Waiter};
 
 /// A message of the client, with all its parts.
 #[derive(Debug)]
@@ -129,7 +129,11 @@ impl Gate {
                 cx.post.permissions.push((ticket, remote, question));
             }
             Awaited::Route(route) => {
-                cx.searches.push(ticket, route, HeldParts::Amqp091(list.unwrap_or_default()));
+                cx.searches.push(
+                    Waiter::Connection(ticket),
+                    route,
+                    HeldParts::Amqp091(list.unwrap_or_default()),
+                );
             }
         }
     }

@@ -8,7 +8,7 @@ use queue::Ticket;
 use super::{Cx, Gate, Phase, Waiting, error, take};
 use crate::access::Question;
 use crate::intake::Awaited;
-use crate::searches::HeldParts;
+use crate::searches::{HeldParts, Waiter};
 
 /// What waits for an answer or a route.
 #[derive(Debug)]
@@ -77,7 +77,9 @@ impl Gate {
             Awaited::Route(route) => {
                 self.phase = Phase::Asking;
                 match self.ticket(Waiting::Held(Box::new(held)), cx) {
-                    Some(ticket) => cx.searches.push(ticket, route, HeldParts::Amqp10(message)),
+                    Some(ticket) => {
+                        cx.searches.push(Waiter::Connection(ticket), route, HeldParts::Amqp10(message))
+                    }
                     None => self.fail_busy(cx),
                 }
             }

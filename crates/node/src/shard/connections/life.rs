@@ -8,6 +8,7 @@ use broker::categories::{CONNECTION, PEER};
 use broker::cx::Cx;
 use broker::gate::{Ending, Gate};
 use broker::mail::TicketOwner;
+use broker::searches::Waiter;
 use queue::Ticket;
 
 use super::Conn;
@@ -93,8 +94,13 @@ impl Shard {
         self.connections.searches().begin_turn();
         while self.connections.is_searching() {
             let (catalog, steps) = (self.metadata.catalog(), &mut self.counters.routing_steps);
-            let Some(ticket) = self.connections.searches().go_on(catalog, steps) else { return };
-            self.handle_awaited(ticket);
+            match self.connections.searches().go_on(catalog, steps) {
+                Some(Waiter::Connection(ticket)) => self.handle_awaited(ticket),
+                Some(Waiter::DeadLetters(queue)) => self.continue_dead_letters(queue),
+                Some(Waiter::Moves(publisher)) => self.continue_moves(publisher),
+                Some(Waiter::Histories) => self.continue_replays(),
+                None => return,
+            }
             self.connections.searches().end_found();
         }
     }

@@ -114,21 +114,54 @@ impl Shard {
         }
     }
 
-    /// Publishes a dead letter to the queues of its route that have not taken it yet.
+    /// Publishes a dead letter. It waits if an earlier one of its queue waits for its route, so that they keep their order.
     fn send_dead_letter(&mut self, queue: QueueId, effect: Effect) {
-        let Effect::DeadLetter { token, message, exchange, key, reason, taken_by, again, .. } = effect else {
-            return;
-        };
-        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
-        let keeps = record.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
-        if !again {
-            self.counters.dead_letters_of(record.config.queue_type(), keeps).count(reason);
+        match self.queues.dead_letters.get_mut(&queue) {
+            Some(waiting) => waiting.push_back(effect),
+            None => {
+                if let Err(effect) = self.try_dead_letter(queue, effect) {
+                    self.queues.dead_letters.insert(queue, [effect].into());
+                }
+            }
         }
-        let (catalog, vhost) = (self.metadata.catalog(), &record.vhost);
+    }
+
+    /// Publishes the dead letters of a queue that have waited for the route of the first one.
+    pub(in crate::shard) fn continue_dead_letters(&mut self, queue: QueueId) {
+        let mut waiting = self.queues.dead_letters.remove(&queue).unwrap_or_default();
+        while let Some(effect) = waiting.pop_front() {
+            if let Err(effect) = self.try_dead_letter(queue, effect) {
+                waiting.push_front(effect);
+                self.queues.dead_letters.insert(queue, waiting);
+                return;
+            }
+        }
+    }
+
+    /// Publishes a dead letter to the queues of its route that have not taken it yet. Returns it if the search for its route has
+    /// begun.
+    fn try_dead_letter(&mut self, queue: QueueId, effect: Effect) -> Result<(), Effect> {
+        let Effect::DeadLetter { token, message, exchange, key, reason, taken_by, again, .. } = &effect
+        else {
+            return Ok(());
+        };
+        let (token, again) = (*token, *again);
+        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return Ok(()) };
+        let keeps = record.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
+        let vhost = &record.vhost;
         let random = self.connections.draw(self.here.id);
-        let (message, routed) = dead_letter::route(catalog, vhost, message, &exchange, key.as_ref(), random);
+        let (searches, catalog) = (self.connections.searches(), self.metadata.catalog());
+        let to = dead_letter::To { from: queue, vhost, exchange, key: key.as_ref() };
+        let (message, routed) = match dead_letter::route(searches, catalog, message.clone(), to, random) {
+            Ok(routed) => routed,
+            Err(too_long) => {
+                self.counters.routing_steps += too_long.steps;
+                return Err(effect);
+            }
+        };
         self.counters.routing_steps += routed.steps;
         if !again {
+            self.counters.dead_letters_of(record.config.queue_type(), keeps).count(*reason);
             routed.histories.iter().for_each(|x| self.mail.post.remember(x, message.clone()));
         }
         let mut targets = routed.targets;
@@ -146,11 +179,12 @@ impl Shard {
             let is_done = left == 0 && !taken_by.is_empty();
             let arrival = if is_done { Arrival::Taken } else { Arrival::Refused };
             self.mail.post.request(queue, Request::DeadLettered { token, arrival, taken_by: Vec::new() });
-            return;
+            return Ok(());
         };
         for target in targets {
             let publish = Publish { publisher, seq: 0, message: message.clone(), pipelines: false };
             self.mail.post.publish(vhost, target, publish);
         }
+        Ok(())
     }
 }

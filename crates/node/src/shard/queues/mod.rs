@@ -10,10 +10,12 @@ mod effects;
 mod groups;
 mod operators;
 
+use std::collections::VecDeque;
+
 use broker::ids::QueueId;
 use broker::mail::Mail;
 use hashbrown::HashMap;
-use queue::{Depth, Output, Request};
+use queue::{Depth, Effect, Output, Request};
 use wal::Extent;
 
 use super::Shard;
@@ -29,6 +31,9 @@ pub(super) struct Queues {
     /// Requests for queues without a home, or that the driver of a queue holds back. They are bounded,
     /// because each request has used up credit or a ticket.
     waiting: HashMap<QueueId, Vec<Request>>,
+    /// Dead letters whose route takes more than a turn, and those of the same queue behind them. A queue has at most
+    /// [`queue::LEAVING_MAX`] on their way.
+    dead_letters: HashMap<QueueId, VecDeque<Effect>>,
     /// Deletions that the catalog has not confirmed, by this shard's ticket.
     forgetting: HashMap<u64, Forgetting>,
     /// Empty; its memory is reused for a machine's next output.
