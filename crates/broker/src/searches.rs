@@ -27,10 +27,10 @@ const SHORT_STEPS: u64 = 256;
 
 /// The steps that the messages of a turn may take together when they arrive. A step takes 1 to 50 ns, so these take a few
 /// milliseconds at most. Messages that need more wait for a search.
-const TURN_STEPS: u64 = 100_000;
+const TURN_STEPS: u64 = 50_000;
 
 /// The steps that a turn goes on with searches. One key of a topic exchange is matched in one go, and may take more.
-const SEARCH_STEPS: u64 = 100_000;
+const SEARCH_STEPS: u64 = 50_000;
 
 /// Whose message is to be routed. Each has one message at a time that waits for its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -284,7 +284,7 @@ fn moved_messages_wait_for_their_routes() {
 #[test]
 fn no_turn_takes_more_steps_than_its_share() {
     /// Twice the share of a turn: messages that arrive, and searches; and one key, which is matched in one go.
-    const TURN_MAX: u64 = 200_000 + KEY_STEPS;
+    const TURN_MAX: u64 = 100_000 + KEY_STEPS;
     /// 80 words, each with 2,000 times 40 positions in cells of 64.
     const KEY_STEPS: u64 = 80 * (2_000 * 40 / 64 + 2);
     let mut house = House::new(1, Settings::default());

@@ -81,6 +81,23 @@ enum Header<'a> {
     Amqp091(Field<'a>),
 }
 
+/// Reading or comparing this many bytes of a value takes about as long as a step.
+const BYTES_PER_STEP: u64 = 64;
+
+impl Header<'_> {
+    /// Returns the number of bytes of the encoded value.
+    fn len(&self) -> u64 {
+        let len = match self {
+            Self::Amqp10(encoded) => encoded.len(),
+            Self::Amqp091(Field::LongString(octets) | Field::Binary(octets)) => octets.len(),
+            Self::Amqp091(Field::Table(table)) => table.as_bytes().len(),
+            Self::Amqp091(Field::Array(array)) => array.as_bytes().len(),
+            Self::Amqp091(_) => 0,
+        };
+        len as u64
+    }
+}
+
 impl<'a> Facts<'a> {
     pub fn new(letter: Letter<'a>, steps_max: u64) -> Self {
         Self::after(letter, 0, steps_max)
@@ -130,7 +147,9 @@ impl<'a> Facts<'a> {
             all
         });
         self.count(1);
-        match headers.get(name)? {
+        let header = headers.get(name)?;
+        self.count(header.len() / BYTES_PER_STEP);
+        match header {
             Header::Amqp10(encoded) => Plain::read(encoded),
             Header::Amqp091(value) => Some(Plain::of_field(*value)),
         }

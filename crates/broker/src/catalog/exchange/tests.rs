@@ -383,6 +383,11 @@ fn the_steps_of_headers_are_bindings_times_arguments() {
     let facts = Facts::new(Letter::of_properties(&[], &list, 0), u64::MAX);
     x.routes().route(&facts, 0, &mut |_| unreachable!());
     assert_eq!(facts.steps(), 200 + 200 * 3 + 2, "each binding, each argument, and the headers once");
+    let long = "x".repeat(6_400);
+    let list = basic(|_| {}, &[("a", Field::LongString(long.as_bytes()))]);
+    let facts = Facts::new(Letter::of_properties(&[], &list, 0), u64::MAX);
+    x.routes().route(&facts, 0, &mut |_| unreachable!());
+    assert_eq!(facts.steps(), 200 + 200 * (3 + 100) + 1, "a long value counts by its length each time");
 }
 
 #[test]
