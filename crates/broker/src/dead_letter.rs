@@ -41,8 +41,16 @@ pub fn route(
     };
     let message = message.rerouted(Arc::new(Route::new(exchange.clone(), keys)));
     let asker = Asker::DeadLetters(from);
+    let found = searches.take_found(asker);
     let mut routed = searches
-        .route_stored((asker, Waiter::DeadLetters(from)), catalog, (vhost, exchange), &message, random)?
+        .route_stored(
+            (asker, Waiter::DeadLetters(from)),
+            found,
+            catalog,
+            (vhost, exchange),
+            &message,
+            random,
+        )?
         .unwrap_or_default();
     if let Some(deaths) = message.deaths() {
         routed.targets.retain(|target| {

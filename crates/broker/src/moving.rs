@@ -43,6 +43,8 @@ pub fn route(
     moving: &Moving,
     random: u64,
 ) -> Result<Routed, NotMoved> {
+    // Nothing else must get what was found for the message that is handled again.
+    let found = searches.take_found(Asker::Moves(publisher));
     if let Some(name) = &moving.queue {
         let queue = catalog.listed_queue(vhost, name).ok_or_else(|| MoveRefusal::NoQueue(name.clone()))?;
         let targets = std::iter::once(RouteTarget::Queue(queue.id)).collect();
@@ -54,7 +56,7 @@ pub fn route(
         return Err(MoveRefusal::InternalExchange(exchange.clone()).into());
     }
     let asker = (Asker::Moves(publisher), Waiter::Moves(publisher));
-    let routed = searches.route_stored(asker, catalog, (vhost, exchange), &moving.message, random);
+    let routed = searches.route_stored(asker, found, catalog, (vhost, exchange), &moving.message, random);
     let routed =
         routed.map_err(NotMoved::TooLong)?.ok_or_else(|| MoveRefusal::NoExchange(exchange.clone()))?;
     if routed.targets.is_empty() {

@@ -29,6 +29,9 @@ const SHORT_STEPS: u64 = 256;
 /// milliseconds at most. Messages that need more wait for a search.
 const TURN_STEPS: u64 = 50_000;
 
+/// The most of them that one message takes. If its route is not found then, they were in vain.
+const ATTEMPT_STEPS: u64 = 10_000;
+
 /// The steps that a turn goes on with searches. One key of a topic exchange is matched in one go, and may take more.
 const SEARCH_STEPS: u64 = 50_000;
 
@@ -107,15 +110,20 @@ pub struct Searches {
     others: VecDeque<Waiting>,
     /// True if the last search was that of a connection.
     was_connection: bool,
-    /// The route of the message that is handled again now. `None` in it: its exchange does not exist.
-    found: Option<(Asker, Option<Routed>)>,
+    /// Those whose publisher has ended.
+    given_up: Vec<Waiter>,
+    /// The route of the message that is handled again now.
+    found: Option<(Asker, Found)>,
 }
+
+/// What a search has found. `None`: the exchange does not exist.
+pub type Found = Option<Routed>;
 
 #[derive(Debug)]
 struct Waiting {
     whom: Waiter,
-    /// `None` if the publisher has ended.
-    wanted: Option<(Box<LongRoute>, HeldParts)>,
+    route: Box<LongRoute>,
+    parts: HeldParts,
     search: Option<Box<Search>>,
 }
 
@@ -130,28 +138,36 @@ impl Default for Searches {
             connections: VecDeque::new(),
             others: VecDeque::new(),
             was_connection: false,
+            given_up: Vec::new(),
             found: None,
         }
     }
 }
 
 impl Searches {
-    /// Finds the route of a message that has arrived, or takes the one that a search has found for it.
+    /// Takes what a search has found for the message that is handled again now. Called first of all, because another message of
+    /// the same publisher must not get it.
+    pub fn take_found(&mut self, asker: Asker) -> Option<Found> {
+        self.found.take_if(|(of, _)| *of == asker).map(|(_, found)| found)
+    }
+
+    /// Finds the route of a message.
     ///
     /// # Errors
     /// The exchange does not exist, or the route takes too many steps.
     pub fn route(
         &mut self,
-        asker: Asker,
+        found: Option<Found>,
         catalog: &Catalog,
         vhost: &str,
         exchange: &str,
         letter: &Letter<'_>,
     ) -> Result<Routed, Unrouted> {
-        if let Some((_, found)) = self.found.take_if(|(of, _)| *of == asker) {
+        if let Some(found) = found {
             return found.ok_or(Unrouted::NoExchange);
         }
-        let routed = catalog.route_within(vhost, exchange, letter, self.left.max(self.shares.short));
+        let steps_max = self.left.min(ATTEMPT_STEPS).max(self.shares.short);
+        let routed = catalog.route_within(vhost, exchange, letter, steps_max);
         let steps = match &routed {
             Ok(routed) => routed.steps,
             Err(Unrouted::TooLong { steps }) => *steps,
@@ -168,12 +184,13 @@ impl Searches {
     pub fn route_stored(
         &mut self,
         (asker, whom): (Asker, Waiter),
+        found: Option<Found>,
         catalog: &Catalog,
         (vhost, exchange): (&Arc<str>, &Arc<str>),
         message: &Message,
         random: u64,
     ) -> Result<Option<Routed>, TooLong> {
-        match self.route(asker, catalog, vhost, exchange, &Letter::of_message(message, random)) {
+        match self.route(found, catalog, vhost, exchange, &Letter::of_message(message, random)) {
             Ok(routed) => Ok(Some(routed)),
             Err(Unrouted::NoExchange) => Ok(None),
             Err(Unrouted::TooLong { steps }) => {
@@ -188,7 +205,7 @@ impl Searches {
 
     /// Begins a search. [`Searches::go_on`] returns who waits for it.
     pub fn push(&mut self, whom: Waiter, route: Box<LongRoute>, parts: HeldParts) {
-        let waiting = Waiting { whom, wanted: Some((route, parts)), search: None };
+        let waiting = Waiting { whom, route, parts, search: None };
         match whom {
             Waiter::Connection(_) => self.connections.push_back(waiting),
             Waiter::DeadLetters(_) | Waiter::Moves(_) | Waiter::Histories => self.others.push_back(waiting),
@@ -197,11 +214,15 @@ impl Searches {
 
     /// Ends the search of a publisher that has ended. Its connection is returned all the same.
     pub fn give_up(&mut self, publisher: PublisherId) {
-        for waiting in self.current.iter_mut().chain(&mut self.connections) {
-            if waiting.wanted.as_ref().is_some_and(|(route, _)| route.asker == Asker::Publisher(publisher)) {
-                (waiting.wanted, waiting.search) = (None, None);
+        let is_of = |waiting: &Waiting| waiting.route.asker == Asker::Publisher(publisher);
+        let found = match self.current.take_if(|waiting| is_of(waiting)) {
+            Some(waiting) => Some(waiting),
+            None => {
+                let at = self.connections.iter().position(is_of);
+                at.and_then(|at| self.connections.remove(at))
             }
-        }
+        };
+        self.given_up.extend(found.map(|waiting| waiting.whom));
     }
 
     /// Begins a turn.
@@ -210,32 +231,33 @@ impl Searches {
     }
 
     /// Goes on with the searches as far as this turn may. Returns who waits for a route that is found. The caller has the
-    /// message handled again and calls [`Searches::end_found`].
+    /// message handled again and calls [`Searches::end_found`]. Adds the steps that it takes to `steps`.
     pub fn go_on(&mut self, catalog: &Catalog, steps: &mut u64) -> Option<Waiter> {
-        let mut waiting = self.current.take().or_else(|| self.next())?;
-        if let Some((route, parts)) = &waiting.wanted {
-            if self.left_to_search == 0 {
-                self.current = Some(waiting);
-                return None;
-            }
-            let begin = || catalog.search(&route.vhost, &route.exchange).map(Box::new);
-            let found = match waiting.search.take().or_else(begin) {
-                None => None,
-                Some(mut search) => {
-                    let before = self.left_to_search;
-                    let found = search.go_on(catalog, &parts.letter(route), &mut self.left_to_search);
-                    *steps += before - self.left_to_search;
-                    if found.is_none() {
-                        waiting.search = Some(search);
-                        self.current = Some(waiting);
-                        return None;
-                    }
-                    found
-                }
-            };
-            self.found = Some((route.asker, found));
+        if let Some(whom) = self.given_up.pop() {
+            return Some(whom);
         }
-        Some(waiting.whom)
+        if self.left_to_search == 0 {
+            return None;
+        }
+        let mut waiting = self.current.take().or_else(|| self.next())?;
+        let Waiting { whom, route, parts, search } = &mut waiting;
+        let begin = || catalog.search(&route.vhost, &route.exchange).map(Box::new);
+        let found = match search.take().or_else(begin) {
+            None => None,
+            Some(mut begun) => {
+                let (found, taken) = begun.go_on(catalog, &parts.letter(route), self.left_to_search);
+                *steps += taken;
+                self.left_to_search = self.left_to_search.saturating_sub(taken);
+                if found.is_none() {
+                    *search = Some(begun);
+                    self.current = Some(waiting);
+                    return None;
+                }
+                found
+            }
+        };
+        self.found = Some((route.asker, found));
+        Some(*whom)
     }
 
     /// Takes the next search, of either kind in turn.
@@ -247,7 +269,8 @@ impl Searches {
         Some(next)
     }
 
-    /// Called when a message was handled again. If it is held for another reason, its route is searched again later.
+    /// Called when a message was handled again, before any other is. If it is held for another reason, its route is searched again
+    /// later.
     pub fn end_found(&mut self) {
         self.found = None;
     }
@@ -255,12 +278,13 @@ impl Searches {
     /// Has every route searched, this many steps in a turn. For tests.
     pub fn search_all(&mut self, steps: u64) {
         self.shares = Shares { short: 0, turn: 0, search: steps };
-        self.left = 0;
+        (self.left, self.left_to_search) = (0, steps);
     }
 
     /// Returns true if no message waits.
     pub fn is_idle(&self) -> bool {
-        self.current.is_none() && self.connections.is_empty() && self.others.is_empty()
+        let Self { current, connections, others, given_up, .. } = self;
+        current.is_none() && connections.is_empty() && others.is_empty() && given_up.is_empty()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::exchange::{Facts, Letter, Routes};
+use super::exchange::{Facts, Letter, PausedFacts, Routes};
 use super::route::Distinct;
 use super::{Catalog, Destination, Exchange, RouteTarget, Routed};
 use crate::exchange_counts::ExchangeId;
@@ -28,8 +28,7 @@ pub struct Search {
     at: Option<At>,
     targets: Distinct<[RouteTarget; 2]>,
     histories: SmallVec<[Arc<Exchange>; 1]>,
-    /// The random numbers that were drawn.
-    draws: u64,
+    facts: PausedFacts,
     /// The steps that it took to begin, until they are counted.
     begun_in: u64,
 }
@@ -66,29 +65,35 @@ impl Catalog {
             at: None,
             targets: Distinct::default(),
             histories: SmallVec::new(),
-            draws: 0,
+            facts: PausedFacts::default(),
             begun_in: 0,
         };
+        search.places.insert(exchange.into(), 0);
         let mut todo: Vec<Arc<str>> = vec![exchange.into()];
         while let Some(name) = todo.pop() {
-            search.begun_in += 1;
-            if search.places.contains_key(&name) {
-                continue;
-            }
             let Some(table) = of_vhost.exchanges.get(&name) else { continue };
             let exchange = table.current(&of_vhost.policies, self.policies).into_owned();
-            todo.extend(table.exchanges().chain(&exchange.alternate).cloned());
+            for next in table.exchanges().chain(&exchange.alternate) {
+                search.begun_in += 1;
+                if !search.places.contains_key(next) {
+                    search.places.insert(next.clone(), usize::MAX);
+                    todo.push(next.clone());
+                }
+            }
             search.places.insert(name, search.kept.len());
             search.kept.push(Kept { exchange, routes: table.routes().clone(), is_seen: false });
         }
+        // An alternate exchange need not exist.
+        search.places.retain(|_, place| *place != usize::MAX);
         Some(search)
     }
 }
 
 impl Search {
-    /// Goes on for about as many steps. Subtracts those that it has taken. Returns the route if it is found.
-    pub fn go_on(&mut self, catalog: &Catalog, letter: &Letter<'_>, steps: &mut u64) -> Option<Routed> {
-        let facts = Facts::after(*letter, self.draws, *steps);
+    /// Goes on for about as many steps. Returns the route if it is found, and the number of steps that were taken.
+    pub fn go_on(&mut self, catalog: &Catalog, letter: &Letter<'_>, steps_max: u64) -> (Option<Routed>, u64) {
+        let begun_in = std::mem::take(&mut self.begun_in);
+        let facts = self.facts.go_on(letter, steps_max.saturating_sub(begun_in));
         let end = loop {
             let at = match self.at.take() {
                 Some(at) => at,
@@ -102,9 +107,8 @@ impl Search {
                 break false;
             }
         };
-        self.draws = facts.draws();
-        *steps = steps.saturating_sub(facts.steps() + std::mem::take(&mut self.begun_in));
-        end.then(|| self.found())
+        self.facts = facts.pause();
+        (end.then(|| self.found()), begun_in + facts.steps())
     }
 
     /// Returns the start of the next exchange.

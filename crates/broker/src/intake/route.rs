@@ -156,6 +156,8 @@ impl Target {
         allowed: &mut Allowed,
         cx: &mut Cx<'_>,
     ) -> Result<(Arc<Route>, Routed), Refused> {
+        let asker = Asker::Publisher(publisher);
+        let found = cx.searches.take_found(asker);
         let takes_own = own.is_some();
         let route = match (&*self, own) {
             (_, Some(own)) => own,
@@ -190,8 +192,7 @@ impl Target {
             Arrived::Amqp091(basic) => Letter::of_properties(keys, basic.list(), random),
         };
         let exchange = route.exchange();
-        let asker = Asker::Publisher(publisher);
-        let routed = match cx.searches.route(asker, cx.catalog, sender.vhost, exchange, &letter) {
+        let routed = match cx.searches.route(found, cx.catalog, sender.vhost, exchange, &letter) {
             Ok(routed) => routed,
             Err(Unrouted::NoExchange) => return Err(Refused::NoExchange(exchange.clone())),
             Err(Unrouted::TooLong { steps }) => {

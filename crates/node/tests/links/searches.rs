@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use amqp10::{Map, Symbol, Value, encode};
+use amqp10::{Map, Role, Source, Symbol, Target, Value, encode};
 use broker::catalog::{Arguments, Command, DeclareExchange};
 use broker::moving::Moving;
 use broker::settings::Settings;
@@ -12,10 +12,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use ::message::{Basic, Message, Route};
 use node::questions::{Question, Reply};
+use queue::Request;
 
 use super::client091::Client091;
 use super::house::{House, message};
 use crate::asks::{Asks, keep};
+use crate::asks_queues::AsksQueues;
 
 /// More rounds than any search here takes.
 const ROUNDS_MAX: usize = 1000;
@@ -35,6 +37,37 @@ fn with_keys(body: &[u8], keys: impl IntoIterator<Item = String>) -> Bytes {
     encode::put_map(&mut all, &annotations.into_iter().collect::<Map>());
     all.put_slice(body);
     all.freeze()
+}
+
+/// Returns a message to an address, with further routing keys.
+fn to_address(address: &str, keys: impl IntoIterator<Item = String>) -> Bytes {
+    let mut properties = BytesMut::new();
+    properties.put_slice(&[0x00, 0x53, 0x73]);
+    let fields = [Value::Null, Value::Null, Value::from(address)];
+    encode::put_value(&mut properties, &Value::List(fields.to_vec()));
+    let message = with_keys(b"m", keys);
+    // The body is a data section of one byte, with its descriptor.
+    let (before, body) = message.split_at(message.len() - 6);
+    [before, &properties, body].concat().into()
+}
+
+fn declare_topic(house: &mut House, name: &str) {
+    let declare = Command::DeclareExchange(DeclareExchange {
+        vhost: "/".into(),
+        name: name.into(),
+        kind: "topic".into(),
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: Arguments::new(),
+    });
+    house.shards[0].propose(declare, Box::new(|done| assert!(done.is_ok())));
+    house.settle();
+}
+
+fn delete_exchange(house: &mut House, name: &str) {
+    let delete = Command::DeleteExchange { vhost: "/".into(), name: name.into(), if_unused: false };
+    house.shards[0].propose(delete, Box::new(|done| assert!(done.is_ok())));
 }
 
 /// Returns a broker with queue `q`, bound to `amq.topic` by `#`, and queue `beside`. A turn searches a few steps.
@@ -161,24 +194,13 @@ fn what_is_bound_instead_gets_the_message_or_what_was_bound_before() {
 #[test]
 fn an_exchange_that_is_deleted_meanwhile_is_not_found() {
     let mut house = house();
-    let declare = Command::DeclareExchange(DeclareExchange {
-        vhost: "/".into(),
-        name: "x".into(),
-        kind: "topic".into(),
-        durable: true,
-        auto_delete: false,
-        internal: false,
-        arguments: Arguments::new(),
-    });
-    house.shards[0].propose(declare, Box::new(|done| assert!(done.is_ok())));
+    declare_topic(&mut house, "x");
     house.bind("x", "q", "#");
     let peer = house.connect(0);
     let link = house.sender(peer, "/exchanges/x/k");
     house.say_message(peer, link, &with_keys(b"m", keys(20)));
     (0..3).for_each(|_| _ = house.round());
-    let (vhost, name) = ("/".into(), "x".into());
-    let delete = Command::DeleteExchange { vhost, name, if_unused: false };
-    house.shards[0].propose(delete, Box::new(|done| assert!(done.is_ok())));
+    delete_exchange(&mut house, "x");
     house.settle();
     assert_eq!(house.peers[peer].detached, ["amqp:not-found"]);
     assert_eq!((house.peers[peer].outcomes.len(), house.messages("q")), (1, 0));
@@ -238,11 +260,13 @@ fn dead_letters_wait_for_their_routes_in_their_order() {
     }
 }
 
-#[test]
-fn dead_letters_of_a_queue_that_is_deleted_meanwhile_are_gone() {
-    let mut house = house();
-    let arguments = [("x-message-ttl", Value::Long(10)), ("x-dead-letter-exchange", "amq.topic".into())];
-    house.declare("from", arguments.map(|(name, value)| (name.to_owned(), value)).into());
+/// Expires three messages of a new queue `from`, whose routes take long. Returns when they wait.
+fn let_some_die(house: &mut House, more: &[(&str, Value)]) {
+    let mut arguments =
+        vec![("x-message-ttl", Value::Long(10)), ("x-dead-letter-exchange", "amq.topic".into())];
+    arguments.extend_from_slice(more);
+    let arguments = arguments.into_iter().map(|(name, value)| (name.to_owned(), value));
+    house.declare("from", arguments.collect());
     let peer = house.connect(0);
     let link = house.sender(peer, "/queues/from");
     for _ in 0..3 {
@@ -251,9 +275,102 @@ fn dead_letters_of_a_queue_that_is_deleted_meanwhile_are_gone() {
     house.settle();
     house.now_ms += 10;
     (0..5).for_each(|_| _ = house.round());
-    house.delete("from");
     assert_eq!(house.messages("q"), 0);
-    assert!(!house.shards[0].turn(), "nothing is left to do");
+}
+
+#[test]
+fn dead_letters_arrive_although_their_queue_has_ended() {
+    for expires in [false, true] {
+        let mut house = house();
+        match expires {
+            true => let_some_die(&mut house, &[("x-expires", Value::Long(30))]),
+            false => let_some_die(&mut house, &[]),
+        }
+        match expires {
+            true => house.now_ms += 100,
+            false => house.delete("from"),
+        }
+        house.settle();
+        assert!(house.shards[0].catalog().listed_queue("/", "from").is_none());
+        assert_eq!(house.messages("q"), 3);
+    }
+}
+
+/// Purged dead letters do not arrive, and do not pile up.
+#[test]
+fn dead_letters_that_were_purged_do_not_arrive() {
+    let mut house = house();
+    let kept: [(&str, Value); 3] = [
+        ("x-queue-type", "quorum".into()),
+        ("x-dead-letter-strategy", "at-least-once".into()),
+        ("x-overflow", "reject-publish".into()),
+    ];
+    let_some_die(&mut house, &kept);
+    let queue = house.shards[0].catalog().listed_queue("/", "from").expect("a queue").id;
+    house.shards[0].ask(queue, |ticket| Request::Purge { ticket }, Box::new(|_| ()));
+    house.settle();
+    assert_eq!(house.messages("q"), 0);
+    let report = house.shards[0].queue_report(queue).expect("it lives here");
+    assert_eq!((report.leaving, report.ready), (0, 0));
+}
+
+/// What was found for a message that is refused meanwhile is not for the next one of the same publisher.
+#[test]
+fn a_route_is_for_the_message_for_which_it_was_found() {
+    let mut house = house();
+    declare_topic(&mut house, "x");
+    house.bind("x", "q", "#");
+    let peer = house.connect(0);
+    let link = house.attach(peer, Role::Sender, Source::default(), Target::default());
+    let to = |address: &str, more: usize| to_address(address, keys(more));
+    house.say_message(peer, link, &to("/exchanges/x/k", 20));
+    house.say_message(peer, link, &to("/queues/beside", 0));
+    (0..3).for_each(|_| _ = house.round());
+    delete_exchange(&mut house, "x");
+    house.settle();
+    assert_eq!((house.messages("q"), house.messages("beside")), (0, 1));
+    let outcomes: Vec<_> = house.peers[peer].outcomes.iter().map(|outcome| &outcome[..8]).collect();
+    assert_eq!(outcomes, ["Rejected", "Accepted"]);
+}
+
+/// An alarm that begins again while the first message of the last one waits for its route.
+#[test]
+fn messages_keep_their_order_over_two_alarms() {
+    let mut house = house();
+    let (peer, reader) = (house.connect(0), house.connect(0));
+    let link = house.sender(peer, "/exchanges/amq.topic/k");
+    let received = house.receiver(reader, "/queues/q");
+    house.grant(reader, received, 10);
+    house.settle();
+    house.alarm(true);
+    for body in [b"1", b"2", b"3"] {
+        house.say_message(peer, link, &with_keys(body, keys(20)));
+    }
+    house.settle();
+    house.shards[0].set_blocked(false);
+    (0..3).for_each(|_| _ = house.round());
+    house.alarm(true);
+    assert!(house.peers[reader].got.is_empty(), "no message passes the alarm");
+    house.alarm(false);
+    let got: Vec<_> = house.peers[reader].got.iter().map(|(_, body)| body[0]).collect();
+    assert_eq!(got, *b"123");
+}
+
+#[test]
+fn a_commit_waits_for_the_end_of_an_alarm_between_its_messages() {
+    let mut house = house();
+    let mut client = Client091::open(&mut house, &[1]);
+    client.select_tx(&mut house, 1);
+    for key in ["a", "b", "c", "d"] {
+        client.publish_to(&mut house, 1, ("amq.topic", key), 1);
+    }
+    client.begin_commit(&mut house, 1);
+    rounds_until(&mut house, |house| house.messages("q") == 1);
+    house.alarm(true);
+    assert_eq!(house.messages("q"), 1, "no message passes the alarm");
+    house.alarm(false);
+    client.settle(&mut house);
+    assert_eq!(house.messages("q"), 4);
 }
 
 #[test]

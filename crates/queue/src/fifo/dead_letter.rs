@@ -217,6 +217,11 @@ impl Fifo {
         self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once)
     }
 
+    /// Returns true if the dead letter of this token was sent and waits for its answer.
+    pub fn is_on_its_way(&self, token: u64) -> bool {
+        self.leaving.on_way.contains_key(&token)
+    }
+
     /// Removes all dead letters that have not arrived. Late answers for them are ignored.
     pub(super) fn purge_leaving(&mut self) {
         let Some(Leaving { on_way, waiting, queued, unqueued, bytes, queued_bytes, .. }) =

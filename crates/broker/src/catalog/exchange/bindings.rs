@@ -66,16 +66,13 @@ impl Bindings {
         all.take_while(move |binding| binding.destination == destination)
     }
 
-    /// Returns the exchanges that are destinations, each once.
+    /// Returns the exchanges that are destinations, once for each binding.
     pub fn exchanges(&self) -> impl Iterator<Item = &Arc<str>> {
         // In the order of places, exchanges come after all queues.
-        let mut at_least: Arc<str> = Arc::from("");
-        std::iter::from_fn(move || {
-            let first = (Destination::Exchange(at_least.clone()), Arc::from(""), 0);
-            let ((Destination::Exchange(name), ..), _) = self.all.range(first..).next()? else { return None };
-            // No name is between the two.
-            at_least = format!("{name}\0").into();
-            Some(name)
+        let first = (Destination::Exchange(Arc::from("")), Arc::from(""), 0);
+        self.all.range(first..).filter_map(|(place, _)| match &place.0 {
+            Destination::Exchange(name) => Some(name),
+            Destination::Queue(_) => None,
         })
     }
 

@@ -72,6 +72,30 @@ pub(in super::super) struct Facts<'a> {
     steps: Cell<u64>,
     /// The number of steps after which the search pauses.
     steps_max: u64,
+    /// True if reading all headers counts: an earlier part of the search has not read them. Otherwise a search of a message with
+    /// very many headers would do nothing else in each part.
+    counts_headers: bool,
+}
+
+/// What remains of [`Facts`] between two parts of a search.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct PausedFacts {
+    draws: u64,
+    has_headers: bool,
+}
+
+impl PausedFacts {
+    /// Goes on with the same message.
+    pub fn go_on<'a>(self, letter: &Letter<'a>, steps_max: u64) -> Facts<'a> {
+        Facts {
+            letter: *letter,
+            headers: OnceCell::new(),
+            draws: Cell::new(self.draws),
+            steps: Cell::new(0),
+            steps_max,
+            counts_headers: !self.has_headers,
+        }
+    }
 }
 
 /// A header of a message, as its protocol encodes it.
@@ -100,17 +124,12 @@ impl Header<'_> {
 
 impl<'a> Facts<'a> {
     pub fn new(letter: Letter<'a>, steps_max: u64) -> Self {
-        Self::after(letter, 0, steps_max)
+        PausedFacts::default().go_on(&letter, steps_max)
     }
 
-    /// Goes on with a message for which this many random numbers were drawn.
-    pub fn after(letter: Letter<'a>, draws: u64, steps_max: u64) -> Self {
-        Self { letter, headers: OnceCell::new(), draws: Cell::new(draws), steps: Cell::new(0), steps_max }
-    }
-
-    /// Returns the number of random numbers that were drawn.
-    pub fn draws(&self) -> u64 {
-        self.draws.get()
+    /// Returns what a search that pauses must know to go on.
+    pub fn pause(&self) -> PausedFacts {
+        PausedFacts { draws: self.draws.get(), has_headers: self.headers.get().is_some() }
     }
 
     /// Counts steps of routing. A step takes a bounded time: it visits a node, a binding, a header or a destination.
@@ -143,7 +162,9 @@ impl<'a> Facts<'a> {
                 }
                 None => self.annotated(),
             };
-            self.count(all.len() as u64);
+            if self.counts_headers {
+                self.count(all.len() as u64);
+            }
             all
         });
         self.count(1);

@@ -36,7 +36,7 @@ use crate::exchange_counts::ExchangeId;
 use crate::notices::TRACE_EXCHANGE;
 
 pub use self::history::{Histories, history_length};
-pub(super) use self::letter::Facts;
+pub(super) use self::letter::{Facts, PausedFacts};
 pub use self::letter::{Letter, has_headers};
 
 /// The argument and the policy key for the alternate exchange.

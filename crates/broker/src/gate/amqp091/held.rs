@@ -158,6 +158,7 @@ impl Gate {
             }
             _ => {}
         }
+        cx.searches.end_found();
     }
 
     /// Returns the shard to which the connection is to move. Until [`Gate::continue_held`] is called, here or there, it takes

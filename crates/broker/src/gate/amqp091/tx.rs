@@ -234,10 +234,15 @@ impl Gate {
         self.publish_left(channel, cx);
     }
 
-    /// Publishes the messages that are left, as far as their routes are found in this turn.
+    /// Publishes the messages that are left, as far as their routes are found in this turn. If an alarm has begun meanwhile, they
+    /// wait for its end.
     fn publish_left(&mut self, channel: u16, cx: &mut Cx<'_>) {
+        let is_blocked = self.blocked;
         let Some(tx) = self.tx(channel) else { return };
         let Some(Step::Publishing { left, .. }) = &mut tx.commit else { return };
+        if is_blocked && !left.is_empty() {
+            return self.stop(Held::Commit(channel));
+        }
         let mut left = std::mem::take(left);
         tx.bytes = 0;
         let mut answered = 0;

@@ -142,10 +142,15 @@ impl Gate {
             }
             (Held::Transfer { session, link, delivery }, Phase::Asking) => {
                 self.resume(cx);
-                self.handle_transfer(session, link, &delivery, cx);
+                match self.blocked {
+                    // What is in the margin arrived after it.
+                    true => self.hold_before_margin(session, link, delivery),
+                    false => self.handle_transfer(session, link, &delivery, cx),
+                }
             }
             _ => {}
         }
+        cx.searches.end_found();
         // An alarm may have ended meanwhile.
         self.publish_margin(cx);
     }

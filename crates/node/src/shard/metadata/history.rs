@@ -78,7 +78,8 @@ impl Shard {
             let random = self.connections.draw(self.here.id);
             let (searches, catalog) = (self.connections.searches(), &self.metadata.catalog);
             let asker = (Asker::Histories, Waiter::Histories);
-            match searches.route_stored(asker, catalog, (&vhost, &exchange), &message, random) {
+            let found = searches.take_found(Asker::Histories);
+            match searches.route_stored(asker, found, catalog, (&vhost, &exchange), &message, random) {
                 Ok(routed) => {
                     let routed = routed.unwrap_or_default();
                     self.counters.routing_steps += routed.steps;

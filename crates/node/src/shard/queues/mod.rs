@@ -11,7 +11,9 @@ mod groups;
 mod operators;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use broker::catalog::QueueRecord;
 use broker::ids::QueueId;
 use broker::mail::Mail;
 use hashbrown::HashMap;
@@ -33,7 +35,7 @@ pub(super) struct Queues {
     waiting: HashMap<QueueId, Vec<Request>>,
     /// Dead letters whose route takes more than a turn, and those of the same queue behind them. A queue has at most
     /// [`queue::LEAVING_MAX`] on their way.
-    dead_letters: HashMap<QueueId, VecDeque<Effect>>,
+    dead_letters: HashMap<QueueId, WaitingLetters>,
     /// Deletions that the catalog has not confirmed, by this shard's ticket.
     forgetting: HashMap<u64, Forgetting>,
     /// Empty; its memory is reused for a machine's next output.
@@ -65,6 +67,13 @@ impl Recent {
     pub fn next_period(&mut self) {
         self.before = std::mem::take(&mut self.now);
     }
+}
+
+/// Dead letters that wait, and their queue as it was when the first one died. It may have ended since.
+#[derive(Debug)]
+struct WaitingLetters {
+    record: Arc<QueueRecord>,
+    letters: VecDeque<Effect>,
 }
 
 /// What remains to do when the catalog has forgotten a queue.
