@@ -376,6 +376,65 @@ def push_on(each):
     return sent
 
 
+# ---- routes that take long -------------------------------------------------------------------------------------------
+
+
+def bind_many(broker, exchange, kind, bindings):
+    """Declares an exchange, and queue `routed` with these bindings: a key and arguments each."""
+    broker.call("/definitions/%2F", "POST", {
+        "queues": [{"name": "routed", "durable": True, "auto_delete": False, "arguments": {}}],
+        "exchanges": [{"name": exchange, "type": kind, "durable": True, "auto_delete": False, "internal": False, "arguments": {}}],
+        "bindings": [{"source": exchange, "destination": "routed", "destination_type": "queue", "routing_key": key,
+                      "arguments": arguments} for key, arguments in bindings]})
+
+
+def send_for_long(broker, clients, message, full):
+    """Has many connections send this message as often as the broker takes it. Yields meanwhile."""
+    opened = [wire.Client091(broker.amqp) for _ in range(clients)]
+    for client in opened:
+        client.open_channel(1)
+        client.socket.setblocking(False)
+    pushed = [[client, message, 1_000_000, b""] for client in opened]
+    end = time.monotonic() + (20 if full else 5)
+    while time.monotonic() < end:
+        for each in pushed:
+            push_on(each)
+        time.sleep(0.01)
+    yield
+    for client in opened:
+        client.close()
+
+
+def words(number):
+    """Returns 40 words of two letters, others for each number below 2,000."""
+    def word(at):
+        return chr(ord("a") + at // 26 % 26) + chr(ord("a") + at % 26)
+    return ".".join(word(number + at * (1 + number // 676)) for at in range(40))
+
+
+@flood(bound=150)
+def messages_with_expensive_keys(broker, full):
+    """Messages with 50 routing keys, to a topic exchange with 1,000 binding keys that are expensive to match."""
+    bind_many(broker, "expensive", "topic", [(f"#.{words(number)}.#.{words(1)}", {}) for number in range(1_000)])
+    yield
+    keys = [f"{words(number)}.{words(number + 2)}" for number in range(50)]
+    yield from send_for_long(broker, 20 if full else 4, wire.route091(1, "expensive", "none", {"CC": keys}), full)
+    broker.call("/exchanges/%2F/expensive", "DELETE")
+    broker.delete("routed")
+
+
+@flood(bound=150)
+def messages_with_many_headers(broker, full):
+    """Messages with 82 kB of headers, to a headers exchange with 200 bindings that each compare all of them."""
+    wanted = {f"header-{number:05}": "no" for number in range(254)}
+    bind_many(broker, "compared", "headers", [("", {"x-match": "any", **wanted, "n": str(number)}) for number in range(200)])
+    yield
+    headers = {f"header-{number:05}": "yes" * 4 for number in range(2_700)}
+    yield from send_for_long(broker, 20, wire.route091(1, "compared", "", headers), full)
+    broker.call("/exchanges/%2F/compared", "DELETE")
+    broker.delete("routed")
+
+
 # ---- alarms ----------------------------------------------------------------------------------------------------------
 
 

@@ -86,6 +86,19 @@ def publish091(channel, queue, payload, mandatory=False):
             + b"".join(frame091(3, channel, part) for part in parts))
 
 
+def route091(channel, exchange, key, headers):
+    """Returns an empty message of AMQP 0.9.1 to an exchange, with these headers: texts, or lists of texts."""
+    def field(value):
+        if isinstance(value, str):
+            return b"S" + struct.pack(">I", len(value)) + value.encode()
+        items = b"".join(map(field, value))
+        return b"A" + struct.pack(">I", len(items)) + items
+    entries = b"".join(short(name) + field(value) for name, value in headers.items())
+    table = struct.pack(">I", len(entries)) + entries
+    return (method(channel, 60, 40, b"\0\0" + short(exchange) + short(key) + b"\0")
+            + frame091(2, channel, struct.pack(">HHQH", 60, 0, 0, 1 << 13) + table))
+
+
 def get091(channel, queue):
     """Asks for one message of a queue, which is settled as it is sent."""
     return method(channel, 60, 70, b"\0\0" + short(queue) + b"\1")

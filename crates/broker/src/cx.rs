@@ -12,6 +12,7 @@ use crate::ids::{Registry, ShardId};
 use crate::input::Input;
 use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
 use crate::placements::Placements;
+use crate::searches::Searches;
 use crate::settings::Settings;
 use crate::traces::Traces;
 use crate::unguessable::Names;
@@ -46,6 +47,8 @@ pub struct Cx<'a> {
     pub heads: &'a mut DeliveryHeads,
     pub counters: &'a mut Counters,
     pub exchange_counters: &'a mut ExchangeCounters,
+    /// The share of the turn that messages may take to find their routes.
+    pub searches: &'a mut Searches,
     /// The bytes that publishers may be promised beyond the fixed credit.
     pub budget: &'a mut CreditBudget,
     /// The last number that was drawn. See [`Cx::draw`].

@@ -5,27 +5,53 @@ use std::sync::Arc;
 
 use message::{Message, Route};
 
-use crate::catalog::{Catalog, Letter, RouteTarget, Routed};
+use crate::catalog::{Catalog, RouteTarget, Routed};
 use crate::categories::{PEER, QUEUE};
+use crate::ids::QueueId;
+use crate::searches::{Asker, Searches, TooLong, Waiter};
+
+/// Where a dead letter goes.
+#[derive(Clone, Copy, Debug)]
+pub struct To<'a> {
+    /// The queue where it died.
+    pub from: QueueId,
+    pub vhost: &'a Arc<str>,
+    pub exchange: &'a Arc<str>,
+    /// `None`: its keys stay.
+    pub key: Option<&'a Arc<str>>,
+}
 
 /// Returns a dead letter with its new route, and the queues of that route. There are none if the exchange
 /// does not exist, if no queue matches, or if the message would go in a cycle. `random` differs from message
 /// to message.
+///
+/// # Errors
+/// The route takes too many steps. The search for it has begun.
 pub fn route(
+    searches: &mut Searches,
     catalog: &Catalog,
-    vhost: &str,
     message: Message,
-    exchange: &Arc<str>,
-    key: Option<&Arc<str>>,
+    to: To<'_>,
     random: u64,
-) -> (Message, Routed) {
+) -> Result<(Message, Routed), TooLong> {
+    let To { from, vhost, exchange, key } = to;
     let keys = match key {
         Some(key) => vec![key.clone()],
         None => message.route().keys().to_vec(),
     };
     let message = message.rerouted(Arc::new(Route::new(exchange.clone(), keys)));
-    let letter = Letter::of_message(&message, random);
-    let mut routed = catalog.route(vhost, exchange, &letter).unwrap_or_default();
+    let asker = Asker::DeadLetters(from);
+    let found = searches.take_found(asker);
+    let mut routed = searches
+        .route_stored(
+            (asker, Waiter::DeadLetters(from)),
+            found,
+            catalog,
+            (vhost, exchange),
+            &message,
+            random,
+        )?
+        .unwrap_or_default();
     if let Some(deaths) = message.deaths() {
         routed.targets.retain(|target| {
             // A reply link stores nothing, so no message can come back from it in a cycle.
@@ -34,10 +60,10 @@ pub fn route(
             let name = queue.as_ref().map(|q| &q.name);
             let cycle = name.is_some_and(|name| deaths.is_cycle(name));
             if cycle {
-                tracing::warn!(name: PEER, target: QUEUE, queue = name.map_or("", |n| n), vhost, "message dropped: dead-letter cycle");
+                tracing::warn!(name: PEER, target: QUEUE, queue = name.map_or("", |n| n), vhost = &**vhost, "message dropped: dead-letter cycle");
             }
             !cycle
         });
     }
-    (message, routed)
+    Ok((message, routed))
 }

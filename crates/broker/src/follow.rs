@@ -77,6 +77,10 @@ pub fn home_of_queue(catalog: &Catalog, placements: &Placements, vhost: &str, na
     placements.home(catalog.listed_queue(vhost, name)?.id)
 }
 
+/// The most steps to find the route of the first message of a connection before it is published. Routes that take more reach many
+/// queues, as a rule.
+const FOLLOW_STEPS_MAX: u64 = 1000;
+
 /// Returns the home of the queue that every message with this key reaches, if there is exactly one such queue.
 pub fn home_of_route(
     catalog: &Catalog,
@@ -86,7 +90,9 @@ pub fn home_of_route(
     key: &str,
 ) -> Option<ShardId> {
     let keys: [Arc<str>; 1] = [key.into()];
-    let routed = catalog.route(vhost, exchange, &Letter { keys: &keys, ..Letter::default() })?;
+    let routed = catalog
+        .route_within(vhost, exchange, &Letter { keys: &keys, ..Letter::default() }, FOLLOW_STEPS_MAX)
+        .ok()?;
     match routed.targets[..] {
         [RouteTarget::Queue(queue)] if routed.by_key_alone => placements.home(queue),
         _ => None,

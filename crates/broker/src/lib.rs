@@ -38,6 +38,7 @@ pub mod pattern;
 pub mod peer;
 pub mod placements;
 pub mod reply_to;
+pub mod searches;
 pub mod secured;
 pub mod settings;
 pub mod stream_offset;

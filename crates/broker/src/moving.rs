@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use message::Message;
-use queue::{RejectReason, Verdict};
+use queue::{PublisherId, RejectReason, Verdict};
 
-use crate::catalog::{Catalog, Letter, RouteTarget, Routed};
+use crate::catalog::{Catalog, RouteTarget, Routed};
 use crate::desk::MoveRefusal;
 use crate::ids::QueueId;
+use crate::searches::{Asker, Searches, TooLong, Waiter};
 
 /// A message to publish again, with the exchange and the routing keys that its receivers see.
 #[derive(Clone, Debug)]
@@ -17,11 +18,33 @@ pub struct Moving {
     pub queue: Option<Arc<str>>,
 }
 
-/// Returns the targets of a message. `random` differs from message to message.
+/// Why a message is not moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotMoved {
+    Refused(MoveRefusal),
+    /// The search for its route has begun.
+    TooLong(TooLong),
+}
+
+impl From<MoveRefusal> for NotMoved {
+    fn from(refused: MoveRefusal) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// Returns the targets of a message of this publisher. `random` differs from message to message.
 ///
 /// # Errors
-/// What the message names is gone, internal, or leads to no queue.
-pub fn route(catalog: &Catalog, vhost: &str, moving: &Moving, random: u64) -> Result<Routed, MoveRefusal> {
+/// What the message names is gone, internal, or leads to no queue; or the route takes too many steps.
+pub fn route(
+    searches: &mut Searches,
+    catalog: &Catalog,
+    (publisher, vhost): (PublisherId, &Arc<str>),
+    moving: &Moving,
+    random: u64,
+) -> Result<Routed, NotMoved> {
+    // Nothing else must get what was found for the message that is handled again.
+    let found = searches.take_found(Asker::Moves(publisher));
     if let Some(name) = &moving.queue {
         let queue = catalog.listed_queue(vhost, name).ok_or_else(|| MoveRefusal::NoQueue(name.clone()))?;
         let targets = std::iter::once(RouteTarget::Queue(queue.id)).collect();
@@ -30,12 +53,14 @@ pub fn route(catalog: &Catalog, vhost: &str, moving: &Moving, random: u64) -> Re
     let route = moving.message.route();
     let exchange = route.exchange();
     if catalog.exchange(vhost, exchange).is_some_and(|exchange| exchange.internal) {
-        return Err(MoveRefusal::InternalExchange(exchange.clone()));
+        return Err(MoveRefusal::InternalExchange(exchange.clone()).into());
     }
-    let routed = catalog.route(vhost, exchange, &Letter::of_message(&moving.message, random));
-    let routed = routed.ok_or_else(|| MoveRefusal::NoExchange(exchange.clone()))?;
+    let asker = (Asker::Moves(publisher), Waiter::Moves(publisher));
+    let routed = searches.route_stored(asker, found, catalog, (vhost, exchange), &moving.message, random);
+    let routed =
+        routed.map_err(NotMoved::TooLong)?.ok_or_else(|| MoveRefusal::NoExchange(exchange.clone()))?;
     if routed.targets.is_empty() {
-        return Err(MoveRefusal::Unroutable { exchange: exchange.clone(), key: route.key().into() });
+        return Err(MoveRefusal::Unroutable { exchange: exchange.clone(), key: route.key().into() }.into());
     }
     Ok(routed)
 }

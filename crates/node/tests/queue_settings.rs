@@ -253,7 +253,19 @@ fn policies_are_applied_live() {
 
 #[test]
 fn a_later_binding_gets_the_recent_history() {
+    give_recent_history(false);
+}
+
+#[test]
+fn a_later_binding_gets_the_recent_history_whose_routes_take_several_turns() {
+    give_recent_history(true);
+}
+
+fn give_recent_history(searches: bool) {
     let mut world = World::new(2);
+    if searches {
+        world.shards.iter_mut().for_each(|shard| shard.search_all(1));
+    }
     let exchange = DeclareExchange {
         vhost: "/".into(),
         name: "h".into(),

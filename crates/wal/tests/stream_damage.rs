@@ -180,6 +180,24 @@ fn a_clean_stop_syncs_and_notes_it() {
     assert!(told(&disk).0[0].0 && open(&disk).is_err());
 }
 
+/// What retention has removed does not come back, with a gap where its later segments were.
+#[test]
+fn a_clean_stop_syncs_what_retention_has_removed() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let mut owner = owner(&disk, SMALL, true);
+        for n in 6..20 {
+            owner.append(7, vec![chunk(n, 1, n, 150)], true).unwrap();
+        }
+        owner.limit(7, StreamLimits { bytes_max: Some(1), ..SMALL }, 0).unwrap();
+        let first = owner.retained(7).first;
+        owner.streams.close();
+        let disk = disk.crash(Crash::Power);
+        let mut owner = Owner::with(Streams::new(disk).unwrap());
+        assert_eq!(owner.open(7, SMALL, 0).unwrap().0.first, first, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_removed_stream_leaves_no_note() {
     let disk = SimDisk::new(1);

@@ -20,6 +20,7 @@ mod places;
 mod policy;
 mod route;
 mod rules;
+mod search;
 mod sent;
 mod stored;
 #[cfg(test)]
@@ -45,8 +46,9 @@ pub use parameters::{
 pub use pending::{Committed, Offered, Pending};
 pub use places::QueueIds;
 pub use policy::{ApplyTo, Policy, merged_definition};
-pub use route::{RouteTarget, RouteTargets, Routed};
+pub use route::{RouteTarget, RouteTargets, Routed, Unrouted};
 pub use rules::DeclareRules;
+pub use search::Search;
 pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
 pub use unknown::{argument_warnings, unknown_exchange_arguments, unknown_queue_arguments};

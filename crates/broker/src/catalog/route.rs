@@ -40,10 +40,36 @@ pub struct Routed {
     pub histories: SmallVec<[Arc<Exchange>; 1]>,
 }
 
+/// Why a message has no route yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrouted {
+    /// The exchange does not exist.
+    NoExchange,
+    /// The route takes more steps than are allowed now. [`Catalog::search`] finds it in parts.
+    TooLong {
+        /// The steps that were taken in vain.
+        steps: u64,
+    },
+}
+
 impl Catalog {
     /// Returns everything that a message to `exchange` reaches, or `None` if the exchange does not exist.
     pub fn route(&self, vhost: &str, exchange: &str, letter: &Letter<'_>) -> Option<Routed> {
-        let vhost = self.vhosts.get(vhost)?;
+        self.route_within(vhost, exchange, letter, u64::MAX).ok()
+    }
+
+    /// Returns everything that a message to `exchange` reaches, if that takes about as many steps at most.
+    ///
+    /// # Errors
+    /// The exchange does not exist, or there are more steps.
+    pub fn route_within(
+        &self,
+        vhost: &str,
+        exchange: &str,
+        letter: &Letter<'_>,
+        steps_max: u64,
+    ) -> Result<Routed, Unrouted> {
+        let vhost = self.vhosts.get(vhost).ok_or(Unrouted::NoExchange)?;
         let mut routed = Routed { by_key_alone: true, ..Routed::default() };
         let mut targets = Distinct::default();
         if exchange.is_empty() {
@@ -59,12 +85,12 @@ impl Catalog {
             }
             routed.targets = targets.list;
             routed.steps = letter.keys.len() as u64;
-            return Some(routed);
+            return Ok(routed);
         }
-        let facts = Facts::new(*letter);
+        let facts = Facts::new(*letter, steps_max);
         let mut seen = Distinct::<[&str; 4]>::default();
         let mut todo: SmallVec<[&str; 4]> = SmallVec::new();
-        let (first, table) = vhost.exchanges.get_key_value(exchange)?;
+        let (first, table) = vhost.exchanges.get_key_value(exchange).ok_or(Unrouted::NoExchange)?;
         routed.exchange = Some(table.id);
         todo.push(first);
         while let Some(name) = todo.pop() {
@@ -73,13 +99,16 @@ impl Catalog {
             if !seen.insert(name) {
                 continue;
             }
+            if facts.is_used_up() {
+                return Err(Unrouted::TooLong { steps: facts.steps() });
+            }
             let Some(table) = vhost.exchanges.get(name) else { continue };
             routed.by_key_alone &= table.by_key_alone();
-            if table.remembers(&facts) {
+            if table.exchange.remembers(&facts) {
                 routed.histories.push(table.exchange.clone());
             }
             let mut any = false;
-            table.route(&facts, &mut |destination| {
+            let paused = table.routes().route(&facts, 0, &mut |destination| {
                 any = true;
                 facts.count(1);
                 match destination {
@@ -95,6 +124,9 @@ impl Catalog {
                     }
                 }
             });
+            if paused.is_some() {
+                return Err(Unrouted::TooLong { steps: facts.steps() });
+            }
             if !any
                 && let Some(alternate) = &table.current(&vhost.policies, self.policies).alternate
                 && let Some((name, _)) = vhost.exchanges.get_key_value(alternate)
@@ -104,7 +136,14 @@ impl Catalog {
         }
         routed.targets = targets.list;
         routed.steps = facts.steps();
-        Some(routed)
+        Ok(routed)
+    }
+
+    /// Adds the queue of this name, if it exists.
+    pub(super) fn add_queue_named(&self, vhost: &str, name: &str, targets: &mut Distinct<[RouteTarget; 2]>) {
+        if let Some(id) = self.vhosts.get(vhost).and_then(|vhost| vhost.queues.get(name)) {
+            self.add_queue(*id, targets);
+        }
     }
 
     fn add_queue(&self, id: QueueId, targets: &mut Distinct<[RouteTarget; 2]>) {
@@ -118,7 +157,8 @@ impl Catalog {
 const FEW_MAX: usize = 16;
 
 /// A list without duplicates. An insertion costs a constant time, also if there are many items.
-struct Distinct<A: smallvec::Array> {
+#[derive(Debug)]
+pub(super) struct Distinct<A: smallvec::Array> {
     list: SmallVec<A>,
     /// The same items, if there are more than [`FEW_MAX`].
     set: Option<HashSet<A::Item>>,
@@ -142,5 +182,9 @@ impl<A: smallvec::Array<Item: Copy + Eq + Hash>> Distinct<A> {
             self.list.push(item);
         }
         is_new
+    }
+
+    pub fn into_list(self) -> SmallVec<A> {
+        self.list
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the catalog as a machine: what each command decides, and what the changes do.
 
 mod policies;
+mod searches;
 mod stored;
 mod vhosts;
 

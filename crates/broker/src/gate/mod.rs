@@ -40,8 +40,8 @@ pub enum Phase {
     /// The login has failed, and the client has not been told yet. Its input is ignored.
     Refused,
     Open,
-    /// The connection is open, and somebody is asked whether the client may do what it has sent last. Until then, its input
-    /// is kept.
+    /// The connection is open, and what the client has sent last waits: for an answer of a queue, of the catalog, of somebody who
+    /// decides permissions, or for a route that takes more than a turn. Until then, its input is kept.
     Asking,
     /// The connection is open, and its client has published while an alarm stops publishers. The message is held and the
     /// client's input is kept until the alarm ends.
@@ -287,9 +287,9 @@ impl Gate {
         each!(self, gate => gate.handle_login(ticket, result, cx))
     }
 
-    /// Called when the question of a ticket was asked. A late answer has no effect.
-    pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
-        product_or!(self, gate => gate.handle_permission(ticket, cx), ())
+    /// Called when the question of a ticket was asked, or a route was found. If it is late, this has no effect.
+    pub fn handle_awaited(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+        product_or!(self, gate => gate.handle_awaited(ticket, cx), ())
     }
 
     // ---- its shard ------------------------------------------------------------------------------------------

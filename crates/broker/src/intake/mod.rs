@@ -30,7 +30,7 @@ pub use self::account::{Publication, Run};
 pub use self::arrived::{Arrived, Body};
 pub use self::parted::Parted;
 use self::route::Allowed;
-pub use self::route::{Refused, Sender, Target, may_publish};
+pub use self::route::{Awaited, Refused, Sender, Target, may_publish};
 use self::traced::trace_published;
 use self::unanswered::Left;
 pub use self::unanswered::Unanswered;
@@ -128,6 +128,7 @@ impl<P: Publication> Intake<P> {
     /// Counts the end of the publisher, and what it has sent before.
     fn stop(&mut self, cx: &mut Cx<'_>) {
         self.count_published(cx);
+        cx.searches.give_up(self.publisher);
         self.watched.into_iter().for_each(|queue| cx.watchers.remove(queue, self.publisher));
         cx.counters.over_mut(self.protocol).publishers -= 1;
     }
@@ -303,7 +304,8 @@ impl<P: Publication> Intake<P> {
             Some((route, targets)) => (route.clone(), targets),
             None => {
                 self.count_published(cx);
-                let (route, routed) = self.target.find(sender, arrived, own, &mut self.allowed, cx)?;
+                let (route, routed) =
+                    self.target.find(self.publisher, sender, arrived, own, &mut self.allowed, cx)?;
                 let (targets, up_to) = (routed.targets.len() as u64, self.account.published());
                 self.counted = routed.exchange.map(|exchange| Counted { exchange, targets, up_to });
                 fresh = routed;

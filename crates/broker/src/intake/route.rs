@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use message::Route;
+use queue::PublisherId;
 
 use super::Arrived;
 use crate::access::{AccessRefused, Identity, Question, Resource, Verb};
-use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
+use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed, Unrouted};
 use crate::cx::Cx;
+use crate::searches::{Asker, LongRoute};
 
 /// The most routing keys of one message if somebody else decides each of them ([`crate::access::Remote`]): each costs a question,
 /// and together they must fit into the answers that are remembered.
@@ -58,15 +60,40 @@ pub enum Refused {
     AccessRefused(AccessRefused),
     /// The publisher may no longer write to the exchange of its target.
     AccessLost(AccessRefused),
+    /// The route takes more steps than the message may take at once.
+    TooLong(Box<LongRoute>),
+}
+
+/// What a message waits for. It is held, and handled again when that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The answer to a question about the permission.
+    Answer(Box<Question>),
+    Route(Box<LongRoute>),
 }
 
 impl Refused {
-    /// Returns the question to somebody else on which the permission depends. The message is then held, and handled again
-    /// when it is answered.
-    pub fn question(&self) -> Option<&Question> {
+    /// Returns what the message waits for.
+    ///
+    /// # Errors
+    /// It waits for nothing.
+    pub fn awaited(self) -> Result<Awaited, Self> {
         match self {
-            Self::AccessRefused(refused) | Self::AccessLost(refused) => refused.question.as_deref(),
-            Self::NoExchange(_) | Self::Internal(_) | Self::Unroutable => None,
+            Self::TooLong(route) => Ok(Awaited::Route(route)),
+            Self::AccessRefused(AccessRefused { question: Some(question), .. })
+            | Self::AccessLost(AccessRefused { question: Some(question), .. }) => {
+                Ok(Awaited::Answer(question))
+            }
+            refused => Err(refused),
+        }
+    }
+
+    /// Returns true if the message waits for something.
+    pub fn is_wait(&self) -> bool {
+        match self {
+            Self::AccessRefused(refused) | Self::AccessLost(refused) => refused.question.is_some(),
+            Self::TooLong(_) => true,
+            Self::NoExchange(_) | Self::Internal(_) | Self::Unroutable => false,
         }
     }
 }
@@ -119,15 +146,18 @@ impl Target {
         }
     }
 
-    /// Asks the catalog for the route of a message. `own` is the route that the message itself names.
+    /// Asks the catalog for the route of a message of this publisher. `own` is the route that the message itself names.
     pub(super) fn find(
         &mut self,
+        publisher: PublisherId,
         sender: Sender<'_>,
         arrived: Arrived<'_>,
         own: Option<Arc<Route>>,
         allowed: &mut Allowed,
         cx: &mut Cx<'_>,
     ) -> Result<(Arc<Route>, Routed), Refused> {
+        let asker = Asker::Publisher(publisher);
+        let found = cx.searches.take_found(asker);
         let takes_own = own.is_some();
         let route = match (&*self, own) {
             (_, Some(own)) => own,
@@ -161,8 +191,17 @@ impl Target {
             }
             Arrived::Amqp091(basic) => Letter::of_properties(keys, basic.list(), random),
         };
-        let routed = cx.catalog.route(sender.vhost, route.exchange(), &letter);
-        let routed = routed.ok_or_else(|| Refused::NoExchange(route.exchange().clone()))?;
+        let exchange = route.exchange();
+        let routed = match cx.searches.route(found, cx.catalog, sender.vhost, exchange, &letter) {
+            Ok(routed) => routed,
+            Err(Unrouted::NoExchange) => return Err(Refused::NoExchange(exchange.clone())),
+            Err(Unrouted::TooLong { steps }) => {
+                cx.counters.routing_steps += steps;
+                let (vhost, exchange) = (sender.vhost.clone(), exchange.clone());
+                let route = LongRoute { asker, vhost, exchange, keys: keys.to_vec(), random };
+                return Err(Refused::TooLong(Box::new(route)));
+            }
+        };
         cx.counters.routing_steps += routed.steps;
         let version = cx.catalog.version();
         match self {

@@ -72,6 +72,11 @@ impl FieldFilter {
         add(&mut self.application_properties, fields, read)
     }
 
+    /// Returns the number of fields.
+    pub fn len(&self) -> usize {
+        self.properties.len() + self.application_properties.len()
+    }
+
     /// Returns the bytes of memory that the filter takes besides itself.
     pub fn heap_bytes(&self) -> usize {
         let properties: usize = self.properties.iter().map(|(_, wanted)| wanted.heap_bytes()).sum();

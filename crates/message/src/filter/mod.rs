@@ -24,6 +24,9 @@ use crate::Message;
 /// The least bytes of memory that an allocation takes.
 const ALLOCATION_MIN: usize = 8;
 
+/// Comparing this many bytes takes about as long as reading a message.
+const COMPARISONS_OF_READING: u64 = 4096;
+
 /// Returns the bytes of memory that an allocation takes. One of nothing takes none.
 fn allocated(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { bytes.max(ALLOCATION_MIN) }
@@ -56,6 +59,17 @@ impl Filter {
             Self::Fields(filter) => filter.matches(message),
             Self::Sql(filter) => filter.matches(message, position, now_ms),
         }
+    }
+
+    /// Returns about how many times this takes, at most, what it takes to read a message of usual size. A message with large
+    /// sections costs more, once for each part of the filter.
+    pub fn cost(&self, message: &Message) -> u64 {
+        let parts = match self {
+            Self::Fields(filter) => filter.len(),
+            Self::Sql(filter) => filter.parts(),
+        };
+        let sections = message.len() - message.body().len() as u64;
+        1 + sections * parts as u64 / COMPARISONS_OF_READING
     }
 
     /// Returns the bytes of memory that the filter takes besides itself. They may be many times those of its text: a pattern

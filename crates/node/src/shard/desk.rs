@@ -129,7 +129,7 @@ impl Shard {
                 requests.into_iter().for_each(|request| self.mail.post.request(queue, request));
                 Reply::Posted
             }
-            Question::Move { vhost, messages } => match self.publish_moved(number, &vhost, messages) {
+            Question::Move { vhost, messages } => match self.publish_moved(number, vhost, messages) {
                 Some(outcomes) => Reply::Moved(outcomes),
                 None => return,
             },

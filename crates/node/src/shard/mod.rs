@@ -56,6 +56,7 @@ use broker::ids::ShardId;
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::Names;
+use hashbrown::HashMap;
 use queue::PublisherId;
 use wal::Held;
 
@@ -136,6 +137,8 @@ pub struct Shard {
     /// What was done when the current turn began.
     done: late::Done,
     chores_done_ms: u64,
+    /// The batches of messages that are moved and whose routes take more than a turn, by their publisher.
+    moves: HashMap<PublisherId, moving::Moves>,
     /// The publisher of the broker's own messages. `None` until a queue gets one of them.
     notice_publisher: Option<PublisherId>,
     stopping: bool,
@@ -159,6 +162,7 @@ impl Shard {
             past: vhosts::Past::default(),
             done: late::Done::default(),
             chores_done_ms: 0,
+            moves: HashMap::default(),
             notice_publisher: None,
             stopping: false,
         }

@@ -1,14 +1,23 @@
 //! Publishes messages that are moved, for the desk (the management front end).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::desk::MoveRefusal;
 use broker::mail::PublisherAddress;
-use broker::moving::{MoveWait, Moving, route};
+use broker::moving::{MoveWait, Moving, NotMoved, route};
 use queue::{Publish, PublisherId};
 
 use super::Shard;
 use crate::questions::Reply;
+
+/// A batch of messages that are moved.
+#[derive(Debug)]
+pub(super) struct Moves {
+    vhost: Arc<str>,
+    /// Those that are not published yet.
+    left: VecDeque<Moving>,
+}
 
 impl Shard {
     /// Publishes these messages. Returns what has become of them if this is known at once. Otherwise the question of this
@@ -16,20 +25,36 @@ impl Shard {
     pub(super) fn publish_moved(
         &mut self,
         question: u64,
-        vhost: &Arc<str>,
+        vhost: Arc<str>,
         messages: Vec<Moving>,
     ) -> Option<Vec<Result<(), MoveRefusal>>> {
         let wait = PublisherAddress::Moves(Box::new(MoveWait::new(question)));
         let Some(publisher) = self.connections.add_publisher(wait) else {
             return Some(messages.iter().map(|_| Err(MoveRefusal::NoPublisher)).collect());
         };
+        self.moves.insert(publisher, Moves { vhost, left: messages.into() });
+        self.continue_moves(publisher);
+        None
+    }
+
+    /// Publishes the messages of a batch that are left, up to the first one whose route takes more than this turn.
+    pub(super) fn continue_moves(&mut self, publisher: PublisherId) {
+        let Some(Moves { vhost, mut left }) = self.moves.remove(&publisher) else { return };
         let now_ms = self.here.now_ms;
-        for moving in messages {
+        while let Some(moving) = left.pop_front() {
             let random = self.connections.draw(self.here.id);
-            let routed = route(self.metadata.catalog(), vhost, &moving, random);
-            let Some(PublisherAddress::Moves(wait)) = self.connections.publisher(publisher) else {
-                return None;
+            let (searches, catalog) = (self.connections.searches(), self.metadata.catalog());
+            let routed = match route(searches, catalog, (publisher, &vhost), &moving, random) {
+                Ok(routed) => Ok(routed),
+                Err(NotMoved::Refused(refused)) => Err(refused),
+                Err(NotMoved::TooLong(too_long)) => {
+                    self.counters.routing_steps += too_long.steps;
+                    left.push_front(moving);
+                    self.moves.insert(publisher, Moves { vhost, left });
+                    return;
+                }
             };
+            let Some(PublisherAddress::Moves(wait)) = self.connections.publisher(publisher) else { return };
             let routed = match routed {
                 Ok(routed) => routed,
                 Err(refused) => {
@@ -47,15 +72,17 @@ impl Shard {
             routed.histories.iter().for_each(|x| self.mail.post.remember(x, message.clone()));
             for target in routed.targets {
                 let publish = Publish { publisher, seq, message: message.clone(), pipelines: false };
-                self.mail.post.publish(vhost, target, publish);
+                self.mail.post.publish(&vhost, target, publish);
             }
         }
         self.finish_moves(publisher);
-        None
     }
 
-    /// Answers the question of a batch if no verdict is missing.
+    /// Answers the question of a batch if no message is left and no verdict is missing.
     pub(super) fn finish_moves(&mut self, publisher: PublisherId) {
+        if self.moves.contains_key(&publisher) {
+            return;
+        }
         let Some(PublisherAddress::Moves(wait)) = self.connections.publisher(publisher) else { return };
         if wait.is_done() {
             let wait = wait.clone();

@@ -32,6 +32,7 @@ impl Shard {
     }
 
     fn move_all(&mut self) -> bool {
+        self.search();
         self.connections.look_at_unread();
         self.apply_left();
         self.answer_waiting();
@@ -62,7 +63,10 @@ impl Shard {
 
     /// Returns true if this turn has left work to the next.
     fn has_work_left(&self) -> bool {
-        self.can_apply_left() || self.streams.has_unfinished() || self.is_walking()
+        self.can_apply_left()
+            || self.streams.has_unfinished()
+            || self.is_walking()
+            || self.connections.is_searching()
     }
 
     /// Flushes each dirty gate. That may mark further gates as dirty.

@@ -163,8 +163,16 @@ impl Client091 {
     }
 
     pub fn commit(&mut self, house: &mut House, channel: u16) {
-        self.conn.send(channel, &Method::TxCommit(TxCommit));
+        self.begin_commit(house, channel);
         self.settle(house);
+    }
+
+    /// Sends the commit, which the broker reads and does not answer yet.
+    pub fn begin_commit(&mut self, house: &mut House, channel: u16) {
+        self.conn.send(channel, &Method::TxCommit(TxCommit));
+        let mut up = Vec::new();
+        take(self.conn.output(), &mut up);
+        house.shards[0].handle_input(self.key, &mut BytesMut::from(&up[..]));
     }
 
     /// Acknowledges all deliveries of a channel up to this one.

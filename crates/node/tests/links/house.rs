@@ -381,6 +381,12 @@ impl House {
     }
 
     pub fn bind(&mut self, exchange: &str, queue: &str, key: &str) {
+        self.bind_at_once(exchange, queue, key, true);
+        self.settle();
+    }
+
+    /// Asks for a binding, or for its end, and does not wait for the answer.
+    pub fn bind_at_once(&mut self, exchange: &str, queue: &str, key: &str, is_made: bool) {
         let binding = Binding {
             vhost: "/".into(),
             source: exchange.into(),
@@ -389,8 +395,11 @@ impl House {
             arguments: Arguments::new(),
         };
         let then = Box::new(|result: Result<Answer, _>| assert!(result.is_ok(), "{result:?}"));
-        self.shards[0].propose(Command::Bind(binding, Caller::Management), then);
-        self.settle();
+        let command = match is_made {
+            true => Command::Bind(binding, Caller::Management),
+            false => Command::Unbind(binding, Caller::Management),
+        };
+        self.shards[0].propose(command, then);
     }
 
     /// Takes the handovers that the log has not written.

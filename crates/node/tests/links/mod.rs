@@ -22,6 +22,7 @@ mod login;
 mod own_queues;
 mod readers;
 mod refused;
+mod searches;
 mod state;
 mod streams;
 mod unfinished;

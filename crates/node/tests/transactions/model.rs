@@ -479,8 +479,11 @@ impl Run {
     }
 }
 
-fn run(count: u8, kinds: [Kind; 3], ops: &[Op]) {
+fn run(count: u8, kinds: [Kind; 3], ops: &[Op], searches: bool) {
     let result = Run::new(count, kinds).and_then(|mut run| {
+        if searches {
+            run.broker.shards.iter_mut().for_each(|shard| shard.search_all(1));
+        }
         ops.iter().try_for_each(|op| run.act(op))?;
         run.drain()
     });
@@ -492,10 +495,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
 
     #[test]
-    fn transactions_do_what_the_model_does(ops in vec(op(), 1..80), count in 1u8..=2) {
+    fn transactions_do_what_the_model_does(ops in vec(op(), 1..80), count in 1u8..=2, searches: bool) {
         let (classic, synced, quorum) = (Kind::Classic, Kind::Synced, Kind::Quorum);
         for kinds in [[classic, quorum, classic], [quorum, classic, quorum], [synced, synced, quorum]] {
-            run(count, kinds, &ops);
+            run(count, kinds, &ops, searches);
         }
     }
 }

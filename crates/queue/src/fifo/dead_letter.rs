@@ -14,6 +14,10 @@ use crate::{Arrival, Deliver, Effect, Loaded};
 /// pause: their messages stay ready, and expired ones are not delivered. Rejected messages are queued.
 pub const LEAVING_MAX: usize = 1000;
 
+/// The maximum bytes of those dead letters. Each of them is in memory, twice if its route takes long to find. One of any size may
+/// always be sent.
+const LEAVING_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
 /// The time until a dead letter that its target did not accept is sent again.
 pub const DEAD_LETTER_RETRY_MS: u64 = 5_000;
 
@@ -53,8 +57,9 @@ pub(super) struct Leaving {
     /// The number of messages that have left `queued` so far.
     unqueued: u64,
     last_token: u64,
-    /// The bytes of all dead messages.
+    /// The bytes of all dead messages, and of those in `queued`.
     bytes: u64,
+    queued_bytes: u64,
 }
 
 impl Nothing for Leaving {
@@ -65,6 +70,7 @@ impl Nothing for Leaving {
         unqueued: 0,
         last_token: 0,
         bytes: 0,
+        queued_bytes: 0,
     };
 }
 
@@ -102,6 +108,7 @@ impl Leaving {
 
     fn has_room(&self) -> bool {
         self.on_way.len() + self.waiting.len() < LEAVING_MAX
+            && self.bytes - self.queued_bytes < LEAVING_BYTES_MAX
     }
 
     /// Restores the body of a queued message from a block, if the message will be sent soon. Returns true if it
@@ -138,6 +145,7 @@ impl Leaving {
         let (queued, others) =
             std::mem::take(&mut self.queued).into_iter().partition(|dead| wants(&dead.entry));
         self.queued = others;
+        self.queued_bytes -= queued.iter().map(|dead: &Dead| dead.entry.len()).sum::<u64>();
         taken.extend(VecDeque::into_iter(queued));
         self.bytes -= taken.iter().map(|dead| dead.entry.len()).sum::<u64>();
         taken.into_iter().map(|dead| (dead.entry.seq, dead.entry)).collect()
@@ -153,6 +161,7 @@ impl Leaving {
     /// Adds a message that waits for room.
     fn queue(&mut self, dead: Dead) {
         self.bytes += dead.entry.len();
+        self.queued_bytes += dead.entry.len();
         self.queued.push_back(dead);
     }
 
@@ -161,6 +170,7 @@ impl Leaving {
         let dead = self.queued.pop_front()?;
         self.unqueued += 1;
         self.bytes -= dead.entry.len();
+        self.queued_bytes -= dead.entry.len();
         Some(dead)
     }
 
@@ -207,12 +217,19 @@ impl Fifo {
         self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once)
     }
 
+    /// Returns true if the dead letter of this token was sent and waits for its answer.
+    pub fn is_on_its_way(&self, token: u64) -> bool {
+        self.leaving.on_way.contains_key(&token)
+    }
+
     /// Removes all dead letters that have not arrived. Late answers for them are ignored.
     pub(super) fn purge_leaving(&mut self) {
-        let Some(Leaving { on_way, waiting, queued, unqueued, bytes, .. }) = self.leaving.made() else {
+        let Some(Leaving { on_way, waiting, queued, unqueued, bytes, queued_bytes, .. }) =
+            self.leaving.made()
+        else {
             return;
         };
-        *bytes = 0;
+        (*bytes, *queued_bytes) = (0, 0);
         let on_way = std::mem::take(on_way).into_values();
         let waiting = std::mem::take(waiting).into_iter().map(|(_, dead)| dead);
         *unqueued += queued.len() as u64;

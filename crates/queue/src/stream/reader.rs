@@ -12,8 +12,9 @@ use crate::contract::{BloomFilter, Chunk, Replay, Retained, Start};
 use crate::grant::Grant;
 use crate::{ConsumerId, CreditState, Deliver, Delivery, DeliveryRef, Effect, Requester, Ticket};
 
-/// The number of messages that one reader may filter out before other readers are scheduled.
-pub const SCAN_MAX: u32 = 200;
+/// The number of messages that one reader may filter before other readers are scheduled. One that is expensive to filter counts as
+/// several.
+pub const SCAN_MAX: u64 = 200;
 
 /// The maximum size of the result of a Browse in bytes, apart from the last message.
 pub(super) const BROWSE_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -137,12 +138,13 @@ impl Reader {
         u32::try_from(retained.next.saturating_sub(at)).unwrap_or(u32::MAX)
     }
 
-    /// Sends deliveries to `deliver` or to [`Browsed`], as far as credit and the chunks in memory allow.
+    /// Sends deliveries to `deliver` or to [`Browsed`], as far as credit and the chunks in memory allow. `scans` are the messages that
+    /// readers with filters may still inspect in this turn.
     pub fn read(
         &mut self,
         who: Requester,
-        tail: &Tail,
-        retained: &Retained,
+        (tail, retained): (&Tail, &Retained),
+        scans: &mut u64,
         now_ms: u64,
         deliver: &mut dyn Deliver,
     ) -> Served {
@@ -150,7 +152,7 @@ impl Reader {
             Requester::Consumer(consumer) => consumer,
             Requester::Ticket(Ticket(ticket)) => ConsumerId(ticket),
         };
-        let mut scanned = 0;
+        let (mut scanned, scan_max) = (0, SCAN_MAX.min(*scans));
         while self.grant.credit > 0 && !self.waits_for_room {
             if self.refused {
                 let Some(message) = self.entries.last() else { return Served::Damaged };
@@ -188,7 +190,7 @@ impl Reader {
                 }
                 continue;
             }
-            if scanned == SCAN_MAX {
+            if scanned >= scan_max && self.matching.is_some() {
                 return Served::Interrupted;
             }
             let Some(Ok(message)) = self.entries.message() else { return Served::Damaged };
@@ -196,9 +198,15 @@ impl Reader {
             self.at += 1;
             self.next = self.at;
             let position = Position { offset: seq, at_ms: self.at_ms };
-            if self.matching.as_ref().is_some_and(|filter| !filter.matches(message, position, now_ms)) {
-                scanned += 1;
-                continue;
+            if let Some(filter) = &self.matching {
+                let is_match = filter.matches(message, position, now_ms);
+                // A delivery counts for credit.
+                let cost = filter.cost(message) - u64::from(is_match);
+                scanned += cost;
+                *scans = scans.saturating_sub(cost);
+                if !is_match {
+                    continue;
+                }
             }
             let number = self.number + 1;
             let lent = DeliveryRef { consumer, number, seq, message, delivery_count: 0, acquired_count: 0 };

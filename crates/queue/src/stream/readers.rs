@@ -21,6 +21,10 @@ use crate::{
     SettleAnswer, Ticket,
 };
 
+/// The number of messages that all readers may filter in one turn, as [`SCAN_MAX`](super::SCAN_MAX) counts them: some ten
+/// milliseconds.
+const TURN_SCANS_MAX: u64 = 2_000;
+
 /// How far a consumer has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -46,6 +50,8 @@ pub struct Readers {
     waiting: Vec<Request>,
     /// The readers that were interrupted so that others are served. Some may be gone.
     interrupted: Vec<Requester>,
+    /// The messages that were inspected for filters since the last turn, as [`SCAN_MAX`](super::SCAN_MAX) counts them.
+    scanned: u64,
     /// True if a reader has left since chunks were last dropped.
     has_left: bool,
     delivered: u64,
@@ -177,6 +183,7 @@ impl Readers {
     /// Continues with the readers that were interrupted, and drops the chunks that only readers needed who have left. Must be
     /// called while [`Readers::wants_turn`] is true.
     pub fn take_turn(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
+        self.scanned = 0;
         for who in std::mem::take(&mut self.interrupted) {
             if let Some(reader) = self.readers.get_mut(&who) {
                 reader.interrupted = false;
@@ -305,10 +312,12 @@ impl Readers {
 
     /// Sends a reader the messages that it may receive now, then requests a load if needed.
     fn serve(&mut self, who: Requester, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
-        let Self { readers, tail, retained, interrupted, delivered, .. } = self;
+        let Self { readers, tail, retained, interrupted, scanned, delivered, .. } = self;
         let (Some(reader), Some(retained)) = (readers.get_mut(&who), retained.as_ref()) else { return };
         let before = reader.number;
-        let served = reader.read(who, tail, retained, now_ms, deliver);
+        let mut scans = TURN_SCANS_MAX.saturating_sub(*scanned);
+        let served = reader.read(who, (tail, retained), &mut scans, now_ms, deliver);
+        *scanned = TURN_SCANS_MAX - scans;
         reader.free_read_chunk();
         if matches!(who, Requester::Consumer(_)) {
             *delivered += reader.number - before;

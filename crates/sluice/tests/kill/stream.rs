@@ -126,7 +126,11 @@ impl StreamRound {
         // oldest ones.
         let is_same = if self.rolls.is_some() { read.ends_with(&again) } else { read == again };
         if !is_same || again.is_empty() {
-            return Err("a clean stop has changed the content of the stream".to_owned());
+            let ends = |shown: &Shown| (shown.first().copied(), shown.last().copied(), shown.len());
+            let (before, after) = (ends(&read), ends(&again));
+            return Err(format!(
+                "a clean stop has changed the content of the stream: {before:?}, then {after:?}"
+            ));
         }
         Ok(StreamReport {
             round: self.clone(),

@@ -22,6 +22,8 @@ pub(super) struct Files<D: Disk> {
     open: VecDeque<((u64, u64), D::File)>,
     /// A reused buffer for the headers and filters of the chunks being written.
     heads: Vec<u8>,
+    /// True if files were removed, so that their names may come back after power loss.
+    has_removed: bool,
     /// True if the version file exists and is valid.
     has_version: bool,
     /// True if the version file exists and is corrupt. This is harmless, because every segment has its own
@@ -46,9 +48,9 @@ impl<D: Disk> Files<D> {
         // If the creation of the version file was interrupted, the file is empty or holds zeros. This does
         // not count as damage.
         let is_damaged = version.is_none() && bytes.iter().any(|&byte| byte != 0);
-        let (open, heads, has_version) = (VecDeque::new(), Vec::new(), version.is_some());
+        let (open, heads, has_removed, has_version) = (VecDeque::new(), Vec::new(), false, version.is_some());
         let notes = Notes::read(&mut disk).map_err(StreamError::io(LOCK))?;
-        Ok(Self { disk, notes, open, heads, has_version, is_damaged })
+        Ok(Self { disk, notes, open, heads, has_removed, has_version, is_damaged })
     }
 
     /// Writes consecutive chunks at byte `at`, the end of a segment, in one vectored write. Returns their
@@ -114,12 +116,19 @@ impl<D: Disk> Files<D> {
 
     /// Removes a file if it exists. A disk may report a failure although it has removed the file.
     pub fn remove_file(&mut self, name: &str) -> io::Result<()> {
+        self.has_removed = true;
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match self.disk.remove(name) {
             Err(error) if is_missing(&error) => Ok(()),
             Err(_) if self.disk.open(name).is_err_and(|error| is_missing(&error)) => Ok(()),
             removed => removed,
         }
+    }
+
+    /// Syncs the names of removed files, if there are any. Without it they could come back one by one, so that a stream would
+    /// begin with old messages and have a gap behind them.
+    pub fn sync_removed(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.has_removed) { self.disk.sync_dir() } else { Ok(()) }
     }
 
     pub fn begin_sync(&mut self, stream: u64, segment: u64) -> io::Result<PendingSync> {

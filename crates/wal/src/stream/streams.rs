@@ -148,13 +148,15 @@ impl<D: Disk> Streams<D> {
         }
     }
 
-    /// Syncs everything and writes the notes, so that entries that are missing after a reboot are noticed. If
+    /// Syncs everything, also what was removed, and writes the notes, so that entries that are missing after a reboot are noticed. If
     /// a sync fails, the note does not claim it.
     pub fn close(mut self) {
         for open in self.open.values_mut() {
             let _ = open.sync_found(&mut self.files);
             open.note(&mut self.files);
         }
+        // If the disk refuses, what was removed may come back, and nothing is lost.
+        let _ = self.files.sync_removed();
     }
 
     /// Does a job. Returns what must be synced for it. The caller runs these jobs on any thread, one after

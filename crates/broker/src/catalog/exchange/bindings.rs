@@ -66,6 +66,16 @@ impl Bindings {
         all.take_while(move |binding| binding.destination == destination)
     }
 
+    /// Returns the exchanges that are destinations, once for each binding.
+    pub fn exchanges(&self) -> impl Iterator<Item = &Arc<str>> {
+        // In the order of places, exchanges come after all queues.
+        let first = (Destination::Exchange(Arc::from("")), Arc::from(""), 0);
+        self.all.range(first..).filter_map(|(place, _)| match &place.0 {
+            Destination::Exchange(name) => Some(name),
+            Destination::Queue(_) => None,
+        })
+    }
+
     /// Returns the bindings with the same destination and the same key.
     pub fn beside(&self, binding: &Binding) -> impl Iterator<Item = &Arc<Binding>> {
         self.range(binding).map(|(_, binding)| binding)

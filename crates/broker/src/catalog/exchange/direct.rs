@@ -6,7 +6,6 @@ use hashbrown::HashMap;
 
 use super::super::{Binding, Destination};
 use super::fanout::Destinations;
-use super::letter::Facts;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Direct(HashMap<Arc<str>, Destinations>);
@@ -26,9 +25,7 @@ impl Direct {
         }
     }
 
-    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
-        for destinations in facts.letter.keys.iter().filter_map(|key| self.0.get(key)) {
-            destinations.iter().for_each(&mut *found);
-        }
+    pub fn route<'a>(&'a self, key: &str, found: &mut dyn FnMut(&'a Destination)) {
+        self.0.get(key).into_iter().flat_map(Destinations::iter).for_each(found);
     }
 }

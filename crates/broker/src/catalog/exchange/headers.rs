@@ -56,9 +56,23 @@ impl Headers {
         self.0.retain(|rule| *rule.binding != *binding);
     }
 
-    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
-        facts.count(self.0.len() as u64);
-        self.0.iter().filter(|rule| rule.matches(facts)).for_each(|rule| found(&rule.binding.destination));
+    /// A place is a binding; see [`super::Routes::route`].
+    pub fn route<'a>(
+        &'a self,
+        facts: &Facts<'_>,
+        from: usize,
+        found: &mut dyn FnMut(&'a Destination),
+    ) -> Option<usize> {
+        for (at, rule) in self.0.iter().enumerate().skip(from) {
+            facts.count(1);
+            if rule.matches(facts) {
+                found(&rule.binding.destination);
+            }
+            if facts.is_used_up() && at + 1 < self.0.len() {
+                return Some(at + 1);
+            }
+        }
+        None
     }
 }
 

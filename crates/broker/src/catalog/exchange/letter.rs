@@ -70,6 +70,32 @@ pub(in super::super) struct Facts<'a> {
     headers: OnceCell<HashMap<&'a str, Header<'a>>>,
     draws: Cell<u64>,
     steps: Cell<u64>,
+    /// The number of steps after which the search pauses.
+    steps_max: u64,
+    /// True if reading all headers counts: an earlier part of the search has not read them. Otherwise a search of a message with
+    /// very many headers would do nothing else in each part.
+    counts_headers: bool,
+}
+
+/// What remains of [`Facts`] between two parts of a search.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct PausedFacts {
+    draws: u64,
+    has_headers: bool,
+}
+
+impl PausedFacts {
+    /// Goes on with the same message.
+    pub fn go_on<'a>(self, letter: &Letter<'a>, steps_max: u64) -> Facts<'a> {
+        Facts {
+            letter: *letter,
+            headers: OnceCell::new(),
+            draws: Cell::new(self.draws),
+            steps: Cell::new(0),
+            steps_max,
+            counts_headers: !self.has_headers,
+        }
+    }
 }
 
 /// A header of a message, as its protocol encodes it.
@@ -79,9 +105,31 @@ enum Header<'a> {
     Amqp091(Field<'a>),
 }
 
+/// Reading or comparing this many bytes of a value takes about as long as a step.
+const BYTES_PER_STEP: u64 = 64;
+
+impl Header<'_> {
+    /// Returns the number of bytes of the encoded value.
+    fn len(&self) -> u64 {
+        let len = match self {
+            Self::Amqp10(encoded) => encoded.len(),
+            Self::Amqp091(Field::LongString(octets) | Field::Binary(octets)) => octets.len(),
+            Self::Amqp091(Field::Table(table)) => table.as_bytes().len(),
+            Self::Amqp091(Field::Array(array)) => array.as_bytes().len(),
+            Self::Amqp091(_) => 0,
+        };
+        len as u64
+    }
+}
+
 impl<'a> Facts<'a> {
-    pub fn new(letter: Letter<'a>) -> Self {
-        Self { letter, headers: OnceCell::new(), draws: Cell::new(0), steps: Cell::new(0) }
+    pub fn new(letter: Letter<'a>, steps_max: u64) -> Self {
+        PausedFacts::default().go_on(&letter, steps_max)
+    }
+
+    /// Returns what a search that pauses must know to go on.
+    pub fn pause(&self) -> PausedFacts {
+        PausedFacts { draws: self.draws.get(), has_headers: self.headers.get().is_some() }
     }
 
     /// Counts steps of routing. A step takes a bounded time: it visits a node, a binding, a header or a destination.
@@ -92,6 +140,11 @@ impl<'a> Facts<'a> {
     /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps.get()
+    }
+
+    /// Returns true if no steps are left, so that the search pauses at the next place where it can.
+    pub fn is_used_up(&self) -> bool {
+        self.steps.get() >= self.steps_max
     }
 
     /// Returns an application-property, or a message annotation if there is none of that name. A message of AMQP 0.9.1
@@ -109,11 +162,15 @@ impl<'a> Facts<'a> {
                 }
                 None => self.annotated(),
             };
-            self.count(all.len() as u64);
+            if self.counts_headers {
+                self.count(all.len() as u64);
+            }
             all
         });
         self.count(1);
-        match headers.get(name)? {
+        let header = headers.get(name)?;
+        self.count(header.len() / BYTES_PER_STEP);
+        match header {
             Header::Amqp10(encoded) => Plain::read(encoded),
             Header::Amqp091(value) => Some(Plain::of_field(*value)),
         }
@@ -157,7 +214,7 @@ impl<'a> Facts<'a> {
 /// application-property or a message annotation, or a header of AMQP 0.9.1. Numbers and booleans match their usual text, such as
 /// `3` and `true`. Lists and tables match nothing.
 pub fn has_headers(letter: Letter<'_>, wanted: &[(String, String)]) -> bool {
-    let facts = Facts::new(letter);
+    let facts = Facts::new(letter, u64::MAX);
     wanted.iter().all(|(name, text)| facts.header(name).is_some_and(|value| value.reads(text)))
 }
 

@@ -36,7 +36,7 @@ use crate::exchange_counts::ExchangeId;
 use crate::notices::TRACE_EXCHANGE;
 
 pub use self::history::{Histories, history_length};
-pub(super) use self::letter::Facts;
+pub(super) use self::letter::{Facts, PausedFacts};
 pub use self::letter::{Letter, has_headers};
 
 /// The argument and the policy key for the alternate exchange.
@@ -218,8 +218,13 @@ pub(super) struct Table {
     /// The version of the policies for which the exchange was computed.
     policies: u64,
     pub bindings: Bindings,
-    index: Index,
+    routes: Routes,
 }
+
+/// How the bindings of an exchange route. A search that takes several turns keeps a clone. A clone shares its memory until a
+/// binding is made or removed, which copies all of them once.
+#[derive(Clone, Debug)]
+pub(super) struct Routes(Arc<Index>);
 
 #[derive(Clone, Debug)]
 enum Index {
@@ -244,12 +249,12 @@ impl Table {
             ExchangeKind::ModulusHash => Index::Modulus(Modulus::default()),
             ExchangeKind::ConsistentHash => Index::Consistent(Ring::new(&exchange.arguments)),
         };
-        Self { exchange, id, policies: 0, bindings: Bindings::default(), index }
+        Self { exchange, id, policies: 0, bindings: Bindings::default(), routes: Routes(Arc::new(index)) }
     }
 
     /// Returns the number of words that the keys of further bindings may have, if the type limits it.
     pub fn room(&self) -> Option<usize> {
-        match &self.index {
+        match &*self.routes.0 {
             Index::Topic(trie) => Some(trie.room()),
             _ => None,
         }
@@ -260,7 +265,7 @@ impl Table {
     /// # Errors
     /// The bindings of the exchange would take too much memory, and a message too many steps.
     pub fn check_room(&self, binding: &Binding) -> Result<(), CatalogError> {
-        match &self.index {
+        match &*self.routes.0 {
             Index::Topic(trie) => trie.check_room(binding),
             _ => Ok(()),
         }
@@ -285,7 +290,7 @@ impl Table {
         if self.bindings.has(&binding) {
             return;
         }
-        match &mut self.index {
+        match Arc::make_mut(&mut self.routes.0) {
             Index::Direct(direct) => direct.bind(&binding),
             Index::Fanout(all) => all.insert(binding.destination.clone()),
             Index::Topic(trie) => trie.insert(&binding.key, binding.destination.clone()),
@@ -307,7 +312,7 @@ impl Table {
         }
         // Bindings that differ only in arguments that the type ignores share one entry.
         let place_is_empty = self.bindings.beside(binding).next().is_none();
-        match &mut self.index {
+        match Arc::make_mut(&mut self.routes.0) {
             Index::Direct(direct) if place_is_empty => direct.unbind(binding),
             Index::Topic(trie) if place_is_empty => trie.remove(&binding.key, &binding.destination),
             Index::Direct(_) | Index::Topic(_) => {}
@@ -325,7 +330,7 @@ impl Table {
 
     /// Returns true if the routing keys alone decide where a message goes.
     pub fn by_key_alone(&self) -> bool {
-        match &self.index {
+        match &*self.routes.0 {
             Index::Direct(_) | Index::Topic(_) | Index::Modulus(_) => true,
             Index::Fanout(_) => self.exchange.kind != ExchangeKind::RecentHistory,
             Index::Consistent(ring) => ring.by_key_alone(),
@@ -333,24 +338,68 @@ impl Table {
         }
     }
 
-    /// Returns true if the message is to be kept for later bindings.
-    pub fn remembers(&self, facts: &Facts<'_>) -> bool {
-        self.exchange.kind == ExchangeKind::RecentHistory && history::is_wanted(facts)
+    pub fn routes(&self) -> &Routes {
+        &self.routes
     }
 
+    /// Returns the exchanges that are bound to this one as destinations.
+    pub fn exchanges(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.bindings.exchanges()
+    }
+}
+
+impl Exchange {
+    /// Returns true if the exchange keeps the message for later bindings.
+    pub(super) fn remembers(&self, facts: &Facts<'_>) -> bool {
+        self.kind == ExchangeKind::RecentHistory && history::is_wanted(facts)
+    }
+}
+
+impl Routes {
     /// Calls `found` for every destination of the message, possibly more than once for the same one. Counts the steps of
     /// the search, without those of the caller for the destinations that it finds.
-    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
-        match &self.index {
-            Index::Direct(direct) => direct.route(facts, found),
-            Index::Fanout(all) => all.iter().for_each(found),
-            Index::Topic(trie) => {
-                facts.letter.keys.iter().for_each(|key| facts.count(trie.matches(key, found)));
+    ///
+    /// The search begins at place `from`: 0, or the place that the call before has returned, because its steps were used up
+    /// ([`Facts::is_used_up`]). Each call gets at least one place further. A place is a key, or a binding of a headers exchange.
+    /// Other types take few steps, so they do not pause.
+    pub fn route<'a>(
+        &'a self,
+        facts: &Facts<'_>,
+        from: usize,
+        found: &mut dyn FnMut(&'a Destination),
+    ) -> Option<usize> {
+        match &*self.0 {
+            Index::Direct(direct) => each_key(facts, from, |key| direct.route(key, found)),
+            Index::Topic(trie) => each_key(facts, from, |key| facts.count(trie.matches(key, found))),
+            Index::Headers(headers) => headers.route(facts, from, found),
+            Index::Fanout(all) => {
+                all.iter().for_each(found);
+                None
             }
-            Index::Headers(headers) => headers.route(facts, found),
-            Index::Random(random) => random.route(facts, found),
-            Index::Modulus(modulus) => modulus.route(facts, found),
-            Index::Consistent(ring) => ring.route(facts, found),
+            Index::Random(random) => {
+                random.route(facts, found);
+                None
+            }
+            Index::Modulus(modulus) => {
+                modulus.route(facts, found);
+                None
+            }
+            Index::Consistent(ring) => {
+                ring.route(facts, found);
+                None
+            }
         }
     }
+}
+
+/// Handles the keys of a message from this place on. Returns the place of the next one if the steps are used up.
+fn each_key(facts: &Facts<'_>, from: usize, mut handle: impl FnMut(&str)) -> Option<usize> {
+    let keys = facts.letter.keys;
+    for (at, key) in keys.iter().enumerate().skip(from) {
+        handle(key);
+        if facts.is_used_up() && at + 1 < keys.len() {
+            return Some(at + 1);
+        }
+    }
+    None
 }

@@ -42,10 +42,11 @@ fn section(code: u64, pairs: &[(&str, Value)]) -> BytesMut {
 /// Returns the queues found, in their order, with repetitions.
 fn routed(table: &Table, letter: Letter<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    table.route(&Facts::new(letter), &mut |d| {
+    let end = table.routes().route(&Facts::new(letter, u64::MAX), 0, &mut |d| {
         let Destination::Queue(name) = d else { return };
         found.push(name.to_string());
     });
+    assert_eq!(end, None);
     found
 }
 
@@ -379,9 +380,14 @@ fn the_steps_of_headers_are_bindings_times_arguments() {
         x.bind(binding(&queue, "", &absent));
     }
     let list = basic(|_| {}, &[("a", Field::I32(-1)), ("d", Field::I32(7))]);
-    let facts = Facts::new(Letter::of_properties(&[], &list, 0));
-    x.route(&facts, &mut |_| unreachable!());
+    let facts = Facts::new(Letter::of_properties(&[], &list, 0), u64::MAX);
+    x.routes().route(&facts, 0, &mut |_| unreachable!());
     assert_eq!(facts.steps(), 200 + 200 * 3 + 2, "each binding, each argument, and the headers once");
+    let long = "x".repeat(6_400);
+    let list = basic(|_| {}, &[("a", Field::LongString(long.as_bytes()))]);
+    let facts = Facts::new(Letter::of_properties(&[], &list, 0), u64::MAX);
+    x.routes().route(&facts, 0, &mut |_| unreachable!());
+    assert_eq!(facts.steps(), 200 + 200 * (3 + 100) + 1, "a long value counts by its length each time");
 }
 
 #[test]
@@ -415,7 +421,8 @@ fn recent_history_is_a_fanout_that_remembers() {
     assert_eq!(by_key(&x, "k", 0), ["a", "b"], "another binding to the queue remains");
     let remembers = |value: Value| {
         let section = section(descriptor::APPLICATION_PROPERTIES, &[("x-recent-history-no-store", value)]);
-        x.remembers(&Facts::new(Letter { application_properties: &section, ..Letter::default() }))
+        let letter = Letter { application_properties: &section, ..Letter::default() };
+        x.exchange.remembers(&Facts::new(letter, u64::MAX))
     };
     assert!(remembers(Value::Boolean(false)) && !remembers(Value::Boolean(true)));
     assert!(!x.by_key_alone());

@@ -76,7 +76,7 @@ impl Gate {
     /// Ends the channel or the connection because a method is refused. If that is not known yet, the method is held.
     pub(super) fn refuse(&mut self, channel: u16, method: &Method<'_>, refused: Refused, cx: &mut Cx<'_>) {
         match refused {
-            Refused::Unknown(question) => self.hold(Held::method(channel, method), question, cx),
+            Refused::Awaits(awaited) => self.hold(Held::method(channel, method), awaited, cx),
             refused => self.refuse_method(channel, (method.class_id(), method.method_id()), refused, cx),
         }
     }
@@ -92,7 +92,7 @@ impl Gate {
         let (code, text) = match refused {
             Refused::Fault { code, text } => (code, text),
             // Everything that may be unknown is asked for before the first answer of a queue or of the catalog.
-            Refused::Unknown(_) => {
+            Refused::Awaits(_) => {
                 (ReplyCode::AccessRefused, "the permission has changed meanwhile".to_owned())
             }
         };

@@ -1,14 +1,15 @@
-//! What a client wants and somebody else must allow, or what decides on which shard the connection stays. It is held until
-//! then, and handled again.
+//! What a client wants and somebody else must allow, a message whose route takes more than a turn, or what decides on which shard
+//! the connection stays. It is held until then, and handled again.
 
 use amqp091::{BasicPublish, Content, Method, ReplyCode};
 use bytes::{BufMut, Bytes, BytesMut};
 use queue::Ticket;
 
 use super::{Gate, Phase, Refused, Waiting, refusal, take};
-use crate::access::Question;
 use crate::cx::Cx;
 use crate::ids::ShardId;
+use crate::intake::Awaited;
+use crate::searches::{HeldParts, Waiter};
 
 /// A message of the client, with all its parts.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub(super) enum Held {
         encoded: Bytes,
     },
     Publish(HeldMessage),
-    /// The commit on this channel, one of whose messages needs an answer.
+    /// The commit on this channel, one of whose messages awaits something.
     Commit(u16),
 }
 
@@ -79,6 +80,11 @@ impl HeldMessage {
         }
     }
 
+    /// Returns the encoded property list.
+    pub fn property_list(&self) -> Bytes {
+        self.buffer.slice(self.method_len..self.method_len + self.properties_len)
+    }
+
     /// Returns the bytes that it keeps in memory.
     pub fn len(&self) -> usize {
         self.buffer.len()
@@ -104,28 +110,43 @@ impl Held {
 }
 
 impl Gate {
-    /// Holds what needs the answer to a question. No input is handled before, so that the order of what the client sends is kept.
-    pub(super) fn hold(&mut self, held: Held, question: Box<Question>, cx: &mut Cx<'_>) {
+    /// Holds what awaits something. No input is handled before, so that the order of what the client sends is kept.
+    pub(super) fn hold(&mut self, held: Held, awaited: Awaited, cx: &mut Cx<'_>) {
         let is_open = matches!(held, Held::Open(_));
+        let list = match &held {
+            Held::Publish(message) => Some(message.property_list()),
+            Held::Commit(channel) => self.next_property_list(*channel),
+            Held::Open(_) | Held::Method { .. } => None,
+        };
         let remote = self.peer.identity.as_ref().and_then(|who| who.remote.clone());
-        match (self.wait(Waiting::Permission(Box::new(held)), cx), remote) {
-            (Ok(ticket), Some(remote)) => {
+        let Ok(ticket) = self.wait(Waiting::Held(Box::new(held)), cx) else { return self.fail_busy(cx) };
+        match awaited {
+            Awaited::Answer(question) => {
+                let Some(remote) = remote else { return self.fail_busy(cx) };
                 if is_open {
                     self.phase = Phase::Login;
                 }
                 cx.post.permissions.push((ticket, remote, question));
             }
-            _ => {
-                let text = "too many requests in flight on this shard";
-                self.fail(refusal::connection(ReplyCode::ResourceError, text), cx);
+            Awaited::Route(route) => {
+                cx.searches.push(
+                    Waiter::Connection(ticket),
+                    route,
+                    HeldParts::Amqp091(list.unwrap_or_default()),
+                );
             }
         }
     }
 
-    /// Called when the question of a ticket was asked. Handles again what waited for it.
-    pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+    fn fail_busy(&mut self, cx: &mut Cx<'_>) {
+        let text = "too many requests in flight on this shard";
+        self.fail(refusal::connection(ReplyCode::ResourceError, text), cx);
+    }
+
+    /// Called when what a ticket waits for is there. Handles again what was held.
+    pub fn handle_awaited(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let Some(Waiting::Permission(held)) = take(&mut self.waiting, ticket) else { return };
+        let Some(Waiting::Held(held)) = take(&mut self.waiting, ticket) else { return };
         match (*held, self.phase) {
             (Held::Open(vhost), Phase::Login) => {
                 self.phase = Phase::Handshake;
@@ -137,6 +158,7 @@ impl Gate {
             }
             _ => {}
         }
+        cx.searches.end_found();
     }
 
     /// Returns the shard to which the connection is to move. Until [`Gate::continue_held`] is called, here or there, it takes
@@ -185,7 +207,7 @@ impl Gate {
     /// Returns the bytes of what waits for answers, for the end of an alarm, and for commits.
     pub(super) fn held_bytes(&self) -> usize {
         let waiting = self.waiting.values().map(|of| match of {
-            Waiting::Permission(held) => held.bytes(),
+            Waiting::Held(held) => held.bytes(),
             _ => 0,
         });
         let mut bytes = if self.phase == Phase::Asking { waiting.sum() } else { 0 };

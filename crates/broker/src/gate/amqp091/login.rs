@@ -16,6 +16,7 @@ use super::{Gate, Phase, Waiting, refusal, take};
 use crate::access::{AccessRefused, Credentials, Identity, LoginRefused, Refusal};
 use crate::categories::{CONNECTION, PEER};
 use crate::cx::Cx;
+use crate::intake::Awaited;
 use crate::names::cut;
 use crate::peer::{Ends, OpenRefused};
 use crate::settings::{PROPERTIES_MAX, SLUICE_VERSION};
@@ -216,7 +217,7 @@ impl Gate {
                 return;
             }
             Err(OpenRefused::Denied(AccessRefused { question: Some(question), .. })) => {
-                return self.hold(Held::Open(vhost.into()), question, cx);
+                return self.hold(Held::Open(vhost.into()), Awaited::Answer(question), cx);
             }
             // RabbitMQ's words, for which clients look.
             Err(OpenRefused::NoVhost(_)) => format!("vhost {} not found", vhost.escape_default()),

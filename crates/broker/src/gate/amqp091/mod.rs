@@ -78,8 +78,8 @@ enum Waiting {
     },
     /// The check of a new secret (`connection.update-secret`).
     Renewal,
-    /// What the client wants is held until it is known whether it may.
-    Permission(Box<Held>),
+    /// What the client wants is held until it is known whether it may, or where a message goes.
+    Held(Box<Held>),
     /// The answer to a method about a queue.
     Queue { channel: u16, step: QueueStep },
     /// The catalog's answer to a method, which is then answered by this one. `None` if the client wants no answer.
@@ -435,9 +435,7 @@ impl Gate {
             Some(Waiting::Fetch { channel, holder, queue, settled }) => {
                 self.finish_get(channel, (holder, &queue, settled), &effect, cx);
             }
-            Some(
-                Waiting::Login { .. } | Waiting::Renewal | Waiting::Permission(_) | Waiting::Command { .. },
-            )
+            Some(Waiting::Login { .. } | Waiting::Renewal | Waiting::Held(_) | Waiting::Command { .. })
             | None => {}
         }
     }

@@ -79,7 +79,7 @@ impl Gate {
         let failed = (BasicPublish::CLASS_ID, BasicPublish::METHOD_ID);
         match self.try_publish(channel, arriving, published, cx) {
             Ok(_) => {}
-            Err(Refused::Unknown(question)) => {
+            Err(Refused::Awaits(awaited)) => {
                 // It gets its number when it is handled again.
                 if let Published::Confirmed(_) = published
                     && let Some(confirms) =
@@ -87,7 +87,7 @@ impl Gate {
                 {
                     confirms.take_back();
                 }
-                self.hold(Held::Publish(HeldMessage::new(channel, arriving)), question, cx);
+                self.hold(Held::Publish(HeldMessage::new(channel, arriving)), awaited, cx);
             }
             Err(refused) => self.refuse_method(channel, failed, refused, cx),
         }
@@ -151,7 +151,7 @@ impl Gate {
             cx,
         );
         if let Err(refused) = &result
-            && refused.question().is_some()
+            && refused.is_wait()
         {
             counts.received -= 1;
             publisher.intake.take_back_received(payload.len(), wants_receipt, cx);
@@ -244,6 +244,10 @@ fn read<'a>(
 
 /// Maps the refusal of a message.
 fn refusal_of(refused: intake::Refused, vhost: &str) -> Refused {
+    let refused = match refused.awaited() {
+        Ok(awaited) => return Refused::Awaits(awaited),
+        Err(refused) => refused,
+    };
     match refused {
         intake::Refused::NoExchange(exchange) => CatalogError::no_exchange(vhost, &exchange).into(),
         intake::Refused::Internal(exchange) => Refused::new(
@@ -252,7 +256,9 @@ fn refusal_of(refused: intake::Refused, vhost: &str) -> Refused {
         ),
         intake::Refused::AccessRefused(refused) | intake::Refused::AccessLost(refused) => refused.into(),
         // Only a message that is routed can have no route. It is returned or dropped.
-        intake::Refused::Unroutable => Refused::new(ReplyCode::NoRoute, "no queue takes the message"),
+        intake::Refused::Unroutable | intake::Refused::TooLong(_) => {
+            Refused::new(ReplyCode::NoRoute, "no queue takes the message")
+        }
     }
 }
 

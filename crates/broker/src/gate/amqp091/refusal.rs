@@ -4,8 +4,9 @@ use amqp091::{Fault, ReplyCode};
 use message::BasicError;
 use queue::Refusal;
 
-use crate::access::{AccessRefused, Question};
+use crate::access::AccessRefused;
 use crate::catalog::CatalogError;
+use crate::intake::Awaited;
 use crate::unguessable::NoRandomness;
 
 /// Why a method is not carried out.
@@ -13,8 +14,8 @@ use crate::unguessable::NoRandomness;
 pub(super) enum Refused {
     /// The code says whether the channel or the connection ends.
     Fault { code: ReplyCode, text: String },
-    /// This must be asked first ([`crate::access::Remote`]).
-    Unknown(Box<Question>),
+    /// What the client wants is held, and handled again when this is there.
+    Awaits(Awaited),
 }
 
 impl Refused {
@@ -66,7 +67,7 @@ pub(super) fn connection(code: ReplyCode, text: impl Into<String>) -> Fault {
 impl From<AccessRefused> for Refused {
     fn from(refused: AccessRefused) -> Self {
         match refused.question {
-            Some(question) => Self::Unknown(question),
+            Some(question) => Self::Awaits(Awaited::Answer(question)),
             None => Self::new(ReplyCode::AccessRefused, refused.reason),
         }
     }

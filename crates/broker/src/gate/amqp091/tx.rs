@@ -10,7 +10,7 @@
 //! | step | a commit waits here for |
 //! |---|---|
 //! | checking | the end of an alarm, if it has messages (then no input is taken, as for a publish); somebody who decides permissions |
-//! | publishing | the receipts of all messages |
+//! | publishing | routes that take more than a turn (then no input is taken); the receipts of all messages |
 //! | settling | the answers of the queues: all settlements are stored |
 //!
 //! What the client sends on the channel before the commit has ended is handled after it. The other channels go on, so that the
@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 use amqp091::{
     BasicPublish, ConfirmSelectOk, Method, ReplyCode, TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk,
 };
+use bytes::Bytes;
 use queue::Verdict;
 use ranges::{Ranges, Span};
 
@@ -59,6 +60,8 @@ enum Step {
         version: u64,
     },
     Publishing {
+        /// The messages that are not published yet, because the route of the first one takes more than this turn.
+        left: VecDeque<HeldMessage>,
         /// The number of messages without a receipt.
         unconfirmed: usize,
         /// True if a queue has rejected a message.
@@ -128,8 +131,8 @@ impl Gate {
     pub(super) fn publish_in_tx(&mut self, channel: u16, arriving: &Arriving<'_>, cx: &mut Cx<'_>) {
         match self.check_publish(channel, arriving, cx) {
             Ok(()) => {}
-            Err(Refused::Unknown(question)) => {
-                return self.hold(Held::Publish(HeldMessage::new(channel, arriving)), question, cx);
+            Err(Refused::Awaits(awaited)) => {
+                return self.hold(Held::Publish(HeldMessage::new(channel, arriving)), awaited, cx);
             }
             Err(refused) => {
                 let failed = (BasicPublish::CLASS_ID, BasicPublish::METHOD_ID);
@@ -178,12 +181,15 @@ impl Gate {
         Ok(())
     }
 
-    /// Continues a commit that has not published anything yet.
+    /// Continues a commit that has not published all its messages yet.
     pub(super) fn continue_commit(&mut self, channel: u16, cx: &mut Cx<'_>) {
+        if self.tx(channel).is_some_and(|tx| matches!(tx.commit, Some(Step::Publishing { .. }))) {
+            return self.publish_left(channel, cx);
+        }
         match self.check_messages(channel, cx) {
             Ok(true) => self.publish_messages(channel, cx),
             Ok(false) => {}
-            Err(Refused::Unknown(question)) => self.hold(Held::Commit(channel), question, cx),
+            Err(Refused::Awaits(awaited)) => self.hold(Held::Commit(channel), awaited, cx),
             Err(refused) => self.refuse_method(channel, COMMIT, refused, cx),
         }
     }
@@ -221,24 +227,62 @@ impl Gate {
     /// Publishes the messages of a commit, which were all checked just before.
     fn publish_messages(&mut self, channel: u16, cx: &mut Cx<'_>) {
         let Some(tx) = self.tx(channel) else { return };
-        let messages = std::mem::take(&mut tx.messages);
-        tx.bytes = 0;
+        let left = VecDeque::from(std::mem::take(&mut tx.messages));
         // The commit itself counts as one message until all of them are published.
-        tx.commit = Some(Step::Publishing { unconfirmed: messages.len() + 1, is_rejected: false });
-        let mut answered = 1;
+        let unconfirmed = left.len() + 1;
+        tx.commit = Some(Step::Publishing { left, unconfirmed, is_rejected: false });
+        self.publish_left(channel, cx);
+    }
+
+    /// Publishes the messages that are left, as far as their routes are found in this turn. If an alarm has begun meanwhile, they
+    /// wait for its end.
+    fn publish_left(&mut self, channel: u16, cx: &mut Cx<'_>) {
+        let is_blocked = self.blocked;
+        let Some(tx) = self.tx(channel) else { return };
+        let Some(Step::Publishing { left, .. }) = &mut tx.commit else { return };
+        if is_blocked && !left.is_empty() {
+            return self.stop(Held::Commit(channel));
+        }
+        let mut left = std::mem::take(left);
+        tx.bytes = 0;
+        let mut answered = 0;
         self.trust_publisher(channel, true);
-        for message in messages {
+        while let Some(message) = left.pop_front() {
             let published = message
                 .arriving()
                 .and_then(|arriving| self.try_publish(channel, &arriving, Published::Committed, cx));
             match published {
                 Ok(true) => {}
                 Ok(false) => answered += 1,
+                Err(Refused::Awaits(awaited)) => {
+                    left.push_front(message);
+                    self.trust_publisher(channel, false);
+                    self.keep_left(channel, left);
+                    self.confirmed(channel, answered, cx);
+                    return self.hold(Held::Commit(channel), awaited, cx);
+                }
                 Err(refused) => return self.refuse_method(channel, COMMIT, refused, cx),
             }
         }
         self.trust_publisher(channel, false);
-        self.confirmed(channel, answered, cx);
+        self.confirmed(channel, answered + 1, cx);
+    }
+
+    /// Keeps the messages of a commit that are not published yet.
+    fn keep_left(&mut self, channel: u16, kept: VecDeque<HeldMessage>) {
+        let Some(tx) = self.tx(channel) else { return };
+        tx.bytes = kept.iter().map(|message| message.len() + size_of::<HeldMessage>()).sum();
+        if let Some(Step::Publishing { left, .. }) = &mut tx.commit {
+            *left = kept;
+        }
+    }
+
+    /// Returns the property list of the next message that a commit publishes.
+    pub(super) fn next_property_list(&mut self, channel: u16) -> Option<Bytes> {
+        match &self.tx(channel)?.commit {
+            Some(Step::Publishing { left, .. }) => left.front().map(HeldMessage::property_list),
+            _ => None,
+        }
     }
 
     /// Sets whether the messages that follow were checked.
@@ -251,7 +295,7 @@ impl Gate {
     /// Called when messages of a commit have their receipts, or need none. After the last one, the deliveries are settled.
     fn confirmed(&mut self, channel: u16, messages: usize, cx: &mut Cx<'_>) {
         let Some(tx) = self.tx(channel) else { return };
-        let Some(Step::Publishing { unconfirmed, is_rejected }) = &mut tx.commit else { return };
+        let Some(Step::Publishing { unconfirmed, is_rejected, .. }) = &mut tx.commit else { return };
         *unconfirmed = unconfirmed.saturating_sub(messages);
         match (*unconfirmed, *is_rejected) {
             (0, false) => self.settle_committed(channel, cx),

@@ -1,5 +1,5 @@
-//! What a client wants and somebody else must allow. It is held until the answer is there, and then handled again: by then the
-//! gate knows the answer ([`crate::access::Remote`]).
+//! What a client wants and somebody else must allow, and messages whose routes take more than a turn. It is held until the answer
+//! or the route is there, and then handled again: by then the gate knows it ([`crate::access::Remote`], [`crate::searches`]).
 
 use amqp10::{Attach, Chunk, Delivery, Open, condition};
 use bytes::Bytes;
@@ -7,8 +7,10 @@ use queue::Ticket;
 
 use super::{Cx, Gate, Phase, Waiting, error, take};
 use crate::access::Question;
+use crate::intake::Awaited;
+use crate::searches::{HeldParts, Waiter};
 
-/// What waits for an answer.
+/// What waits for an answer or a route.
 #[derive(Debug)]
 pub(super) enum Held {
     Open(Box<Open>),
@@ -52,7 +54,36 @@ impl Gate {
             Held::Open(_) => Phase::Login,
             Held::Attach { .. } | Held::Transfer { .. } => Phase::Asking,
         };
-        self.ask(Waiting::Permission(Box::new(held)), question, cx);
+        self.ask(Waiting::Held(Box::new(held)), question, cx);
+    }
+
+    /// Holds a message until it is known whether it may be published, or where it goes.
+    pub(super) fn hold_transfer(
+        &mut self,
+        session: u16,
+        link: u32,
+        delivery: &Delivery<'_>,
+        awaited: Awaited,
+        cx: &mut Cx<'_>,
+    ) {
+        let delivery = copy_of(delivery);
+        let message = match &delivery.message {
+            Chunk::Owned(message) => message.clone(),
+            Chunk::Borrowed(message) => Bytes::copy_from_slice(message),
+        };
+        let held = Held::Transfer { session, link, delivery };
+        match awaited {
+            Awaited::Answer(question) => self.hold(held, question, cx),
+            Awaited::Route(route) => {
+                self.phase = Phase::Asking;
+                match self.ticket(Waiting::Held(Box::new(held)), cx) {
+                    Some(ticket) => {
+                        cx.searches.push(Waiter::Connection(ticket), route, HeldParts::Amqp10(message))
+                    }
+                    None => self.fail_busy(cx),
+                }
+            }
+        }
     }
 
     /// Has a question asked. What waits for it is handled again then.
@@ -60,11 +91,13 @@ impl Gate {
         let remote = self.peer.identity.as_ref().and_then(|who| who.remote.clone());
         match self.ticket(waiting, cx).zip(remote) {
             Some((ticket, remote)) => cx.post.permissions.push((ticket, remote, question)),
-            None => {
-                let reason = "too many requests in flight on this shard";
-                self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);
-            }
+            None => self.fail_busy(cx),
         }
+    }
+
+    fn fail_busy(&mut self, cx: &mut Cx<'_>) {
+        let reason = "too many requests in flight on this shard";
+        self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);
     }
 
     fn resume(&mut self, cx: &Cx<'_>) {
@@ -73,21 +106,21 @@ impl Gate {
         self.conn.forgive_silence(cx.now_ms);
     }
 
-    /// Returns the bytes of what waits for an answer, or for the end of an alarm.
+    /// Returns the bytes of what is held, or waits for the end of an alarm.
     pub(super) fn held_bytes(&self) -> usize {
         if self.phase != Phase::Asking {
             return self.margin.bytes();
         }
         let waiting = self.waiting.values();
-        let asking = waiting.map(|of| if let Waiting::Permission(held) = of { held.bytes() } else { 0 });
+        let asking = waiting.map(|of| if let Waiting::Held(held) = of { held.bytes() } else { 0 });
         self.margin.bytes() + asking.sum::<usize>()
     }
 
-    /// Called when the question of a ticket was asked. Handles again what waited for it.
-    pub fn handle_permission(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+    /// Called when what a ticket waits for is there. Handles again what was held.
+    pub fn handle_awaited(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
         let held = match take(&mut self.waiting, ticket) {
-            Some(Waiting::Permission(held)) => *held,
+            Some(Waiting::Held(held)) => *held,
             // A request waits in its pair, which keeps the order of its requests.
             Some(Waiting::Management { pair, request }) if self.phase.is_open() => {
                 self.carry_out(pair, request, cx);
@@ -109,10 +142,15 @@ impl Gate {
             }
             (Held::Transfer { session, link, delivery }, Phase::Asking) => {
                 self.resume(cx);
-                self.handle_transfer(session, link, &delivery, cx);
+                match self.blocked {
+                    // What is in the margin arrived after it.
+                    true => self.hold_before_margin(session, link, delivery),
+                    false => self.handle_transfer(session, link, &delivery, cx),
+                }
             }
             _ => {}
         }
+        cx.searches.end_found();
         // An alarm may have ended meanwhile.
         self.publish_margin(cx);
     }

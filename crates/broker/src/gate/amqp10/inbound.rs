@@ -9,12 +9,11 @@ use bytes::Bytes;
 use message::{FurtherKeys, Route, TooManyKeys};
 
 use super::address::Address;
-use super::asking::{Held, copy_of};
 use super::intake::Published;
 use super::{Gate, LinkRole, error, role_in};
-use crate::access::{AccessRefused, Identity, Question};
+use crate::access::Identity;
 use crate::cx::Cx;
-use crate::intake::{Arrived, Body, Intake, Refused, Sender, Target};
+use crate::intake::{Arrived, Awaited, Body, Intake, Refused, Sender, Target};
 
 /// The index of `subject` in the properties section [3.2.4].
 const SUBJECT: u32 = 3;
@@ -27,8 +26,8 @@ enum Refusal {
     Detach(Box<AmqpError>, Option<DeliveryState>),
     /// The session ends.
     End(Box<AmqpError>),
-    /// This must be asked first.
-    Unknown(Box<Question>),
+    /// The message is held until this is there.
+    Awaits(Awaited),
 }
 
 impl Gate {
@@ -74,10 +73,7 @@ impl Gate {
                 self.detach(session, link, *error, cx);
             }
             Refusal::End(error) => self.end(session, *error, cx),
-            Refusal::Unknown(question) => {
-                let delivery = copy_of(delivery);
-                self.hold(Held::Transfer { session, link, delivery }, question, cx);
-            }
+            Refusal::Awaits(awaited) => self.hold_transfer(session, link, delivery, awaited, cx),
         }
     }
 }
@@ -101,7 +97,7 @@ fn publish(
     intake.publish(sender, arrived, own, Published::new(delivery), cx).map_err(|refused| {
         if matches!(refused, Refused::Unroutable) {
             intake.note_unroutable(!delivery.settled, cx);
-        } else if refused.question().is_some() {
+        } else if refused.is_wait() {
             intake.take_back_received(body.len(), !delivery.settled, cx);
         }
         refusal(refused, sender.vhost, matches!(intake.target(), Target::Anywhere), delivery)
@@ -111,12 +107,12 @@ fn publish(
 /// Maps a refusal of the intake to the reaction of this protocol. `anywhere` is true if the message itself
 /// named the exchange.
 fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_>) -> Refusal {
+    let refused = match refused.awaited() {
+        Ok(awaited) => return Refusal::Awaits(awaited),
+        Err(refused) => refused,
+    };
     let (condition, reason) = match refused {
-        Refused::Unroutable => return Refusal::Outcome(DeliveryState::Released),
-        Refused::AccessRefused(AccessRefused { question: Some(question), .. })
-        | Refused::AccessLost(AccessRefused { question: Some(question), .. }) => {
-            return Refusal::Unknown(question);
-        }
+        Refused::Unroutable | Refused::TooLong(_) => return Refusal::Outcome(DeliveryState::Released),
         Refused::AccessRefused(refused) => return Refusal::End(Box::new(refused.into())),
         Refused::AccessLost(refused) => {
             return Refusal::Detach(Box::new(refused.into()), Some(DeliveryState::Released));

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use amqp10::{Delivery, DeliveryState};
 
 use super::asking::copy_of;
-use super::{Cx, Gate, Phase};
+use super::{Cx, Gate, LinkRole, Phase, role_in};
 use crate::settings::Settings;
 
 /// The bytes that the transfers of all sessions of a connection may have after their windows were closed, in addition to one
@@ -52,6 +52,11 @@ impl Margin {
         self.held.push_back(held);
     }
 
+    fn push_front(&mut self, held: Held) {
+        self.bytes += held.bytes();
+        self.held.push_front(held);
+    }
+
     fn pop(&mut self) -> Option<Held> {
         let held = self.held.pop_front()?;
         self.bytes -= held.bytes();
@@ -85,6 +90,13 @@ impl Gate {
     #[cold]
     pub(super) fn hold_in_margin(&mut self, session: u16, link: u32, delivery: &Delivery<'_>) {
         self.margin.push(Held { session, link, delivery: copy_of(delivery) });
+    }
+
+    /// Holds a message that was held before those of the margin arrived. Those of links that have ended are dropped.
+    pub(super) fn hold_before_margin(&mut self, session: u16, link: u32, delivery: Box<Delivery<'static>>) {
+        if matches!(role_in(&mut self.sessions, session, link), Some(LinkRole::Intake(_))) {
+            self.margin.push_front(Held { session, link, delivery });
+        }
     }
 
     /// Releases the messages of a session, or of one of its links, that the client has ended: it may send them again elsewhere.

@@ -127,8 +127,8 @@ enum Waiting {
         attach: Box<amqp10::Attach>,
         to: ReplyTo,
     },
-    /// What the client wants is held until it is known whether it may.
-    Permission(Box<Held>),
+    /// What the client wants is held until it is known whether it may, or where a message goes.
+    Held(Box<Held>),
     /// The answer to a login that is being checked.
     Login {
         mechanism: &'static str,
@@ -486,7 +486,7 @@ impl Gate {
             Some(Waiting::Replies { session, link, attach, to }) => {
                 self.finish_probe((session, link), &attach, to, &effect, cx);
             }
-            Some(Waiting::Making { .. } | Waiting::Login { .. } | Waiting::Permission(_)) | None => {}
+            Some(Waiting::Making { .. } | Waiting::Login { .. } | Waiting::Held(_)) | None => {}
         }
     }
 
@@ -501,7 +501,7 @@ impl Gate {
                 // FLOW again.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
-            Some(Waiting::Replies { .. } | Waiting::Login { .. } | Waiting::Permission(_)) | None => {}
+            Some(Waiting::Replies { .. } | Waiting::Login { .. } | Waiting::Held(_)) | None => {}
         }
     }
 

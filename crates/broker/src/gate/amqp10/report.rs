@@ -138,7 +138,7 @@ impl Gate {
             Waiting::Making { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
                 (*s, *l) == (session, link)
             }
-            Waiting::Permission(held) => held.is_of_link(session, link),
+            Waiting::Held(held) => held.is_of_link(session, link),
             Waiting::Management { .. } | Waiting::Login { .. } => false,
         })
     }

@@ -130,6 +130,21 @@ impl Expr {
         }
     }
 
+    /// Returns the number of parts of the expression, and of comparisons of its patterns for each byte.
+    pub fn parts(&self) -> usize {
+        let of_all = |all: &[Self]| all.iter().map(Self::parts).sum::<usize>();
+        1 + match self {
+            Self::Literal(_) | Self::Identifier(_) | Self::Utc | Self::IsNull(_) => 0,
+            Self::Not(operand) | Self::Signed(_, operand) => operand.parts(),
+            Self::And(sides) | Self::Or(sides) | Self::Compare(_, sides) | Self::Arithmetic(_, sides) => {
+                of_all(&**sides)
+            }
+            Self::Between(sides) => of_all(&**sides),
+            Self::Like(subject, like) => subject.parts() + like.comparisons(),
+            Self::In(subject, list) => subject.parts() + of_all(list),
+        }
+    }
+
     fn level(&self) -> Level {
         match self {
             Self::Or(_) => Level::Or,

@@ -83,6 +83,14 @@ impl Like {
         self.escape
     }
 
+    /// Returns the number of comparisons for each byte of the subject.
+    pub fn comparisons(&self) -> usize {
+        match &self.shape {
+            Shape::Exact(_) | Shape::Affixes { .. } => 1,
+            Shape::Pieces { rest, .. } => 1 + rest.as_ref().map_or(0, |rest| rest.middle.len() + rest.work),
+        }
+    }
+
     /// Returns the bytes of memory that the pattern takes besides itself.
     pub fn heap_bytes(&self) -> usize {
         let shape = match &self.shape {

@@ -90,6 +90,12 @@ impl SqlFilter {
         matches!(self.truth(message, position, now_ms), Ok(Some(true)))
     }
 
+    /// Returns how often each byte of a message may be compared: by each part of the expression, and by each character of its
+    /// patterns.
+    pub fn parts(&self) -> usize {
+        self.root.parts()
+    }
+
     /// Returns the bytes of memory that the filter takes besides itself.
     pub fn heap_bytes(&self) -> usize {
         let names: usize = self.identifiers.iter().map(Identifier::heap_bytes).sum();

@@ -8,6 +8,7 @@ use broker::categories::{CONNECTION, PEER};
 use broker::cx::Cx;
 use broker::gate::{Ending, Gate};
 use broker::mail::TicketOwner;
+use broker::searches::Waiter;
 use queue::Ticket;
 
 use super::Conn;
@@ -75,8 +76,33 @@ impl Shard {
 
     /// Called when a question was asked. It is ignored if the connection has closed meanwhile.
     pub fn handle_permission(&mut self, ticket: Ticket) {
+        self.handle_awaited(ticket);
+    }
+
+    fn handle_awaited(&mut self, ticket: Ticket) {
         let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else { return };
-        self.pass_answer(key, ticket, |gate, cx| gate.handle_permission(ticket, cx));
+        self.pass_answer(key, ticket, |gate, cx| gate.handle_awaited(ticket, cx));
+    }
+
+    /// Finds every route that is not cached in parts, and takes this many steps in a turn. For tests.
+    pub fn search_all(&mut self, steps: u64) {
+        self.connections.searches().search_all(steps);
+    }
+
+    /// Goes on with the searches for routes, as far as this turn may. Messages whose routes are found are handled again.
+    pub(in crate::shard) fn search(&mut self) {
+        self.connections.searches().begin_turn();
+        while self.connections.is_searching() {
+            let (catalog, steps) = (self.metadata.catalog(), &mut self.counters.routing_steps);
+            match self.connections.searches().go_on(catalog, steps) {
+                Some(Waiter::Connection(ticket)) => self.handle_awaited(ticket),
+                Some(Waiter::DeadLetters(queue)) => self.continue_dead_letters(queue),
+                Some(Waiter::Moves(publisher)) => self.continue_moves(publisher),
+                Some(Waiter::Histories) => self.continue_replays(),
+                None => return,
+            }
+            self.connections.searches().end_found();
+        }
     }
 
     /// Passes the answer to a ticket to its gate. Continues with the input that arrived while the gate waited for it.

@@ -26,6 +26,7 @@ use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::input::Input;
 use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
 use broker::peer::Peer;
+use broker::searches::Searches;
 use broker::unguessable::Names;
 use broker::watchers::Watchers;
 use bytes::BytesMut;
@@ -172,6 +173,7 @@ struct Shared {
     batch_buffer: BytesMut,
     heads: DeliveryHeads,
     exchange_counters: ExchangeCounters,
+    searches: Searches,
     budget: CreditBudget,
     unique: u64,
     names: Names,
@@ -199,6 +201,7 @@ impl Connections {
                 batch_buffer: BytesMut::new(),
                 heads: DeliveryHeads::default(),
                 exchange_counters: ExchangeCounters::default(),
+                searches: Searches::default(),
                 budget: CreditBudget::share(shards.into()),
                 unique: 0,
                 names,
@@ -224,6 +227,7 @@ impl Connections {
             batch_buffer,
             heads,
             exchange_counters,
+            searches,
             budget,
             unique,
             names,
@@ -247,6 +251,7 @@ impl Connections {
             heads,
             counters,
             exchange_counters,
+            searches,
             budget,
             unique,
             names: *names,
@@ -260,6 +265,16 @@ impl Connections {
 
     pub fn get_mut(&mut self, key: usize) -> Option<&mut Conn> {
         self.conns.get_mut(key)
+    }
+
+    /// Returns the searches for routes that take more than a turn.
+    pub fn searches(&mut self) -> &mut Searches {
+        &mut self.shared.searches
+    }
+
+    /// Returns true if a message waits for its route.
+    pub fn is_searching(&self) -> bool {
+        !self.shared.searches.is_idle()
     }
 
     /// Returns a number that is larger than all keys.

@@ -3,11 +3,24 @@
 
 use std::sync::Arc;
 
-use broker::catalog::{Binding, Change, Destination, Exchange, Letter, RouteTarget, RouteTargets};
+use broker::catalog::{Binding, Change, Destination, Exchange, RouteTarget, RouteTargets};
+use broker::categories::PEER;
+use broker::searches::{Asker, Waiter};
 use message::Message;
 use queue::{Publish, PublisherId};
 
 use crate::shard::Shard;
+
+/// The most remembered messages that wait for their routes. New bindings get none beyond that.
+const REPLAYS_MAX: usize = 20_000;
+
+/// A remembered message on its way to an exchange that was bound.
+#[derive(Debug)]
+pub(super) struct Replay {
+    vhost: Arc<str>,
+    exchange: Arc<str>,
+    message: Message,
+}
 
 impl Shard {
     pub(in crate::shard) fn handle_remember(&mut self, exchange: &Arc<Exchange>, messages: &[Message]) {
@@ -29,29 +42,66 @@ impl Shard {
 
     /// Publishes the remembered messages of its exchange to a new binding.
     fn replay(&mut self, binding: &Binding) {
-        let messages: Vec<Message> =
-            self.metadata.histories.of(&binding.vhost, &binding.source).cloned().collect();
+        let vhost = &binding.vhost;
+        let messages = self.metadata.histories.of(vhost, &binding.source).cloned();
+        let messages: Vec<Message> = messages.collect();
+        if messages.is_empty() {
+            return;
+        }
+        match &binding.destination {
+            Destination::Queue(name) => {
+                let queue = self.metadata.catalog.listed_queue(vhost, name).map(|q| RouteTarget::Queue(q.id));
+                let targets: RouteTargets = queue.into_iter().collect();
+                messages.into_iter().for_each(|message| self.publish_replayed(vhost, message, &targets));
+            }
+            Destination::Exchange(exchange) => {
+                if self.metadata.replays.len() + messages.len() > REPLAYS_MAX {
+                    tracing::warn!(
+                        name: PEER, exchange = &**exchange, vhost = &**vhost,
+                        "a new binding gets no recent history: those before it are still on their way"
+                    );
+                    return;
+                }
+                let is_first = self.metadata.replays.is_empty();
+                let replay = |message| Replay { vhost: vhost.clone(), exchange: exchange.clone(), message };
+                self.metadata.replays.extend(messages.into_iter().map(replay));
+                if is_first {
+                    self.continue_replays();
+                }
+            }
+        }
+    }
+
+    /// Publishes the remembered messages that are left, up to the first one whose route takes more than this turn.
+    pub(in crate::shard) fn continue_replays(&mut self) {
+        while let Some(Replay { vhost, exchange, message }) = self.metadata.replays.pop_front() {
+            let random = self.connections.draw(self.here.id);
+            let (searches, catalog) = (self.connections.searches(), &self.metadata.catalog);
+            let asker = (Asker::Histories, Waiter::Histories);
+            let found = searches.take_found(Asker::Histories);
+            match searches.route_stored(asker, found, catalog, (&vhost, &exchange), &message, random) {
+                Ok(routed) => {
+                    let routed = routed.unwrap_or_default();
+                    self.counters.routing_steps += routed.steps;
+                    self.publish_replayed(&vhost, message, &routed.targets);
+                }
+                Err(too_long) => {
+                    self.counters.routing_steps += too_long.steps;
+                    self.metadata.replays.push_front(Replay { vhost, exchange, message });
+                    return;
+                }
+            }
+        }
+    }
+
+    fn publish_replayed(&mut self, vhost: &Arc<str>, message: Message, targets: &[RouteTarget]) {
         // No registry assigns this id, so the receipts are ignored.
         let publisher = PublisherId(u64::from(self.here.id) << 56);
-        for (seq, message) in (0..).zip(messages) {
-            let random = self.connections.draw(self.here.id);
-            let targets: RouteTargets = match &binding.destination {
-                Destination::Queue(name) => {
-                    let queue = self.metadata.catalog.listed_queue(&binding.vhost, name);
-                    queue.map(|q| RouteTarget::Queue(q.id)).into_iter().collect()
-                }
-                Destination::Exchange(name) => {
-                    let letter = Letter::of_message(&message, random);
-                    let routed =
-                        self.metadata.catalog.route(&binding.vhost, name, &letter).unwrap_or_default();
-                    self.counters.routing_steps += routed.steps;
-                    routed.targets
-                }
-            };
-            for target in targets {
-                let publish = Publish { publisher, seq, message: message.clone(), pipelines: false };
-                self.mail.post.publish(&binding.vhost, target, publish);
-            }
+        self.metadata.replayed += 1;
+        let seq = self.metadata.replayed;
+        for target in targets {
+            let publish = Publish { publisher, seq, message: message.clone(), pipelines: false };
+            self.mail.post.publish(vhost, *target, publish);
         }
     }
 }

@@ -10,6 +10,7 @@ mod decider;
 mod history;
 mod placing;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::access::Access;
@@ -21,6 +22,7 @@ use broker::traces::Traces;
 
 use self::copied::Copied;
 use self::decider::Decider;
+use self::history::Replay;
 
 /// The metadata of a shard; see the module.
 #[derive(Debug)]
@@ -37,6 +39,10 @@ pub(super) struct Metadata {
     copied: Option<Copied>,
     /// The messages that exchanges remember for later bindings. Used on the deciding shard only.
     histories: Histories,
+    /// The remembered messages for new bindings that wait for their routes, in their order.
+    replays: VecDeque<Replay>,
+    /// The number of remembered messages that new bindings got so far.
+    replayed: u64,
 }
 
 impl Metadata {
@@ -60,6 +66,8 @@ impl Metadata {
             decider,
             copied: None,
             histories: Histories::default(),
+            replays: VecDeque::new(),
+            replayed: 0,
         }
     }
 

@@ -2,15 +2,19 @@
 
 use std::vec;
 
-use broker::catalog::{Command, RouteTarget};
+use broker::catalog::{Command, QueueRecord, RouteTarget};
+use broker::categories::{PEER, QUEUE};
 use broker::dead_letter;
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
-use queue::{Arrival, ConsumerId, Effect, GoneReason, Publish, Request};
+use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish, Request};
 
-use super::Forgetting;
+use super::{Forgetting, WaitingLetters};
 use crate::questions::Reply;
 use crate::shard::Shard;
+
+/// The most queues that have ended while their dead letters wait for routes. Each has 8 MiB at most.
+const GONE_QUEUES_MAX: usize = 8;
 
 impl Shard {
     /// Called when the queue has decided to end. Whoever asked for its deletion, has cancelled its last consumer, or waits for a
@@ -28,12 +32,31 @@ impl Shard {
                 effect => self.carry_out(queue, effect),
             }
         }
+        self.bound_dead_letters_of_gone(queue);
         let slot = self.queues.get_mut(queue);
         let extents = slot.map(|slot| std::mem::take(&mut slot.extents)).unwrap_or_default();
         let extents = extents.into_values().map(|run| run.extent).collect();
         if let Some(ticket) = self.connections.ticket(TicketOwner::Shard) {
             self.queues.forgetting.insert(ticket.0, Forgetting { answers, extents });
             self.mail.post.propose(Some(ticket), Command::ForgetQueue { queue });
+        }
+    }
+
+    /// Drops the dead letters of a queue that ends if those of too many ended queues wait for their routes already.
+    fn bound_dead_letters_of_gone(&mut self, queue: QueueId) {
+        let waiting = &self.queues.dead_letters;
+        if !waiting.contains_key(&queue) {
+            return;
+        }
+        let is_gone = |queue: &&QueueId| self.metadata.catalog().queue_by_id(**queue).is_none();
+        if waiting.keys().filter(is_gone).count() >= GONE_QUEUES_MAX
+            && let Some(WaitingLetters { record, letters }) = self.queues.dead_letters.remove(&queue)
+        {
+            let (queue, vhost, dropped) = (&*record.name, &*record.vhost, letters.len());
+            tracing::warn!(
+                name: PEER, target: QUEUE, queue, vhost, dropped,
+                "dead letters of a queue that has ended were dropped: those of others before it wait for their routes"
+            );
         }
     }
 
@@ -114,21 +137,64 @@ impl Shard {
         }
     }
 
-    /// Publishes a dead letter to the queues of its route that have not taken it yet.
+    /// Publishes a dead letter. It waits if an earlier one of its queue waits for its route, so that they keep their order.
     fn send_dead_letter(&mut self, queue: QueueId, effect: Effect) {
-        let Effect::DeadLetter { token, message, exchange, key, reason, taken_by, again, .. } = effect else {
+        if let Some(waiting) = self.queues.dead_letters.get_mut(&queue) {
+            if waiting.letters.len() >= LEAVING_MAX {
+                // The queue has no more than that on their way. The others were purged, and nobody waits for them.
+                let slot = self.queues.slots.get(queue.slot()).and_then(Option::as_deref);
+                let fifo = slot.filter(|slot| slot.id == queue).map(|slot| &slot.fifo);
+                waiting.letters.retain(|letter| is_on_its_way(letter, fifo));
+            }
+            waiting.letters.push_back(effect);
+            return;
+        }
+        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
+        if let Err(effect) = self.try_dead_letter(&record, effect) {
+            self.queues.dead_letters.insert(queue, WaitingLetters { record, letters: [effect].into() });
+        }
+    }
+
+    /// Publishes the dead letters of a queue that have waited for the route of the first one, also if the queue has ended since.
+    pub(in crate::shard) fn continue_dead_letters(&mut self, queue: QueueId) {
+        let Some(WaitingLetters { record, mut letters }) = self.queues.dead_letters.remove(&queue) else {
             return;
         };
-        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
-        let keeps = record.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
-        if !again {
-            self.counters.dead_letters_of(record.config.queue_type(), keeps).count(reason);
+        while let Some(effect) = letters.pop_front() {
+            if !is_on_its_way(&effect, self.queues.get(queue).map(|slot| &slot.fifo)) {
+                continue;
+            }
+            if let Err(effect) = self.try_dead_letter(&record, effect) {
+                letters.push_front(effect);
+                self.queues.dead_letters.insert(queue, WaitingLetters { record, letters });
+                return;
+            }
         }
-        let (catalog, vhost) = (self.metadata.catalog(), &record.vhost);
+    }
+
+    /// Publishes a dead letter to the queues of its route that have not taken it yet. Returns it if the search for its route has
+    /// begun.
+    fn try_dead_letter(&mut self, record: &QueueRecord, effect: Effect) -> Result<(), Effect> {
+        let Effect::DeadLetter { token, message, exchange, key, reason, taken_by, again, .. } = &effect
+        else {
+            return Ok(());
+        };
+        let (token, again, queue) = (*token, *again, record.id);
+        let keeps = record.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
+        let vhost = &record.vhost;
         let random = self.connections.draw(self.here.id);
-        let (message, routed) = dead_letter::route(catalog, vhost, message, &exchange, key.as_ref(), random);
+        let (searches, catalog) = (self.connections.searches(), self.metadata.catalog());
+        let to = dead_letter::To { from: queue, vhost, exchange, key: key.as_ref() };
+        let (message, routed) = match dead_letter::route(searches, catalog, message.clone(), to, random) {
+            Ok(routed) => routed,
+            Err(too_long) => {
+                self.counters.routing_steps += too_long.steps;
+                return Err(effect);
+            }
+        };
         self.counters.routing_steps += routed.steps;
         if !again {
+            self.counters.dead_letters_of(record.config.queue_type(), keeps).count(*reason);
             routed.histories.iter().for_each(|x| self.mail.post.remember(x, message.clone()));
         }
         let mut targets = routed.targets;
@@ -146,11 +212,18 @@ impl Shard {
             let is_done = left == 0 && !taken_by.is_empty();
             let arrival = if is_done { Arrival::Taken } else { Arrival::Refused };
             self.mail.post.request(queue, Request::DeadLettered { token, arrival, taken_by: Vec::new() });
-            return;
+            return Ok(());
         };
         for target in targets {
             let publish = Publish { publisher, seq: 0, message: message.clone(), pipelines: false };
             self.mail.post.publish(vhost, target, publish);
         }
+        Ok(())
     }
+}
+
+/// Returns false if a dead letter was purged meanwhile. If its queue has ended, it is still on its way.
+fn is_on_its_way(letter: &Effect, fifo: Option<&Fifo>) -> bool {
+    let Effect::DeadLetter { token, .. } = letter else { return false };
+    fifo.is_none_or(|fifo| fifo.is_on_its_way(*token))
 }

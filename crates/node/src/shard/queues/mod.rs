@@ -10,10 +10,14 @@ mod effects;
 mod groups;
 mod operators;
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use broker::catalog::QueueRecord;
 use broker::ids::QueueId;
 use broker::mail::Mail;
 use hashbrown::HashMap;
-use queue::{Depth, Output, Request};
+use queue::{Depth, Effect, Output, Request};
 use wal::Extent;
 
 use super::Shard;
@@ -29,6 +33,9 @@ pub(super) struct Queues {
     /// Requests for queues without a home, or that the driver of a queue holds back. They are bounded,
     /// because each request has used up credit or a ticket.
     waiting: HashMap<QueueId, Vec<Request>>,
+    /// Dead letters whose route takes more than a turn, and those of the same queue behind them. A queue has at most
+    /// [`queue::LEAVING_MAX`] on their way.
+    dead_letters: HashMap<QueueId, WaitingLetters>,
     /// Deletions that the catalog has not confirmed, by this shard's ticket.
     forgetting: HashMap<u64, Forgetting>,
     /// Empty; its memory is reused for a machine's next output.
@@ -60,6 +67,13 @@ impl Recent {
     pub fn next_period(&mut self) {
         self.before = std::mem::take(&mut self.now);
     }
+}
+
+/// Dead letters that wait, and their queue as it was when the first one died. It may have ended since.
+#[derive(Debug)]
+struct WaitingLetters {
+    record: Arc<QueueRecord>,
+    letters: VecDeque<Effect>,
 }
 
 /// What remains to do when the catalog has forgotten a queue.

@@ -149,6 +149,29 @@ fn expiry_waits_while_too_many_are_leaving() {
     assert_eq!(q.fifo.report().leaving, LEAVING_MAX as u64);
 }
 
+/// Each dead letter on its way is in memory.
+#[test]
+fn expiry_waits_while_too_many_bytes_are_leaving() {
+    const BYTES: usize = 3 * 1024 * 1024;
+    let mut q = dlx(false);
+    let body = "a".repeat(BYTES);
+    for _ in 0..5 {
+        q.publish(&format!("{body}~10"));
+    }
+    q.timeout(1010);
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (3, 2), "the third exceeds 8 MiB");
+    q.dead_lettered(1, Taken);
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (3, 1));
+    for token in 2..=5 {
+        q.dead_lettered(token, Taken);
+    }
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (0, 0));
+    let huge = "a".repeat(4 * BYTES);
+    q.publish(&format!("{huge}~10"));
+    q.timeout(1020);
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (1, 0), "one of any size is sent");
+}
+
 #[test]
 fn drop_head_waits_while_too_many_are_leaving() {
     let mut q = Page::new(with(|config| {

@@ -13,7 +13,7 @@ use crate::{
     Receipt, Request, Requester, StreamConfig, Ticket, Verdict,
 };
 use bytes::Bytes;
-use message::{Basic, Message, Parts, Route};
+use message::{Basic, Dialect, Filter, Message, Parts, Route, SqlFilter};
 
 /// The bound on new chunks in memory, in bytes.
 const TAIL_BYTES: usize = 3 * CHUNK_BYTES;
@@ -42,6 +42,28 @@ fn message(body: &str, value: u8) -> Message {
         bare_at,
         application_properties_at: bare_at,
         body_at: bare_at,
+        ..Parts::default()
+    };
+    Message::new(parts, Arc::new(Route::simple("", "s")))
+}
+
+/// Returns a message without a body whose properties are this subject.
+fn with_subject(subject: &str) -> Message {
+    // A list of three nulls and a string.
+    let mut items = b"\x40\x40\x40\xb1".to_vec();
+    items.extend((subject.len() as u32).to_be_bytes());
+    items.extend(subject.as_bytes());
+    let mut wire = b"\x00\x53\x73\xd0".to_vec();
+    wire.extend((items.len() as u32 + 4).to_be_bytes());
+    wire.extend(4u32.to_be_bytes());
+    wire.extend(items);
+    let end = wire.len() as u32;
+    wire.extend(b"\x00\x53\x75\xa0\x00");
+    let parts = Parts {
+        wire: wire.into(),
+        bare_at: 0,
+        application_properties_at: end,
+        body_at: end,
         ..Parts::default()
     };
     Message::new(parts, Arc::new(Route::simple("", "s")))
@@ -757,6 +779,50 @@ fn what_readers_have_kept_is_dropped_once_for_all_that_leave() {
     world.continue_interrupted();
     assert_eq!(world.readers.tail_bytes(), 0);
     assert!(!world.readers.wants_turn());
+}
+
+/// Many readers whose filters are expensive share the messages that a turn may inspect, and all of them get to the end.
+#[test]
+fn readers_with_expensive_filters_share_a_turn() {
+    const READERS: u64 = 30;
+    let mut world = World::new();
+    for n in 0..20 {
+        let message = with_subject(&"x".repeat(3_000));
+        world.send_to_stream(Request::Publish(Publish {
+            publisher: PublisherId(1),
+            seq: n,
+            message,
+            pipelines: false,
+        }));
+        world.settle();
+    }
+    let pattern = "p_".repeat(100);
+    let filter = SqlFilter::parse(&format!("p.subject LIKE '%{pattern}%'"), Dialect::Filter).unwrap();
+    let matching = Some(Arc::new(Filter::Sql(filter)));
+    for consumer in 0..READERS {
+        world.attach(consumer, Replay { start: Start::First, bloom: None, matching: matching.clone() });
+    }
+    world.settle();
+    (0..READERS).for_each(|consumer| world.grant(consumer, 1, false));
+    let mut turns = 0;
+    while world.work.is_some()
+        || !world.update.is_empty()
+        || !world.loads.is_empty()
+        || world.readers.wants_turn()
+    {
+        world.do_work(usize::MAX);
+        world.read_update();
+        (0..READERS as usize).for_each(|_| world.load(0, 2));
+        world.continue_interrupted();
+        turns += 1;
+        assert!(turns < 1_000, "it ends");
+    }
+    // 200 comparisons for each of 3,000 bytes: each message counts as some 150.
+    let cost = READERS * 20 * 150;
+    assert!(turns as u64 >= cost / 2_500, "{turns} turns");
+    for consumer in 0..READERS {
+        assert_eq!(world.readers.standing(ConsumerId(consumer)), Some(Standing::AtEnd));
+    }
 }
 
 /// Checks that a reader without credit frees a chunk that only it would keep in memory.

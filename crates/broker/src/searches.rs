@@ -1,0 +1,305 @@
+//! The share of a turn that messages may take to find their routes.
+//!
+//! ```text
+//!   a message arrives ── few steps, or the turn has steps left ──> it is routed at once
+//!                     └─ no ──> its connection waits, and a search begins
+//!                               each turn goes on with the searches ── found ──> the message is handled again
+//! ```
+//!
+//! A message of an exchange with many bindings may need millions of steps. So that it does not stop the other connections of its
+//! shard, such a route is found in parts. One search is under way at a time, and the others wait in their order. It finds the
+//! route that the message had when the search began ([`Search`]).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use amqp10::sections;
+use bytes::Bytes;
+use message::Message;
+use queue::{PublisherId, Ticket};
+
+use crate::catalog::{Catalog, Letter, Routed, Search, Unrouted};
+use crate::ids::QueueId;
+
+/// The steps that every message may take when it arrives, whatever others have used. Most messages take fewer, so they never
+/// wait. A turn reads some thousands of messages at most, so all of them together take some ten milliseconds.
+const SHORT_STEPS: u64 = 256;
+
+/// The steps that the messages of a turn may take together when they arrive. A step takes 1 to 50 ns, so these take a few
+/// milliseconds at most. Messages that need more wait for a search.
+const TURN_STEPS: u64 = 50_000;
+
+/// The most of them that one message takes. If its route is not found then, they were in vain.
+const ATTEMPT_STEPS: u64 = 10_000;
+
+/// The steps that a turn goes on with searches. One key of a topic exchange is matched in one go, and may take more.
+const SEARCH_STEPS: u64 = 50_000;
+
+/// Whose message is to be routed. Each has one message at a time that waits for its route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    Publisher(PublisherId),
+    /// The dead letters of this queue.
+    DeadLetters(QueueId),
+    /// The messages of this publisher are moved.
+    Moves(PublisherId),
+    /// The histories that exchanges give to new bindings.
+    Histories,
+}
+
+/// What goes on when a route is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiter {
+    /// The connection of this ticket.
+    Connection(Ticket),
+    DeadLetters(QueueId),
+    Moves(PublisherId),
+    Histories,
+}
+
+/// A route that takes too many steps to find at once. The message is held, and is handled again when the route is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongRoute {
+    pub asker: Asker,
+    pub vhost: Arc<str>,
+    pub exchange: Arc<str>,
+    pub keys: Vec<Arc<str>>,
+    /// See [`Letter::random`].
+    pub random: u64,
+}
+
+/// The route of a message takes too many steps to find at once, and the search for it has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong {
+    /// The steps that were taken in vain.
+    pub steps: u64,
+}
+
+/// The parts of a held message that exchanges read. They share the memory of the message.
+#[derive(Debug)]
+pub enum HeldParts {
+    /// A message of AMQP 1.0.
+    Amqp10(Bytes),
+    /// The encoded property list of a message of AMQP 0.9.1.
+    Amqp091(Bytes),
+    /// A message of the broker.
+    Stored(Message),
+}
+
+/// The numbers of steps; see the constants.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    short: u64,
+    turn: u64,
+    search: u64,
+}
+
+/// The searches of a shard; see the module.
+#[derive(Debug)]
+pub struct Searches {
+    shares: Shares,
+    /// The steps that messages may still take in this turn when they arrive.
+    left: u64,
+    /// The steps that this turn still goes on with searches.
+    left_to_search: u64,
+    /// The search that is under way.
+    current: Option<Waiting>,
+    /// The searches of connections that wait, and those of queues and moves. They take turns, because a queue can have a
+    /// thousand dead letters, one after the other.
+    connections: VecDeque<Waiting>,
+    others: VecDeque<Waiting>,
+    /// True if the last search was that of a connection.
+    was_connection: bool,
+    /// Those whose publisher has ended.
+    given_up: Vec<Waiter>,
+    /// The route of the message that is handled again now.
+    found: Option<(Asker, Found)>,
+}
+
+/// What a search has found. `None`: the exchange does not exist.
+pub type Found = Option<Routed>;
+
+#[derive(Debug)]
+struct Waiting {
+    whom: Waiter,
+    route: Box<LongRoute>,
+    parts: HeldParts,
+    search: Option<Box<Search>>,
+}
+
+impl Default for Searches {
+    fn default() -> Self {
+        let shares = Shares { short: SHORT_STEPS, turn: TURN_STEPS, search: SEARCH_STEPS };
+        Self {
+            shares,
+            left: TURN_STEPS,
+            left_to_search: SEARCH_STEPS,
+            current: None,
+            connections: VecDeque::new(),
+            others: VecDeque::new(),
+            was_connection: false,
+            given_up: Vec::new(),
+            found: None,
+        }
+    }
+}
+
+impl Searches {
+    /// Takes what a search has found for the message that is handled again now. Called first of all, because another message of
+    /// the same publisher must not get it.
+    pub fn take_found(&mut self, asker: Asker) -> Option<Found> {
+        self.found.take_if(|(of, _)| *of == asker).map(|(_, found)| found)
+    }
+
+    /// Finds the route of a message.
+    ///
+    /// # Errors
+    /// The exchange does not exist, or the route takes too many steps.
+    pub fn route(
+        &mut self,
+        found: Option<Found>,
+        catalog: &Catalog,
+        vhost: &str,
+        exchange: &str,
+        letter: &Letter<'_>,
+    ) -> Result<Routed, Unrouted> {
+        if let Some(found) = found {
+            return found.ok_or(Unrouted::NoExchange);
+        }
+        let steps_max = self.left.min(ATTEMPT_STEPS).max(self.shares.short);
+        let routed = catalog.route_within(vhost, exchange, letter, steps_max);
+        let steps = match &routed {
+            Ok(routed) => routed.steps,
+            Err(Unrouted::TooLong { steps }) => *steps,
+            Err(Unrouted::NoExchange) => 0,
+        };
+        self.left = self.left.saturating_sub(steps);
+        routed
+    }
+
+    /// Finds the route of a message of the broker. Returns `None` if the exchange does not exist.
+    ///
+    /// # Errors
+    /// The route takes too many steps. The search for it has begun, and [`Searches::go_on`] returns who waits for it.
+    pub fn route_stored(
+        &mut self,
+        (asker, whom): (Asker, Waiter),
+        found: Option<Found>,
+        catalog: &Catalog,
+        (vhost, exchange): (&Arc<str>, &Arc<str>),
+        message: &Message,
+        random: u64,
+    ) -> Result<Option<Routed>, TooLong> {
+        match self.route(found, catalog, vhost, exchange, &Letter::of_message(message, random)) {
+            Ok(routed) => Ok(Some(routed)),
+            Err(Unrouted::NoExchange) => Ok(None),
+            Err(Unrouted::TooLong { steps }) => {
+                let keys = message.route().keys().to_vec();
+                let (vhost, exchange) = (vhost.clone(), exchange.clone());
+                let route = LongRoute { asker, vhost, exchange, keys, random };
+                self.push(whom, Box::new(route), HeldParts::Stored(message.clone()));
+                Err(TooLong { steps })
+            }
+        }
+    }
+
+    /// Begins a search. [`Searches::go_on`] returns who waits for it.
+    pub fn push(&mut self, whom: Waiter, route: Box<LongRoute>, parts: HeldParts) {
+        let waiting = Waiting { whom, route, parts, search: None };
+        match whom {
+            Waiter::Connection(_) => self.connections.push_back(waiting),
+            Waiter::DeadLetters(_) | Waiter::Moves(_) | Waiter::Histories => self.others.push_back(waiting),
+        }
+    }
+
+    /// Ends the search of a publisher that has ended. Its connection is returned all the same.
+    pub fn give_up(&mut self, publisher: PublisherId) {
+        let is_of = |waiting: &Waiting| waiting.route.asker == Asker::Publisher(publisher);
+        let found = match self.current.take_if(|waiting| is_of(waiting)) {
+            Some(waiting) => Some(waiting),
+            None => {
+                let at = self.connections.iter().position(is_of);
+                at.and_then(|at| self.connections.remove(at))
+            }
+        };
+        self.given_up.extend(found.map(|waiting| waiting.whom));
+    }
+
+    /// Begins a turn.
+    pub fn begin_turn(&mut self) {
+        (self.left, self.left_to_search) = (self.shares.turn, self.shares.search);
+    }
+
+    /// Goes on with the searches as far as this turn may. Returns who waits for a route that is found. The caller has the
+    /// message handled again and calls [`Searches::end_found`]. Adds the steps that it takes to `steps`.
+    pub fn go_on(&mut self, catalog: &Catalog, steps: &mut u64) -> Option<Waiter> {
+        if let Some(whom) = self.given_up.pop() {
+            return Some(whom);
+        }
+        if self.left_to_search == 0 {
+            return None;
+        }
+        let mut waiting = self.current.take().or_else(|| self.next())?;
+        let Waiting { whom, route, parts, search } = &mut waiting;
+        let begin = || catalog.search(&route.vhost, &route.exchange).map(Box::new);
+        let found = match search.take().or_else(begin) {
+            None => None,
+            Some(mut begun) => {
+                let (found, taken) = begun.go_on(catalog, &parts.letter(route), self.left_to_search);
+                *steps += taken;
+                self.left_to_search = self.left_to_search.saturating_sub(taken);
+                if found.is_none() {
+                    *search = Some(begun);
+                    self.current = Some(waiting);
+                    return None;
+                }
+                found
+            }
+        };
+        self.found = Some((route.asker, found));
+        Some(*whom)
+    }
+
+    /// Takes the next search, of either kind in turn.
+    fn next(&mut self) -> Option<Waiting> {
+        let Self { connections, others, was_connection, .. } = self;
+        let (first, second) = if *was_connection { (others, connections) } else { (connections, others) };
+        let next = first.pop_front().or_else(|| second.pop_front())?;
+        *was_connection = matches!(next.whom, Waiter::Connection(_));
+        Some(next)
+    }
+
+    /// Called when a message was handled again, before any other is. If it is held for another reason, its route is searched again
+    /// later.
+    pub fn end_found(&mut self) {
+        self.found = None;
+    }
+
+    /// Has every route searched, this many steps in a turn. For tests.
+    pub fn search_all(&mut self, steps: u64) {
+        self.shares = Shares { short: 0, turn: 0, search: steps };
+        (self.left, self.left_to_search) = (0, steps);
+    }
+
+    /// Returns true if no message waits.
+    pub fn is_idle(&self) -> bool {
+        let Self { current, connections, others, given_up, .. } = self;
+        current.is_none() && connections.is_empty() && others.is_empty() && given_up.is_empty()
+    }
+}
+
+impl HeldParts {
+    fn letter<'a>(&'a self, route: &'a LongRoute) -> Letter<'a> {
+        match self {
+            Self::Amqp10(message) => match sections::scan(message) {
+                Ok(found) => Letter::arrived(&route.keys, &found, message, route.random),
+                // It was scanned when it arrived.
+                Err(_) => Letter { keys: &route.keys, random: route.random, ..Letter::default() },
+            },
+            Self::Amqp091(list) => Letter::of_properties(&route.keys, list, route.random),
+            Self::Stored(message) => {
+                Letter { keys: &route.keys, ..Letter::of_message(message, route.random) }
+            }
+        }
+    }
+}
