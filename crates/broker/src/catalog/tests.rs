@@ -10,6 +10,7 @@ use std::sync::Arc;
 use amqp10::Value;
 use amqp10::sasl::Secret;
 use bytes::BytesMut;
+use queue::QueueType;
 
 use super::*;
 use crate::access::{Access, Hashing, Permissions, UserRecord};

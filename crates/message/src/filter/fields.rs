@@ -73,7 +73,7 @@ impl FieldFilter {
     }
 
     /// Returns the number of fields.
-    pub fn len(&self) -> usize {
+    pub fn field_count(&self) -> usize {
         self.properties.len() + self.application_properties.len()
     }
 

@@ -65,7 +65,7 @@ impl Filter {
     /// sections costs more, once for each part of the filter.
     pub fn cost(&self, message: &Message) -> u64 {
         let parts = match self {
-            Self::Fields(filter) => filter.len(),
+            Self::Fields(filter) => filter.field_count(),
             Self::Sql(filter) => filter.parts(),
         };
         let sections = message.len() - message.body().len() as u64;

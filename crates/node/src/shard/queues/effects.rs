@@ -150,7 +150,7 @@ impl Shard {
             return;
         }
         let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
-        if let Err(effect) = self.try_dead_letter(&record, effect) {
+        if let Some(effect) = self.try_dead_letter(&record, effect) {
             self.queues.dead_letters.insert(queue, WaitingLetters { record, letters: [effect].into() });
         }
     }
@@ -164,7 +164,7 @@ impl Shard {
             if !is_on_its_way(&effect, self.queues.get(queue).map(|slot| &slot.fifo)) {
                 continue;
             }
-            if let Err(effect) = self.try_dead_letter(&record, effect) {
+            if let Some(effect) = self.try_dead_letter(&record, effect) {
                 letters.push_front(effect);
                 self.queues.dead_letters.insert(queue, WaitingLetters { record, letters });
                 return;
@@ -174,10 +174,10 @@ impl Shard {
 
     /// Publishes a dead letter to the queues of its route that have not taken it yet. Returns it if the search for its route has
     /// begun.
-    fn try_dead_letter(&mut self, record: &QueueRecord, effect: Effect) -> Result<(), Effect> {
+    fn try_dead_letter(&mut self, record: &QueueRecord, effect: Effect) -> Option<Effect> {
         let Effect::DeadLetter { token, message, exchange, key, reason, taken_by, again, .. } = &effect
         else {
-            return Ok(());
+            return None;
         };
         let (token, again, queue) = (*token, *again, record.id);
         let keeps = record.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
@@ -189,7 +189,7 @@ impl Shard {
             Ok(routed) => routed,
             Err(too_long) => {
                 self.counters.routing_steps += too_long.steps;
-                return Err(effect);
+                return Some(effect);
             }
         };
         self.counters.routing_steps += routed.steps;
@@ -212,13 +212,13 @@ impl Shard {
             let is_done = left == 0 && !taken_by.is_empty();
             let arrival = if is_done { Arrival::Taken } else { Arrival::Refused };
             self.mail.post.request(queue, Request::DeadLettered { token, arrival, taken_by: Vec::new() });
-            return Ok(());
+            return None;
         };
         for target in targets {
             let publish = Publish { publisher, seq: 0, message: message.clone(), pipelines: false };
             self.mail.post.publish(vhost, target, publish);
         }
-        Ok(())
+        None
     }
 }
 
