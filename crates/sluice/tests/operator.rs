@@ -352,14 +352,15 @@ fn an_error_at_start_names_the_setting() {
     let directory = Directory::new("operator");
     let broker = Broker::start(&directory);
     let other = directory.path().join("other");
-    for (setting, port) in [
-        ("listeners.tcp.default", broker.amqp_port),
-        ("management.tcp.port", broker.http_port),
-        ("prometheus.tcp.port", broker.http_port),
+    // Any of the keys of a kind of listener may have set an address of it.
+    for (setting, named, port) in [
+        ("listeners.tcp.default", "listeners.tcp.NAME", broker.amqp_port),
+        ("management.tcp.port", "management.tcp.port", broker.http_port),
+        ("prometheus.tcp.port", "prometheus.tcp.port", broker.http_port),
     ] {
         let set = format!("{setting}={port}");
         let refused = finish(serve(&other).args(["--set", &set]), b"");
-        refused.refused(1, &[&format!("127.0.0.1:{port}"), setting]);
+        refused.refused(1, &[&format!("127.0.0.1:{port}"), named]);
     }
     // Not even root can make a directory below a file.
     let file = directory.path().join("file");
