@@ -8,7 +8,7 @@
 //! Nobody waits for a notice. A shard keeps a bounded number of them, counted until their queues have taken them. What does not
 //! fit is dropped and counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -252,7 +252,9 @@ impl Headers<'_> {
 /// The notices of a shard that wait to be published, or whose queues have not taken them yet.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    waiting: Vec<Notice>,
+    waiting: VecDeque<Notice>,
+    /// True while a search finds the route of the first one. The others wait behind it.
+    awaits_route: bool,
     /// By number: the queues that have not answered yet, and the size of the notice.
     published: BTreeMap<u64, (u32, usize)>,
     /// The size of all notices here, in bytes.
@@ -272,19 +274,30 @@ impl Outbox {
             return;
         }
         self.bytes = bytes;
-        self.waiting.push(notice);
+        self.waiting.push_back(notice);
     }
 
-    /// Returns true if no notice waits to be published, and none was dropped.
+    /// Returns true if no notice can be published now, and none was dropped.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.dropped == 0
+        (self.waiting.is_empty() || self.awaits_route) && self.dropped == 0
     }
 
-    /// Takes the notices that are to be published now. For each, the caller calls [`Outbox::note_published`],
-    /// [`Outbox::note_unroutable`] or [`Outbox::note_dropped`].
-    pub fn take(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.waiting)
+    /// Takes a notice that is to be published now. The caller calls [`Outbox::note_published`], [`Outbox::note_unroutable`],
+    /// [`Outbox::note_dropped`] or [`Outbox::put_back`].
+    pub fn take(&mut self) -> Option<Notice> {
+        if self.awaits_route { None } else { self.waiting.pop_front() }
+    }
+
+    /// Puts a notice back for whose route a search has begun. Until [`Outbox::handle_route`] no notice is taken.
+    pub fn put_back(&mut self, notice: Notice) {
+        self.waiting.push_front(notice);
+        self.awaits_route = true;
+    }
+
+    /// Notes that the route of the first notice is found.
+    pub fn handle_route(&mut self) {
+        self.awaits_route = false;
     }
 
     /// Notes that a notice was published to `queues` queues. Each of them will answer. Returns the number of the notice.
@@ -347,11 +360,11 @@ mod tests {
         let mut outbox = Outbox::default();
         (0..NOTICES_MAX + 2).for_each(|_| outbox.push(notice("q")));
         assert_eq!(outbox.take_dropped(), 2);
-        let taken = outbox.take();
+        let taken: Vec<Notice> = std::iter::from_fn(|| outbox.take()).collect();
         assert_eq!(taken.len(), NOTICES_MAX);
         let numbers: Vec<u64> = taken.iter().map(|notice| outbox.note_published(notice, 2)).collect();
         outbox.push(notice("q"));
-        assert_eq!((outbox.take().len(), outbox.take_dropped()), (0, 1));
+        assert_eq!((outbox.take(), outbox.take_dropped()), (None, 1));
         let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
         outbox.handle_receipts(first, last);
         outbox.push(notice("q"));
@@ -360,9 +373,8 @@ mod tests {
         outbox.handle_receipts(first, last);
         assert_eq!(outbox.bytes, 0);
         outbox.push(notice("q"));
-        let left = outbox.take();
-        assert_eq!(left.len(), 1);
-        outbox.note_unroutable(&left[0]);
+        let left = outbox.take().unwrap();
+        outbox.note_unroutable(&left);
         assert_eq!((outbox.bytes, outbox.is_idle()), (0, true));
     }
 
@@ -370,6 +382,18 @@ mod tests {
     fn large_notices_are_bounded_by_their_bytes() {
         let (large, mut outbox) = (notice(&"n".repeat(NOTICE_BYTES_MAX / 4)), Outbox::default());
         (0..5).for_each(|_| outbox.push(large.clone()));
-        assert_eq!((outbox.take().len(), outbox.take_dropped()), (3, 2));
+        assert_eq!((std::iter::from_fn(|| outbox.take()).count(), outbox.take_dropped()), (3, 2));
+    }
+
+    #[test]
+    fn notices_wait_behind_one_whose_route_is_searched() {
+        let mut outbox = Outbox::default();
+        ["first", "second"].iter().for_each(|name| outbox.push(notice(name)));
+        let first = outbox.take().unwrap();
+        outbox.put_back(first.clone());
+        assert_eq!((outbox.take(), outbox.is_idle()), (None, true));
+        outbox.handle_route();
+        assert_eq!((outbox.is_idle(), outbox.take()), (false, Some(first)));
+        assert_eq!(outbox.take(), Some(notice("second")));
     }
 }

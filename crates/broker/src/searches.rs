@@ -21,12 +21,12 @@ use queue::{PublisherId, Ticket};
 use crate::catalog::{Catalog, Letter, Routed, Search, Unrouted};
 use crate::ids::QueueId;
 
-/// The steps that every message may take when it arrives, whatever others have used. Most messages take fewer, so they never
-/// wait. A turn reads some thousands of messages at most, so all of them together take some ten milliseconds.
+/// The steps that every message of a client may take when it arrives, whatever others have used. Most messages take fewer, so they
+/// never wait. A turn reads some thousands of messages at most, so all of them together take some ten milliseconds.
 const SHORT_STEPS: u64 = 256;
 
-/// The steps that the messages of a turn may take together when they arrive. A step takes 1 to 50 ns, so these take a few
-/// milliseconds at most. Messages that need more wait for a search.
+/// The steps that the messages of a turn may take together when they arrive, and those of the broker itself. A step takes 1 to
+/// 50 ns, so these take a few milliseconds at most. Messages that need more wait for a search.
 const TURN_STEPS: u64 = 50_000;
 
 /// The most of them that one message takes. If its route is not found then, they were in vain.
@@ -34,6 +34,9 @@ const ATTEMPT_STEPS: u64 = 10_000;
 
 /// The steps that a turn goes on with searches. One key of a topic exchange is matched in one go, and may take more.
 const SEARCH_STEPS: u64 = 50_000;
+
+/// Each turn in which a search goes on looks through its message again. So many bytes count as one step.
+const BYTES_OF_A_STEP: u64 = 64;
 
 /// Whose message is to be routed. Each has one message at a time that waits for its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub enum Asker {
     Moves(PublisherId),
     /// The histories that exchanges give to new bindings.
     Histories,
+    /// The messages of the broker itself, see [`crate::notices`].
+    Notices,
 }
 
 /// What goes on when a route is found.
@@ -55,6 +60,7 @@ pub enum Waiter {
     DeadLetters(QueueId),
     Moves(PublisherId),
     Histories,
+    Notices,
 }
 
 /// A route that takes too many steps to find at once. The message is held, and is handled again when the route is found.
@@ -151,7 +157,7 @@ impl Searches {
         self.found.take_if(|(of, _)| *of == asker).map(|(_, found)| found)
     }
 
-    /// Finds the route of a message.
+    /// Finds the route of a message of a client.
     ///
     /// # Errors
     /// The exchange does not exist, or the route takes too many steps.
@@ -163,10 +169,22 @@ impl Searches {
         exchange: &str,
         letter: &Letter<'_>,
     ) -> Result<Routed, Unrouted> {
+        self.route_or_attempt(found, self.shares.short, catalog, (vhost, exchange), letter)
+    }
+
+    /// Finds the route of a message, which may take `short` steps even if the turn has none left.
+    fn route_or_attempt(
+        &mut self,
+        found: Option<Found>,
+        short: u64,
+        catalog: &Catalog,
+        (vhost, exchange): (&str, &str),
+        letter: &Letter<'_>,
+    ) -> Result<Routed, Unrouted> {
         if let Some(found) = found {
             return found.ok_or(Unrouted::NoExchange);
         }
-        let steps_max = self.left.min(ATTEMPT_STEPS).max(self.shares.short);
+        let steps_max = self.left.min(ATTEMPT_STEPS).max(short);
         let routed = catalog.route_within(vhost, exchange, letter, steps_max);
         let steps = match &routed {
             Ok(routed) => routed.steps,
@@ -177,7 +195,8 @@ impl Searches {
         routed
     }
 
-    /// Finds the route of a message of the broker. Returns `None` if the exchange does not exist.
+    /// Finds the route of a message that the broker publishes: a dead letter, for example. Returns `None` if the exchange does not
+    /// exist. It takes steps only if the turn has some left: a turn can have many of them, and nobody has to read them first.
     ///
     /// # Errors
     /// The route takes too many steps. The search for it has begun, and [`Searches::go_on`] returns who waits for it.
@@ -190,7 +209,8 @@ impl Searches {
         message: &Message,
         random: u64,
     ) -> Result<Option<Routed>, TooLong> {
-        match self.route(found, catalog, vhost, exchange, &Letter::of_message(message, random)) {
+        let letter = Letter::of_message(message, random);
+        match self.route_or_attempt(found, 0, catalog, (vhost, exchange), &letter) {
             Ok(routed) => Ok(Some(routed)),
             Err(Unrouted::NoExchange) => Ok(None),
             Err(Unrouted::TooLong { steps }) => {
@@ -208,7 +228,9 @@ impl Searches {
         let waiting = Waiting { whom, route, parts, search: None };
         match whom {
             Waiter::Connection(_) => self.connections.push_back(waiting),
-            Waiter::DeadLetters(_) | Waiter::Moves(_) | Waiter::Histories => self.others.push_back(waiting),
+            Waiter::DeadLetters(_) | Waiter::Moves(_) | Waiter::Histories | Waiter::Notices => {
+                self.others.push_back(waiting);
+            }
         }
     }
 
@@ -247,7 +269,7 @@ impl Searches {
             Some(mut begun) => {
                 let (found, taken) = begun.go_on(catalog, &parts.letter(route), self.left_to_search);
                 *steps += taken;
-                self.left_to_search = self.left_to_search.saturating_sub(taken);
+                self.left_to_search = self.left_to_search.saturating_sub(taken + parts.steps());
                 if found.is_none() {
                     *search = Some(begun);
                     self.current = Some(waiting);
@@ -289,6 +311,16 @@ impl Searches {
 }
 
 impl HeldParts {
+    /// Returns the steps of looking through the message once.
+    fn steps(&self) -> u64 {
+        let bytes = match self {
+            Self::Amqp10(message) => message.len() as u64,
+            Self::Amqp091(list) => list.len() as u64,
+            Self::Stored(message) => message.bytes_in_memory(),
+        };
+        bytes / BYTES_OF_A_STEP
+    }
+
     fn letter<'a>(&'a self, route: &'a LongRoute) -> Letter<'a> {
         match self {
             Self::Amqp10(message) => match sections::scan(message) {

@@ -1,9 +1,10 @@
 //! Publishes the notices of this shard: the messages of the broker itself (docs/decisions/0042).
 
-use broker::catalog::{Change, Letter, argument_warnings, events_of};
+use broker::catalog::{Change, argument_warnings, events_of};
 use broker::categories::{PEER, QUEUE};
 use broker::mail::PublisherAddress;
 use broker::notices::{NOTICES, Notice};
+use broker::searches::{Asker, Waiter};
 use queue::{Publish, PublisherId};
 
 use super::Shard;
@@ -25,10 +26,11 @@ impl Shard {
         }
     }
 
-    /// Publishes the notices that wait. Their receipts make room for others.
+    /// Publishes the notices that wait, up to the first one whose route takes more than this turn. Their receipts make room for
+    /// others.
     pub(super) fn publish_notices(&mut self) {
-        for notice in self.mail.post.notices.take() {
-            self.publish_notice(&notice);
+        while let Some(notice) = self.mail.post.notices.take() {
+            self.publish_notice(notice);
         }
         let dropped = self.mail.post.notices.take_dropped();
         if dropped > 0 {
@@ -40,27 +42,41 @@ impl Shard {
         }
     }
 
-    fn publish_notice(&mut self, notice: &Notice) {
-        let Some(message) = notice.to_message() else { return self.mail.post.notices.note_dropped(notice) };
+    /// Goes on when the route of the first notice is found.
+    pub(super) fn continue_notices(&mut self) {
+        self.mail.post.notices.handle_route();
+        self.publish_notices();
+    }
+
+    fn publish_notice(&mut self, notice: Notice) {
+        let Some(message) = notice.to_message() else { return self.mail.post.notices.note_dropped(&notice) };
         let random = self.connections.draw(self.here.id);
-        let letter = Letter::of_message(&message, random);
-        let routed = self.metadata.catalog().route(&notice.vhost, notice.exchange(), &letter);
-        let routed = routed.unwrap_or_default();
+        let (searches, catalog) = (self.connections.searches(), self.metadata.catalog());
+        let found = searches.take_found(Asker::Notices);
+        let asker = (Asker::Notices, Waiter::Notices);
+        let to = (&notice.vhost, message.route().exchange());
+        let routed = match searches.route_stored(asker, found, catalog, to, &message, random) {
+            Ok(routed) => routed.unwrap_or_default(),
+            Err(too_long) => {
+                self.counters.routing_steps += too_long.steps;
+                return self.mail.post.notices.put_back(notice);
+            }
+        };
         self.counters.routing_steps += routed.steps;
         if routed.targets.is_empty() && routed.histories.is_empty() {
-            return self.mail.post.notices.note_unroutable(notice);
+            return self.mail.post.notices.note_unroutable(&notice);
         }
         let publisher = self.notice_publisher();
         let is_stopped = self.connections.is_blocked() && !notice.passes_alarms;
         let Some(publisher) = publisher.filter(|_| !is_stopped) else {
-            return self.mail.post.notices.note_dropped(notice);
+            return self.mail.post.notices.note_dropped(&notice);
         };
         self.counters.notices_published += 1;
         routed.histories.iter().for_each(|exchange| self.mail.post.remember(exchange, message.clone()));
         if routed.targets.is_empty() {
-            return self.mail.post.notices.note_unroutable(notice);
+            return self.mail.post.notices.note_unroutable(&notice);
         }
-        let seq = self.mail.post.notices.note_published(notice, routed.targets.len() as u32);
+        let seq = self.mail.post.notices.note_published(&notice, routed.targets.len() as u32);
         for target in routed.targets {
             let publish = Publish { publisher, seq, message: message.clone(), pipelines: false };
             self.mail.post.publish(&notice.vhost, target, publish);

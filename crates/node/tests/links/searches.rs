@@ -7,6 +7,7 @@ use std::sync::Arc;
 use amqp10::{Map, Role, Source, Symbol, Target, Value, encode};
 use broker::catalog::{Arguments, Command, DeclareExchange};
 use broker::moving::Moving;
+use broker::notices::Notice;
 use broker::settings::Settings;
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -446,4 +447,55 @@ fn no_turn_takes_more_steps_than_its_share() {
         assert!(answered < ROUNDS_MAX);
     }
     assert!(answered > 10 && most <= TURN_MAX, "{answered} {most}");
+}
+
+#[test]
+fn messages_of_the_broker_wait_for_their_routes_in_their_order() {
+    let mut house = house();
+    house.bind("amq.rabbitmq.trace", "q", "#");
+    house.bind("amq.rabbitmq.trace", "q", "*.*");
+    let (reader, fast) = (house.connect(0), house.connect(0));
+    let link = house.receiver(reader, "/queues/q");
+    house.grant(reader, link, 10);
+    let beside = house.sender(fast, "/queues/beside");
+    house.settle();
+    let bodies = ["1", "2", "3"];
+    for body in bodies {
+        house.shards[0].handle_notice(Notice::traced(&"/".into(), "publish.x", body.as_bytes(), |_| {}));
+    }
+    house.say(fast, beside, b"at once");
+    let fast_after = rounds_until(&mut house, |house| !house.peers[fast].outcomes.is_empty());
+    assert!(house.peers[reader].got.len() < bodies.len(), "their routes are searched one after the other");
+    rounds_until(&mut house, |house| house.peers[reader].got.len() == bodies.len());
+    house.settle();
+    let got: Vec<_> = house.peers[reader].got.iter().map(|(_, body)| &body[..]).collect();
+    assert_eq!(got, bodies.map(str::as_bytes), "each once, {fast_after}");
+}
+
+/// A turn can have a thousand dead letters. All of them together take what one turn may take, and not a share each.
+#[test]
+fn messages_that_the_broker_publishes_share_the_steps_of_a_turn() {
+    /// The share of a turn: messages that arrive, and searches, each with the last message that still began.
+    const TURN_MAX: u64 = 2 * (50_000 + 512);
+    const MESSAGES: usize = 1_000;
+    let mut house = House::new(1, Settings::default());
+    house.declare("q", Default::default());
+    house.bind("amq.topic", "q", "#");
+    let dies = [("x-message-ttl", Value::Long(10)), ("x-dead-letter-exchange", "amq.topic".into())];
+    house.declare("from", dies.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
+    let peer = house.connect(0);
+    let link = house.sender(peer, "/queues/from");
+    for _ in 0..MESSAGES {
+        house.say_message(peer, link, &with_keys(b"m", keys(120)));
+        house.settle();
+    }
+    house.now_ms += 10;
+    let mut most = 0;
+    rounds_until(&mut house, |house| {
+        let before = house.shards[0].counters.routing_steps;
+        house.round();
+        most = most.max(house.shards[0].counters.routing_steps - before);
+        house.messages("q") == MESSAGES as u64
+    });
+    assert!(most > 50_000 && most <= TURN_MAX, "{most}");
 }

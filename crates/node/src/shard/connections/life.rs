@@ -99,6 +99,7 @@ impl Shard {
                 Some(Waiter::DeadLetters(queue)) => self.continue_dead_letters(queue),
                 Some(Waiter::Moves(publisher)) => self.continue_moves(publisher),
                 Some(Waiter::Histories) => self.continue_replays(),
+                Some(Waiter::Notices) => self.continue_notices(),
                 None => return,
             }
             self.connections.searches().end_found();

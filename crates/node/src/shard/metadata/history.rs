@@ -14,6 +14,9 @@ use crate::shard::Shard;
 /// The most remembered messages that wait for their routes. New bindings get none beyond that.
 const REPLAYS_MAX: usize = 20_000;
 
+/// The maximum size of these messages together, in bytes: twice what one exchange remembers.
+const REPLAY_BYTES_MAX: u64 = 64 << 20;
+
 /// A remembered message on its way to an exchange that was bound.
 #[derive(Debug)]
 pub(super) struct Replay {
@@ -55,7 +58,9 @@ impl Shard {
                 messages.into_iter().for_each(|message| self.publish_replayed(vhost, message, &targets));
             }
             Destination::Exchange(exchange) => {
-                if self.metadata.replays.len() + messages.len() > REPLAYS_MAX {
+                let waiting = self.metadata.replays.iter().map(|replay| &replay.message);
+                let bytes: u64 = waiting.chain(&messages).map(Message::bytes_in_memory).sum();
+                if self.metadata.replays.len() + messages.len() > REPLAYS_MAX || bytes > REPLAY_BYTES_MAX {
                     tracing::warn!(
                         name: PEER, exchange = &**exchange, vhost = &**vhost,
                         "a new binding gets no recent history: those before it are still on their way"
