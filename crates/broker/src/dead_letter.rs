@@ -15,6 +15,8 @@ use crate::searches::{Asker, Searches, TooLong, Waiter};
 pub struct To<'a> {
     /// The queue where it died.
     pub from: QueueId,
+    /// Its number among the dead letters of this queue.
+    pub token: u64,
     pub vhost: &'a Arc<str>,
     pub exchange: &'a Arc<str>,
     /// `None`: its keys stay.
@@ -34,13 +36,13 @@ pub fn route(
     to: To<'_>,
     random: u64,
 ) -> Result<(Message, Routed), TooLong> {
-    let To { from, vhost, exchange, key } = to;
+    let To { from, token, vhost, exchange, key } = to;
     let keys = match key {
         Some(key) => vec![key.clone()],
         None => message.route().keys().to_vec(),
     };
     let message = message.rerouted(Arc::new(Route::new(exchange.clone(), keys)));
-    let asker = Asker::DeadLetters(from);
+    let asker = Asker::DeadLetter(from, token);
     let found = searches.take_found(asker);
     let mut routed = searches
         .route_stored(

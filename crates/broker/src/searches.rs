@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A message of an exchange with many bindings may need millions of steps. So that it does not stop the other connections of its
-//! shard, such a route is found in parts. One search is under way at a time, and the others wait in their order. It finds the
-//! route that the message had when the search began ([`Search`]).
+//! shard, such a route is found in parts. A few searches are under way at a time and take turns, and the others wait in their order.
+//! Each finds the route that the message had when the search began ([`Search`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,15 +35,22 @@ const ATTEMPT_STEPS: u64 = 10_000;
 /// The steps that a turn goes on with searches. One key of a topic exchange is matched in one go, and may take more.
 const SEARCH_STEPS: u64 = 50_000;
 
-/// Each turn in which a search goes on looks through its message again. So many bytes count as one step.
-const BYTES_OF_A_STEP: u64 = 64;
+/// The steps of a search before it is the next one's turn. A message that needs little more than others gets its route after a few
+/// parts, whatever the others need.
+const PART_STEPS: u64 = 10_000;
+
+/// The most searches under way. Each may keep bindings that were removed since it began.
+const BEGUN_MAX: usize = 4;
+
+/// The most of them in one virtual host, so that its messages do not stop those of others.
+const BEGUN_IN_VHOST_MAX: usize = 2;
 
 /// Whose message is to be routed. Each has one message at a time that waits for its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
     Publisher(PublisherId),
-    /// The dead letters of this queue.
-    DeadLetters(QueueId),
+    /// The dead letter of this queue with this token. The queue may be purged meanwhile, and the next one has another route.
+    DeadLetter(QueueId, u64),
     /// The messages of this publisher are moved.
     Moves(PublisherId),
     /// The histories that exchanges give to new bindings.
@@ -108,13 +115,13 @@ pub struct Searches {
     left: u64,
     /// The steps that this turn still goes on with searches.
     left_to_search: u64,
-    /// The search that is under way.
-    current: Option<Waiting>,
+    /// The searches that are under way. The first one goes on next.
+    begun: VecDeque<Begun>,
     /// The searches of connections that wait, and those of queues and moves. They take turns, because a queue can have a
     /// thousand dead letters, one after the other.
     connections: VecDeque<Waiting>,
     others: VecDeque<Waiting>,
-    /// True if the last search was that of a connection.
+    /// True if the last search that began was that of a connection.
     was_connection: bool,
     /// Those whose publisher has ended.
     given_up: Vec<Waiter>,
@@ -130,7 +137,12 @@ struct Waiting {
     whom: Waiter,
     route: Box<LongRoute>,
     parts: HeldParts,
-    search: Option<Box<Search>>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    of: Waiting,
+    search: Box<Search>,
 }
 
 impl Default for Searches {
@@ -140,7 +152,7 @@ impl Default for Searches {
             shares,
             left: TURN_STEPS,
             left_to_search: SEARCH_STEPS,
-            current: None,
+            begun: VecDeque::new(),
             connections: VecDeque::new(),
             others: VecDeque::new(),
             was_connection: false,
@@ -225,7 +237,7 @@ impl Searches {
 
     /// Begins a search. [`Searches::go_on`] returns who waits for it.
     pub fn push(&mut self, whom: Waiter, route: Box<LongRoute>, parts: HeldParts) {
-        let waiting = Waiting { whom, route, parts, search: None };
+        let waiting = Waiting { whom, route, parts };
         match whom {
             Waiter::Connection(_) => self.connections.push_back(waiting),
             Waiter::DeadLetters(_) | Waiter::Moves(_) | Waiter::Histories | Waiter::Notices => {
@@ -237,14 +249,20 @@ impl Searches {
     /// Ends the search of a publisher that has ended. Its connection is returned all the same.
     pub fn give_up(&mut self, publisher: PublisherId) {
         let is_of = |waiting: &Waiting| waiting.route.asker == Asker::Publisher(publisher);
-        let found = match self.current.take_if(|waiting| is_of(waiting)) {
-            Some(waiting) => Some(waiting),
+        let found = match self.begun.iter().position(|begun| is_of(&begun.of)) {
+            Some(at) => self.begun.remove(at).map(|begun| begun.of),
             None => {
                 let at = self.connections.iter().position(is_of);
                 at.and_then(|at| self.connections.remove(at))
             }
         };
         self.given_up.extend(found.map(|waiting| waiting.whom));
+    }
+
+    /// Ends the search for messages of the broker itself that are not to be published any more.
+    pub fn forget(&mut self, asker: Asker) {
+        self.begun.retain(|begun| begun.of.route.asker != asker);
+        self.others.retain(|waiting| waiting.route.asker != asker);
     }
 
     /// Begins a turn.
@@ -258,35 +276,56 @@ impl Searches {
         if let Some(whom) = self.given_up.pop() {
             return Some(whom);
         }
-        if self.left_to_search == 0 {
-            return None;
-        }
-        let mut waiting = self.current.take().or_else(|| self.next())?;
-        let Waiting { whom, route, parts, search } = &mut waiting;
-        let begin = || catalog.search(&route.vhost, &route.exchange).map(Box::new);
-        let found = match search.take().or_else(begin) {
-            None => None,
-            Some(mut begun) => {
-                let (found, taken) = begun.go_on(catalog, &parts.letter(route), self.left_to_search);
-                *steps += taken;
-                self.left_to_search = self.left_to_search.saturating_sub(taken + parts.steps());
-                if found.is_none() {
-                    *search = Some(begun);
-                    self.current = Some(waiting);
-                    return None;
-                }
-                found
+        while self.left_to_search > 0 {
+            if let Some(of) = self.begin(catalog) {
+                return Some(self.end(&of, None));
             }
-        };
-        self.found = Some((route.asker, found));
-        Some(*whom)
+            let Begun { of, mut search } = self.begun.pop_front()?;
+            let part = self.left_to_search.min(PART_STEPS);
+            let (found, taken) = search.go_on(catalog, &of.parts.letter(&of.route), part);
+            *steps += taken;
+            self.left_to_search = self.left_to_search.saturating_sub(taken);
+            match found {
+                Some(found) => return Some(self.end(&of, Some(found))),
+                None => self.begun.push_back(Begun { of, search }),
+            }
+        }
+        None
     }
 
-    /// Takes the next search, of either kind in turn.
+    /// Notes what was found.
+    fn end(&mut self, of: &Waiting, found: Found) -> Waiter {
+        self.found = Some((of.route.asker, found));
+        of.whom
+    }
+
+    /// Begins the searches that may be under way. Returns one whose exchange does not exist.
+    fn begin(&mut self, catalog: &Catalog) -> Option<Waiting> {
+        while let Some(of) = self.next() {
+            match catalog.search(&of.route.vhost, &of.route.exchange) {
+                Some(search) => self.begun.push_back(Begun { of, search: Box::new(search) }),
+                None => return Some(of),
+            }
+        }
+        None
+    }
+
+    /// Takes the next search that may begin, of either kind in turn.
     fn next(&mut self) -> Option<Waiting> {
-        let Self { connections, others, was_connection, .. } = self;
+        let Self { begun, connections, others, was_connection, .. } = self;
+        if begun.len() >= BEGUN_MAX {
+            return None;
+        }
+        let may_begin = |waiting: &Waiting| {
+            let same = begun.iter().filter(|begun| begun.of.route.vhost == waiting.route.vhost);
+            same.count() < BEGUN_IN_VHOST_MAX
+        };
+        let take = |from: &mut VecDeque<Waiting>| {
+            let at = from.iter().position(may_begin)?;
+            from.remove(at)
+        };
         let (first, second) = if *was_connection { (others, connections) } else { (connections, others) };
-        let next = first.pop_front().or_else(|| second.pop_front())?;
+        let next = take(first).or_else(|| take(second))?;
         *was_connection = matches!(next.whom, Waiter::Connection(_));
         Some(next)
     }
@@ -305,22 +344,12 @@ impl Searches {
 
     /// Returns true if no message waits.
     pub fn is_idle(&self) -> bool {
-        let Self { current, connections, others, given_up, .. } = self;
-        current.is_none() && connections.is_empty() && others.is_empty() && given_up.is_empty()
+        let Self { begun, connections, others, given_up, .. } = self;
+        begun.is_empty() && connections.is_empty() && others.is_empty() && given_up.is_empty()
     }
 }
 
 impl HeldParts {
-    /// Returns the steps of looking through the message once.
-    fn steps(&self) -> u64 {
-        let bytes = match self {
-            Self::Amqp10(message) => message.len() as u64,
-            Self::Amqp091(list) => list.len() as u64,
-            Self::Stored(message) => message.bytes_in_memory(),
-        };
-        bytes / BYTES_OF_A_STEP
-    }
-
     fn letter<'a>(&'a self, route: &'a LongRoute) -> Letter<'a> {
         match self {
             Self::Amqp10(message) => match sections::scan(message) {

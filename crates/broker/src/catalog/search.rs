@@ -108,7 +108,7 @@ impl Search {
             }
         };
         self.facts = facts.pause();
-        (end.then(|| self.found()), begun_in + facts.steps())
+        (end.then(|| self.found()), begun_in + facts.steps() + facts.steps_again())
     }
 
     /// Returns the start of the next exchange.

@@ -47,7 +47,8 @@ const LINGER: Duration = Duration::from_secs(3);
 /// buffers of the kernel only now and then.
 const UNREAD: Duration = Duration::from_secs(10);
 
-/// The time between two checks whether the peer of a connection has closed it, while an alarm keeps the broker from reading.
+/// The time between two checks whether the peer of a connection has closed it, while an alarm keeps the broker from reading, or the
+/// connection waits for an answer or a route.
 const CLOSED_CHECK: Duration = Duration::from_secs(1);
 
 /// Why a connection ends whose keys are used up.
@@ -211,7 +212,7 @@ async fn read_all(
     let mut used = Used::default();
     loop {
         while !host.shard.borrow().takes_input(key) {
-            if host.shard.borrow().is_stopped(key) {
+            if host.shard.borrow().is_waiting(key) {
                 tokio::select! {
                     biased;
                     () = socket.written.notified() => {}

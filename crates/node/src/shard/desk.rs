@@ -235,6 +235,7 @@ impl Shard {
     /// Called when nobody waits for the answer to this question any more.
     pub fn give_up(&mut self, number: u64) {
         self.desk.unanswered.retain(|(waiting, _)| *waiting != number);
+        self.give_up_moves(number);
         if let Some((queue, ticket)) = self.desk.queues.remove(&number) {
             self.desk.tickets.remove(&ticket);
             self.connections.remove_ticket(ticket);

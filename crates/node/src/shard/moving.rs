@@ -6,6 +6,7 @@ use std::sync::Arc;
 use broker::desk::MoveRefusal;
 use broker::mail::PublisherAddress;
 use broker::moving::{MoveWait, Moving, NotMoved, route};
+use broker::searches::Asker;
 use queue::{Publish, PublisherId};
 
 use super::Shard;
@@ -14,6 +15,8 @@ use crate::questions::Reply;
 /// A batch of messages that are moved.
 #[derive(Debug)]
 pub(super) struct Moves {
+    /// The number of the question that asks for it.
+    question: u64,
     vhost: Arc<str>,
     /// Those that are not published yet.
     left: VecDeque<Moving>,
@@ -32,14 +35,14 @@ impl Shard {
         let Some(publisher) = self.connections.add_publisher(wait) else {
             return Some(messages.iter().map(|_| Err(MoveRefusal::NoPublisher)).collect());
         };
-        self.moves.insert(publisher, Moves { vhost, left: messages.into() });
+        self.moves.insert(publisher, Moves { question, vhost, left: messages.into() });
         self.continue_moves(publisher);
         None
     }
 
     /// Publishes the messages of a batch that are left, up to the first one whose route takes more than this turn.
     pub(super) fn continue_moves(&mut self, publisher: PublisherId) {
-        let Some(Moves { vhost, mut left }) = self.moves.remove(&publisher) else { return };
+        let Some(Moves { question, vhost, mut left }) = self.moves.remove(&publisher) else { return };
         let now_ms = self.here.now_ms;
         while let Some(moving) = left.pop_front() {
             let random = self.connections.draw(self.here.id);
@@ -50,7 +53,7 @@ impl Shard {
                 Err(NotMoved::TooLong(too_long)) => {
                     self.counters.routing_steps += too_long.steps;
                     left.push_front(moving);
-                    self.moves.insert(publisher, Moves { vhost, left });
+                    self.moves.insert(publisher, Moves { question, vhost, left });
                     return;
                 }
             };
@@ -75,6 +78,17 @@ impl Shard {
                 self.mail.post.publish(&vhost, target, publish);
             }
         }
+        self.finish_moves(publisher);
+    }
+
+    /// Publishes no more of a batch for which nobody waits. Those that are left return to their queue.
+    pub(super) fn give_up_moves(&mut self, question: u64) {
+        let of = |moves: &Moves| moves.question == question;
+        let Some(publisher) = self.moves.iter().find(|(_, moves)| of(moves)).map(|(of, _)| *of) else {
+            return;
+        };
+        self.moves.remove(&publisher);
+        self.connections.searches().forget(Asker::Moves(publisher));
         self.finish_moves(publisher);
     }
 

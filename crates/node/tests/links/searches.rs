@@ -412,11 +412,6 @@ fn no_turn_takes_more_steps_than_its_share() {
     let mut house = House::new(1, Settings::default());
     house.declare("q", Default::default());
     house.declare("beside", Default::default());
-    // Words of two letters, so that a key has less than 255 bytes. The sequences differ in their beginnings and in their steps.
-    let word = |n: usize| {
-        [b'a' + (n / 26 % 26) as u8, b'a' + (n % 26) as u8].map(char::from).iter().collect::<String>()
-    };
-    let words = |n: usize| (0..40).map(|at| word(n + at * (1 + n / 676))).collect::<Vec<_>>().join(".");
     for n in 0..2_000 {
         house.bind_at_once("amq.topic", "q", &format!("#.{}.#.{}", words(n), words(n + 1)), true);
     }
@@ -498,4 +493,107 @@ fn messages_that_the_broker_publishes_share_the_steps_of_a_turn() {
         house.messages("q") == MESSAGES as u64
     });
     assert!(most > 50_000 && most <= TURN_MAX, "{most}");
+}
+
+#[test]
+fn a_move_for_which_nobody_waits_publishes_nothing_more() {
+    let mut house = house();
+    let moving = |n: u8| {
+        let keys = ["a", "b", "c"].map(Arc::from).to_vec();
+        let list = [0x10, 0x00, 2];
+        let basic = Basic::borrowed(&list, std::slice::from_ref(&n)).expect("a property list");
+        let parts = basic.parts([&list[..], &[n]].concat().into());
+        Moving { message: Message::new(parts, Arc::new(Route::new("amq.topic", keys))), queue: None }
+    };
+    let number = keep(Box::new(|_| ()));
+    let messages = (0..3).map(moving).collect();
+    house.shards[0].handle_question(number, Question::Move { vhost: "/".into(), messages });
+    house.round();
+    assert_eq!(house.messages("q"), 0);
+    house.shards[0].give_up(number);
+    house.settle();
+    assert_eq!(house.messages("q"), 0, "they are back in their queue, so nobody else gets them");
+}
+
+/// The first of two dead letters is purged while its route is searched. The second has another key.
+#[test]
+fn a_dead_letter_does_not_get_the_route_of_one_that_was_purged() {
+    let mut house = house();
+    house.declare("other", Default::default());
+    house.bind("amq.topic", "other", "further.1");
+    let arguments: [(&str, Value); 5] = [
+        ("x-queue-type", "quorum".into()),
+        ("x-message-ttl", Value::Long(10)),
+        ("x-dead-letter-exchange", "amq.topic".into()),
+        ("x-dead-letter-strategy", "at-least-once".into()),
+        ("x-overflow", "reject-publish".into()),
+    ];
+    let arguments = arguments.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let queue = house.declare("from", arguments.collect());
+    let peer = house.connect(0);
+    let link = house.sender(peer, "/queues/from");
+    house.settle();
+    house.say_message(peer, link, &with_keys(b"1", keys(200)));
+    house.settle();
+    house.now_ms += 10;
+    (0..5).for_each(|_| _ = house.round());
+    house.shards[0].ask(queue, |ticket| Request::Purge { ticket }, Box::new(|_| ()));
+    (0..5).for_each(|_| _ = house.round());
+    house.say_message(peer, link, &with_keys(b"2", keys(0)));
+    (0..10).for_each(|_| _ = house.round());
+    house.now_ms += 10;
+    (0..10).for_each(|_| _ = house.round());
+    assert_eq!((house.messages("q"), house.messages("other")), (0, 0), "the first search goes on");
+    house.settle();
+    assert_eq!((house.messages("q"), house.messages("other")), (1, 0));
+}
+
+/// Words of two letters, so that a key has less than 255 bytes. The sequences differ in their beginnings and in their steps.
+fn words(n: usize) -> String {
+    let word = |n: usize| [b'a' + (n / 26 % 26) as u8, b'a' + (n % 26) as u8].map(char::from);
+    (0..40).map(|at| word(n + at * (1 + n / 676)).iter().collect::<String>()).collect::<Vec<_>>().join(".")
+}
+
+/// A key alone may take a hundred times the share of a message. It is not matched to its end when the message arrives.
+#[test]
+fn messages_with_one_key_share_the_steps_of_a_turn() {
+    /// 80 words, each with 2,000 times 40 positions in cells of 64.
+    const KEY_STEPS: u64 = 80 * (2_000 * 40 / 64 + 2);
+    const MESSAGES: u64 = 40;
+    let mut house = House::new(1, Settings::default());
+    house.declare("q", Default::default());
+    for n in 0..2_000 {
+        let key = format!("#.{}.#.{}", words(n), words(n + 1));
+        house.bind_at_once("amq.topic", "q", &key, true);
+    }
+    house.bind("amq.topic", "q", "#");
+    let peer = house.connect(0);
+    let link = house.attach(peer, Role::Sender, Source::default(), Target::default());
+    for n in 0..MESSAGES as usize {
+        let key = [words(n), words(n + 2)].join(".");
+        house.say_message(peer, link, &to_address(&format!("/exchanges/amq.topic/{key}"), keys(0)));
+    }
+    let mut most = 0;
+    rounds_until(&mut house, |house| {
+        let before = house.shards[0].counters.routing_steps;
+        house.round();
+        most = most.max(house.shards[0].counters.routing_steps - before);
+        house.messages("q") == MESSAGES
+    });
+    assert!(most > KEY_STEPS && most <= 100_000 + KEY_STEPS + MESSAGES * 2_048, "{most}");
+}
+
+/// Others need ten times as many parts. They were there first, and go on after it.
+#[test]
+fn a_short_search_does_not_wait_for_the_end_of_long_ones() {
+    let mut house = house();
+    let peers: Vec<_> = (0..2).map(|_| house.connect(0)).collect();
+    let links: Vec<_> = peers.iter().map(|peer| house.sender(*peer, "/exchanges/amq.topic/k")).collect();
+    house.say_message(peers[0], links[0], &with_keys(b"m", keys(200)));
+    (0..3).for_each(|_| _ = house.round());
+    house.say_message(peers[1], links[1], &with_keys(b"m", keys(5)));
+    rounds_until(&mut house, |house| house.peers[peers[1]].outcomes.len() == 1);
+    assert!(house.peers[peers[0]].outcomes.is_empty());
+    house.settle();
+    assert_eq!(house.messages("q"), 2);
 }

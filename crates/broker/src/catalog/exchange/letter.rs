@@ -47,6 +47,11 @@ impl<'a> Letter<'a> {
         Self { keys, property_list: Some(list), random, ..Self::default() }
     }
 
+    /// Returns the bytes that have its headers.
+    fn header_bytes(&self) -> usize {
+        self.property_list.map_or(self.annotations.len() + self.application_properties.len(), <[u8]>::len)
+    }
+
     /// Describes a message of the broker, with the route that it carries.
     pub fn of_message(message: &'a Message, random: u64) -> Self {
         if message.format() == Format::Amqp091 {
@@ -72,9 +77,12 @@ pub(in super::super) struct Facts<'a> {
     steps: Cell<u64>,
     /// The number of steps after which the search pauses.
     steps_max: u64,
-    /// True if reading all headers counts: an earlier part of the search has not read them. Otherwise a search of a message with
-    /// very many headers would do nothing else in each part.
-    counts_headers: bool,
+    /// True for a part of a search. A key that was begun is matched to its end, and headers that an earlier part has read do not use
+    /// up the steps of this one: otherwise a search might never get further.
+    is_part: bool,
+    has_read_headers: bool,
+    /// The headers that were read again.
+    again: Cell<u64>,
 }
 
 /// What remains of [`Facts`] between two parts of a search.
@@ -93,7 +101,9 @@ impl PausedFacts {
             draws: Cell::new(self.draws),
             steps: Cell::new(0),
             steps_max,
-            counts_headers: !self.has_headers,
+            is_part: true,
+            has_read_headers: self.has_headers,
+            again: Cell::new(0),
         }
     }
 }
@@ -104,6 +114,10 @@ enum Header<'a> {
     Amqp10(&'a [u8]),
     Amqp091(Field<'a>),
 }
+
+/// The most bytes of the headers that exchanges read: as many as the frames of AMQP 0.9.1 have by default. Each search reads all of
+/// them at once.
+pub(in super::super) const HEADER_BYTES_MAX: usize = 131_072;
 
 /// Reading or comparing this many bytes of a value takes about as long as a step.
 const BYTES_PER_STEP: u64 = 64;
@@ -124,12 +138,13 @@ impl Header<'_> {
 
 impl<'a> Facts<'a> {
     pub fn new(letter: Letter<'a>, steps_max: u64) -> Self {
-        PausedFacts::default().go_on(&letter, steps_max)
+        Self { is_part: false, ..PausedFacts::default().go_on(&letter, steps_max) }
     }
 
     /// Returns what a search that pauses must know to go on.
     pub fn pause(&self) -> PausedFacts {
-        PausedFacts { draws: self.draws.get(), has_headers: self.headers.get().is_some() }
+        let has_headers = self.has_read_headers || self.headers.get().is_some();
+        PausedFacts { draws: self.draws.get(), has_headers }
     }
 
     /// Counts steps of routing. A step takes a bounded time: it visits a node, a binding, a header or a destination.
@@ -142,16 +157,28 @@ impl<'a> Facts<'a> {
         self.steps.get()
     }
 
+    /// Returns the steps that the next key may take.
+    pub fn steps_for_key(&self) -> u64 {
+        if self.is_part { u64::MAX } else { self.steps_max.saturating_sub(self.steps.get()) }
+    }
+
+    /// Returns the steps of reading headers that an earlier part of the search has read. They are not in [`Facts::steps`].
+    pub fn steps_again(&self) -> u64 {
+        self.again.get()
+    }
+
     /// Returns true if no steps are left, so that the search pauses at the next place where it can.
     pub fn is_used_up(&self) -> bool {
         self.steps.get() >= self.steps_max
     }
 
     /// Returns an application-property, or a message annotation if there is none of that name. A message of AMQP 0.9.1
-    /// has headers instead. If a name occurs twice, the first counts. The first call costs one walk over all of them.
+    /// has headers instead. If a name occurs twice, the first counts. The first call costs one walk over all of them. There is none
+    /// if they have more than [`HEADER_BYTES_MAX`] together.
     pub(super) fn header(&self, name: &str) -> Option<Plain<'a>> {
         let headers = self.headers.get_or_init(|| {
             let all = match self.letter.property_list {
+                _ if self.letter.header_bytes() > HEADER_BYTES_MAX => HashMap::new(),
                 Some(list) => {
                     let mut all = HashMap::new();
                     let headers = properties(list).headers.unwrap_or_default();
@@ -162,9 +189,8 @@ impl<'a> Facts<'a> {
                 }
                 None => self.annotated(),
             };
-            if self.counts_headers {
-                self.count(all.len() as u64);
-            }
+            let steps = if self.has_read_headers { &self.again } else { &self.steps };
+            steps.set(steps.get() + all.len() as u64);
             all
         });
         self.count(1);

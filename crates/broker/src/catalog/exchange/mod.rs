@@ -29,7 +29,7 @@ use self::fanout::Destinations;
 use self::headers::Headers;
 use self::modulus::Modulus;
 use self::random::Random;
-use self::topic::Trie;
+use self::topic::{Steps, Trie};
 use super::policy::{Policies, Policy, Subject};
 use super::{Arguments, Binding, CatalogError, Destination, QueueRecord};
 use crate::exchange_counts::ExchangeId;
@@ -360,7 +360,7 @@ impl Routes {
     /// the search, without those of the caller for the destinations that it finds.
     ///
     /// The search begins at place `from`: 0, or the place that the call before has returned, because its steps were used up
-    /// ([`Facts::is_used_up`]). Each call gets at least one place further. A place is a key, or a binding of a headers exchange.
+    /// ([`Facts::is_used_up`]). In a search, each call gets at least one place further. A place is a key, or a binding of a headers exchange.
     /// Other types take few steps, so they do not pause.
     pub fn route<'a>(
         &'a self,
@@ -369,8 +369,16 @@ impl Routes {
         found: &mut dyn FnMut(&'a Destination),
     ) -> Option<usize> {
         match &*self.0 {
-            Index::Direct(direct) => each_key(facts, from, |key| direct.route(key, found)),
-            Index::Topic(trie) => each_key(facts, from, |key| facts.count(trie.matches(key, found))),
+            Index::Direct(direct) => each_key(facts, from, |key| {
+                direct.route(key, found);
+                true
+            }),
+            Index::Topic(trie) => each_key(facts, from, |key| {
+                let mut steps = Steps::new(facts.steps_for_key());
+                trie.matches(key, &mut steps, found);
+                facts.count(steps.taken);
+                !steps.is_cut
+            }),
             Index::Headers(headers) => headers.route(facts, from, found),
             Index::Fanout(all) => {
                 all.iter().for_each(found);
@@ -392,13 +400,12 @@ impl Routes {
     }
 }
 
-/// Handles the keys of a message from this place on. Returns the place of the next one if the steps are used up.
-fn each_key(facts: &Facts<'_>, from: usize, mut handle: impl FnMut(&str)) -> Option<usize> {
-    let keys = facts.letter.keys;
-    for (at, key) in keys.iter().enumerate().skip(from) {
-        handle(key);
-        if facts.is_used_up() && at + 1 < keys.len() {
-            return Some(at + 1);
+/// Handles the keys of a message from this place on. Returns the place of the next one if the steps are used up, and the place of a
+/// key that `handle` could not finish.
+fn each_key(facts: &Facts<'_>, from: usize, mut handle: impl FnMut(&str) -> bool) -> Option<usize> {
+    for (at, key) in facts.letter.keys.iter().enumerate().skip(from) {
+        if at > from && facts.is_used_up() || !handle(key) {
+            return Some(at);
         }
     }
     None

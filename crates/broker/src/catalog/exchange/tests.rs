@@ -391,6 +391,23 @@ fn the_steps_of_headers_are_bindings_times_arguments() {
 }
 
 #[test]
+fn too_many_bytes_of_headers_are_none() {
+    let mut x = table(ExchangeKind::Headers, &[]);
+    x.bind(binding("q", "", &[("a", Value::Int(1))]));
+    let reached = |padding: usize| {
+        let padding = "x".repeat(padding);
+        let list = basic(|_| {}, &[("a", Field::I32(1)), ("b", Field::LongString(padding.as_bytes()))]);
+        let facts = Facts::new(Letter::of_properties(&[], &list, 0), u64::MAX);
+        let mut found = 0;
+        x.routes().route(&facts, 0, &mut |_| found += 1);
+        (list.len(), found)
+    };
+    let rest = reached(0).0;
+    assert_eq!(reached(letter::HEADER_BYTES_MAX - rest), (letter::HEADER_BYTES_MAX, 1));
+    assert_eq!(reached(letter::HEADER_BYTES_MAX - rest + 1).1, 0);
+}
+
+#[test]
 fn random_choices_are_fair_and_depend_on_the_seed() {
     for kind in [ExchangeKind::Random, ExchangeKind::LocalRandom] {
         let mut x = table(kind, &[]);

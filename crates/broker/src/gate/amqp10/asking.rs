@@ -15,7 +15,7 @@ use crate::searches::{HeldParts, Waiter};
 pub(super) enum Held {
     Open(Box<Open>),
     Attach { session: u16, link: u32, attach: Box<Attach> },
-    Transfer { session: u16, link: u32, delivery: Box<Delivery<'static>> },
+    Transfer { session: u16, link: u32, delivery: Box<Delivery<'static>>, key_bytes: usize },
 }
 
 impl Held {
@@ -27,7 +27,7 @@ impl Held {
     /// Returns the bytes that it keeps in memory.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Transfer { delivery, .. } => delivery.message.len(),
+            Self::Transfer { delivery, key_bytes, .. } => delivery.message.len() + key_bytes,
             // They are at most one frame each.
             Self::Open(_) | Self::Attach { .. } => 0,
         }
@@ -71,7 +71,12 @@ impl Gate {
             Chunk::Owned(message) => message.clone(),
             Chunk::Borrowed(message) => Bytes::copy_from_slice(message),
         };
-        let held = Held::Transfer { session, link, delivery };
+        // The search has the keys apart, and the message may consist of them.
+        let key_bytes = match &awaited {
+            Awaited::Route(route) => route.keys.iter().map(|key| key.len()).sum(),
+            Awaited::Answer(_) => 0,
+        };
+        let held = Held::Transfer { session, link, delivery, key_bytes };
         match awaited {
             Awaited::Answer(question) => self.hold(held, question, cx),
             Awaited::Route(route) => {
@@ -140,7 +145,7 @@ impl Gate {
                     self.handle_attach(session, link, attach, cx);
                 }
             }
-            (Held::Transfer { session, link, delivery }, Phase::Asking) => {
+            (Held::Transfer { session, link, delivery, .. }, Phase::Asking) => {
                 self.resume(cx);
                 match self.blocked {
                     // What is in the margin arrived after it.

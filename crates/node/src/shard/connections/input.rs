@@ -45,9 +45,11 @@ impl Shard {
         self.connections.conns.get(key).is_none_or(|c| c.gate.takes_input())
     }
 
-    /// Returns true if an alarm stops a connection, which is therefore not read.
-    pub fn is_stopped(&self, key: usize) -> bool {
-        self.connections.conns.get(key).is_some_and(|c| c.gate.phase() == Phase::Stopped)
+    /// Returns true if a connection is not read because an alarm stops it, or because it waits for an answer or a route. That may
+    /// take long.
+    pub fn is_waiting(&self, key: usize) -> bool {
+        let phase = self.connections.conns.get(key).map(|c| c.gate.phase());
+        matches!(phase, Some(Phase::Stopped | Phase::Asking))
     }
 
     /// Returns the most bytes that the next read of a connection takes.

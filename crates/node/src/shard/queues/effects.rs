@@ -184,7 +184,7 @@ impl Shard {
         let vhost = &record.vhost;
         let random = self.connections.draw(self.here.id);
         let (searches, catalog) = (self.connections.searches(), self.metadata.catalog());
-        let to = dead_letter::To { from: queue, vhost, exchange, key: key.as_ref() };
+        let to = dead_letter::To { from: queue, token, vhost, exchange, key: key.as_ref() };
         let (message, routed) = match dead_letter::route(searches, catalog, message.clone(), to, random) {
             Ok(routed) => routed,
             Err(too_long) => {

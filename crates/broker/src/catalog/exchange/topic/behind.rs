@@ -7,6 +7,7 @@ use slab::Slab;
 
 use super::super::super::Destination;
 use super::super::fanout::Destinations;
+use super::Steps;
 use super::bits::Bits;
 use super::words::{Vacant, Words};
 
@@ -113,22 +114,21 @@ impl Behind {
         }
     }
 
-    /// Calls `found` for every destination whose key matches, where `key` is what the head has left of the key. Returns
-    /// the number of steps.
-    pub fn matches<'a>(&'a self, key: &[&str], found: &mut dyn FnMut(&'a Destination)) -> u64 {
-        let mut steps = 0;
-        let mut end = |part: &'a Part, rest: &[&str]| {
-            let mut matched = |destinations: &'a Destinations, _| destinations.iter().for_each(&mut *found);
-            steps += part.tails.walk(rest.iter().rev(), &mut matched);
+    /// Calls `found` for every destination whose key matches, where `key` is what the head has left of the key. Ends early if no
+    /// steps are left.
+    pub fn matches<'a>(&'a self, key: &[&str], steps: &mut Steps, found: &mut dyn FnMut(&'a Destination)) {
+        let mut end = |part: &'a Part, rest: &[&str], steps: &mut Steps| {
+            let mut matched =
+                |destinations: &'a Destinations, _, _: &mut Steps| destinations.iter().for_each(&mut *found);
+            part.tails.walk(rest.iter().rev(), steps, &mut matched);
         };
         for part in &self.wordless {
-            end(&self.parts[*part], key);
+            end(&self.parts[*part], key, steps);
         }
-        let moved = self.bits.find(key, |position, rest| {
+        self.bits.find(key, steps, |position, rest, steps| {
             if let Some(part) = self.ends.get(&position) {
-                end(&self.parts[*part], rest);
+                end(&self.parts[*part], rest, steps);
             }
         });
-        steps + moved
     }
 }

@@ -8,6 +8,8 @@
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use super::Steps;
+
 const CELL_BITS: usize = u64::BITS as usize;
 
 /// Sequences of words. `*` stands for any one word, and a `#` inside a sequence for any number of words.
@@ -89,15 +91,23 @@ impl Bits {
     }
 
     /// Calls `found` for every sequence that `key` contains, once: with its last position, and the rest of the key behind
-    /// its first occurrence. Returns the number of cells that were moved.
-    pub fn find<'k>(&self, key: &'k [&'k str], mut found: impl FnMut(usize, &'k [&'k str])) -> u64 {
+    /// its first occurrence. Takes a step for each cell that is moved. Ends early if no steps are left.
+    pub fn find<'k>(
+        &self,
+        key: &'k [&'k str],
+        steps: &mut Steps,
+        mut found: impl FnMut(usize, &'k [&'k str], &mut Steps),
+    ) {
         if self.cells.is_empty() {
-            return 0;
+            return;
         }
         // Most tables have a few cells, which take no allocation.
         let start = |cell: &Cell| State { now: 0, moved: 0, open: cell.ends };
         let mut states: SmallVec<[State; 8]> = self.cells.iter().map(start).collect();
         for (at, word) in key.iter().enumerate() {
+            if !steps.take(self.cells.len() as u64) {
+                return;
+            }
             let mut below = 0;
             for (state, cell) in states.iter_mut().zip(&self.cells) {
                 state.moved = state.now << 1 | below | cell.starts;
@@ -114,12 +124,11 @@ impl Bits {
                 let mut hits = state.now & state.open;
                 state.open &= !hits;
                 while hits != 0 {
-                    found(cell * CELL_BITS + hits.trailing_zeros() as usize, &key[at + 1..]);
+                    found(cell * CELL_BITS + hits.trailing_zeros() as usize, &key[at + 1..], steps);
                     hits &= hits - 1;
                 }
             }
         }
-        (key.len() * self.cells.len()) as u64
     }
 }
 

@@ -31,8 +31,37 @@ use super::fanout::Destinations;
 /// nodes take several hundred megabytes.
 pub(in super::super) const NODES_MAX: usize = 1_000_000;
 
+/// The most words of a message's key that are compared with binding keys. A routing key of AMQP 0.9.1 has at most 128. Others may
+/// have 65,535 bytes, and each word costs as many steps as an exchange has positions between two `#`, divided by 64.
+pub(in super::super) const WORDS_MAX: usize = 256;
+
 /// The maximum number of `#` in a binding key, as in RabbitMQ.
 const HASHES_MAX: usize = 2;
+
+/// Counts the steps of matching a key.
+#[derive(Debug)]
+pub(super) struct Steps {
+    pub taken: u64,
+    max: u64,
+    /// True if there were not enough, so the key was not matched to its end.
+    pub is_cut: bool,
+}
+
+impl Steps {
+    pub fn new(max: u64) -> Self {
+        Self { taken: 0, max, is_cut: false }
+    }
+
+    /// Takes some steps if any are left, perhaps more than that. Returns false if none are.
+    #[inline]
+    pub fn take(&mut self, steps: u64) -> bool {
+        self.is_cut |= self.taken >= self.max;
+        if !self.is_cut {
+            self.taken += steps;
+        }
+        !self.is_cut
+    }
+}
 
 /// Destinations by binding key.
 #[derive(Clone, Debug, Default)]
@@ -116,21 +145,27 @@ impl Trie {
         });
     }
 
-    /// Calls `found` for every destination whose key matches, possibly more than once for the same one. Returns the number
-    /// of steps: the visited nodes, and the moved cells of [`bits`].
-    pub fn matches<'a>(&'a self, key: &str, found: &mut dyn FnMut(&'a Destination)) -> u64 {
+    /// Calls `found` for every destination whose key matches, possibly more than once for the same one. A step visits a node or
+    /// moves a cell of [`bits`]. Ends early if no steps are left.
+    ///
+    /// A key of more than [`WORDS_MAX`] words matches only keys that match any key: `#`.
+    pub fn matches<'a>(&'a self, key: &str, steps: &mut Steps, found: &mut dyn FnMut(&'a Destination)) {
+        // A word and its dot have a byte at least.
+        if key.len() >= WORDS_MAX && word_count(key) > WORDS_MAX {
+            return self.heads.walk([].iter(), steps, &mut |head, _, steps| {
+                head.behind.iter().for_each(|behind| behind.matches(&[], steps, found));
+            });
+        }
         let words = words(key);
-        let mut behinds = 0;
-        let mut end = |head: &'a Head, rest: std::slice::Iter<'_, &str>| {
+        let mut end = |head: &'a Head, rest: std::slice::Iter<'_, &str>, steps: &mut Steps| {
             if let Some(behind) = &head.behind {
-                behinds += behind.matches(rest.as_slice(), found);
+                behind.matches(rest.as_slice(), steps, found);
             }
             if rest.as_slice().is_empty() {
                 head.destinations.iter().for_each(&mut *found);
             }
         };
-        let heads = self.heads.walk(words.iter(), &mut end);
-        heads + behinds
+        self.heads.walk(words.iter(), steps, &mut end);
     }
 
     /// Checks that there is room for a new binding.

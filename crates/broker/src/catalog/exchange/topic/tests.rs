@@ -10,9 +10,17 @@ fn queue(name: &str) -> Destination {
     Destination::Queue(name.into())
 }
 
+/// Matches the whole key. Returns the number of steps.
+fn matches<'a>(trie: &'a Trie, key: &str, found: &mut dyn FnMut(&'a Destination)) -> u64 {
+    let mut steps = Steps::new(u64::MAX);
+    trie.matches(key, &mut steps, found);
+    assert!(!steps.is_cut);
+    steps.taken
+}
+
 fn matched(trie: &Trie, key: &str) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
-    trie.matches(key, &mut |destination| {
+    matches(trie, key, &mut |destination| {
         let Destination::Queue(name) = destination else { return };
         seen.insert(name.to_string());
     });
@@ -94,9 +102,12 @@ fn keys_that_were_removed_cost_nothing() {
     let mut trie = Trie::default();
     let key = |n: usize| format!("#.a.{n}.*.b.#");
     (0..1_000).for_each(|n| trie.insert(&key(n), queue("q")));
-    assert_eq!(trie.matches("x", &mut |_| {}), 1 + 4_000_u64.div_ceil(64));
+    assert_eq!(matches(&trie, "x", &mut |_| {}), 1 + 4_000_u64.div_ceil(64));
     (10..1_000).for_each(|n| trie.remove(&key(n), &queue("q")));
-    assert!(trie.matches("x", &mut |_| {}) <= 1 + 2, "there are at most as many removed positions as others");
+    assert!(
+        matches(&trie, "x", &mut |_| {}) <= 1 + 2,
+        "there are at most as many removed positions as others"
+    );
     assert_eq!(matched(&trie, "a.7.x.b").len(), 1);
 }
 
@@ -109,10 +120,39 @@ fn a_long_key_is_matched_in_linear_time() {
         trie.insert(binding, queue(binding));
     }
     let mut seen = Vec::new();
-    let steps = trie.matches(&vec!["a"; 5000].join("."), &mut |d| seen.push(d.clone()));
+    let steps = matches(&trie, &vec!["a"; WORDS_MAX].join("."), &mut |d| seen.push(d.clone()));
     seen.sort();
     assert_eq!(seen, ["#.#", "#.*.a.#", "#.a.#"].map(queue));
-    assert!(steps < 5_000 + 20, "{steps}");
+    assert!(steps < WORDS_MAX as u64 + 20, "{steps}");
+}
+
+#[test]
+fn a_key_of_too_many_words_reaches_only_those_who_want_every_key() {
+    let mut trie = Trie::default();
+    for binding in ["#", "#.#", "#.a.#", "#.a", "a.#", "", "*.#"] {
+        trie.insert(binding, queue(binding));
+    }
+    let key = |words: usize| vec!["a"; words].join(".");
+    assert_eq!(matched(&trie, &key(WORDS_MAX)).len(), 6);
+    assert_eq!(matched(&trie, &key(WORDS_MAX + 1)), ["#".to_owned(), "#.#".to_owned()].into());
+}
+
+/// A key that is cut off takes about as many steps as it may. With enough steps, it is not cut off.
+#[test]
+fn matching_ends_when_no_steps_are_left() {
+    let mut trie = Trie::default();
+    for n in 0..500 {
+        trie.insert(&format!("#.a.{n}.#.b"), queue(&n.to_string()));
+        trie.insert(&format!("*.{n}.#"), queue(&n.to_string()));
+    }
+    let key = vec!["a"; 100].join(".");
+    let all = matches(&trie, &key, &mut |_| {});
+    for max in (0..all + 2).step_by(7).chain([all - 1, all, all + 1]) {
+        let mut steps = Steps::new(max);
+        trie.matches(&key, &mut steps, &mut |_| {});
+        assert_eq!(steps.is_cut, steps.taken < all, "{max} of {all}");
+        assert!(steps.taken <= max + 1_000 / 64 + 1, "{max}: {}", steps.taken);
+    }
 }
 
 /// Returns the most steps that a key of this many words may cost: see the module.
@@ -133,15 +173,15 @@ fn the_steps_of_a_key_are_bounded() {
     }
     let positions = 2_000 * 40;
     assert_eq!(trie.nodes, 2_000 * (1 + 40 + 1 + 40));
-    for words in [127, 1_000] {
+    for words in [127, WORDS_MAX] {
         let mut found = 0;
-        let steps = trie.matches(&vec!["a"; words].join("."), &mut |_| found += 1);
+        let steps = matches(&trie, &vec!["a"; words].join("."), &mut |_| found += 1);
         assert_eq!(found, 2_000);
         // Each cell is moved once for each word, and each node of the tails is visited once.
         let exact = words * positions / 64 + 2_000 * 41 + 1;
         assert_eq!(steps, exact as u64);
         let mut found = 0;
-        let steps = trie.matches(&vec!["b"; words].join("."), &mut |_| found += 1);
+        let steps = matches(&trie, &vec!["b"; words].join("."), &mut |_| found += 1);
         assert_eq!(found, 1, "only the key without an a");
         assert_eq!(steps, (words * positions / 64 + 41 + 1) as u64);
     }
@@ -183,7 +223,7 @@ fn key() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec!["a", "a", "a", "b", "", "c", "*", "#"]);
     prop_oneof![
         4 => prop::collection::vec(word.clone(), 0..9),
-        1 => prop::collection::vec(word, 60..400)
+        1 => prop::collection::vec(word, 60..=WORDS_MAX)
     ]
     .prop_map(|words| words.join("."))
 }
@@ -219,7 +259,7 @@ proptest! {
                 known.iter().filter(|((at, _), _)| naive(&patterns[*at], key)).map(|(_, name)| name.clone()).collect();
             prop_assert_eq!(matched(&trie, key), expected, "{}", key);
             let between: usize = known.keys().map(|(at, _)| 2 * word_count(&patterns[*at])).sum();
-            let steps = trie.matches(key, &mut |_| {});
+            let steps = matches(&trie, key, &mut |_| {});
             prop_assert!(steps <= steps_max(&trie, word_count(key), between));
         }
         for ((at, _), name) in known {
@@ -231,7 +271,7 @@ proptest! {
     /// A pattern of pieces of the key in their order, with a `#` for what is between them: it matches unless a word is changed.
     #[test]
     fn patterns_cut_out_of_the_key_match(
-        key in prop::collection::vec(prop::sample::select(vec!["a", "b", ""]), 2..300),
+        key in prop::collection::vec(prop::sample::select(vec!["a", "b", ""]), 2..=WORDS_MAX),
         cuts in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 1..8),
         change in prop::option::of((any::<prop::sample::Index>(), prop::sample::select(vec!["*", "a", "c"]))),
     ) {

@@ -2,6 +2,8 @@
 
 use hashbrown::HashMap;
 
+use super::Steps;
+
 /// A value that may hold nothing.
 pub(super) trait Vacant: Default {
     fn is_vacant(&self) -> bool;
@@ -80,27 +82,29 @@ impl<T: Vacant> Words<T> {
         }
     }
 
-    /// Calls `found` for every value that the start of `key` leads to, with the rest of the key. Returns the number of nodes
-    /// that were visited, each of them once.
-    pub fn walk<'a, 'k, K>(&'a self, mut key: K, found: &mut impl FnMut(&'a T, K)) -> u64
-    where
+    /// Calls `found` for every value that the start of `key` leads to, with the rest of the key. Takes a step for each node
+    /// that is visited, each of them once. Ends early if no steps are left.
+    pub fn walk<'a, 'k, K>(
+        &'a self,
+        mut key: K,
+        steps: &mut Steps,
+        found: &mut impl FnMut(&'a T, K, &mut Steps),
+    ) where
         K: Iterator<Item = &'k &'k str> + Clone,
     {
         let mut node = self;
-        let mut steps = 0;
-        loop {
-            steps += 1;
+        while steps.take(1) {
             if !node.value.is_vacant() {
-                found(&node.value, key.clone());
+                found(&node.value, key.clone(), steps);
             }
-            let Some(word) = key.next() else { return steps };
+            let Some(word) = key.next() else { return };
             node = match (node.next(word), node.star.as_deref()) {
                 (Some(next), Some(star)) => {
-                    steps += star.walk(key.clone(), found);
+                    star.walk(key.clone(), steps, found);
                     next
                 }
                 (Some(only), None) | (None, Some(only)) => only,
-                (None, None) => return steps,
+                (None, None) => return,
             };
         }
     }
