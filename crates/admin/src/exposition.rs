@@ -84,10 +84,11 @@ impl Family<'_> {
     }
 
     /// Adds the samples of a histogram. `ranges` are the upper bound of each range but the last, which has none, and the
-    /// number of values in each range. `sum` is the sum of all values. The bounds are written as RabbitMQ writes them, with a point.
+    /// number of values in each range. `sum` is the sum of all values. The bounds are written as Prometheus writes them, so that
+    /// dashboards can name them, whether or not their Prometheus writes them again: `100.0`, `1e+06`.
     pub fn ranges(&mut self, label: (&str, &str), (up_to, values): (&[u64], &[u64]), sum: u64) -> &mut Self {
         let mut below = 0;
-        let bounds = up_to.iter().map(|bound| format!("{bound}.0")).chain(["+Inf".to_owned()]);
+        let bounds = up_to.iter().map(|bound| bound_text(*bound)).chain(["+Inf".to_owned()]);
         for (bound, values) in bounds.zip(values) {
             below += values;
             self.put("_bucket", &[label, ("le", &bound)], below);
@@ -106,6 +107,16 @@ impl Family<'_> {
         }
         let _ = writeln!(out, "{} {value}", if labels.is_empty() { "" } else { "}" });
         self
+    }
+}
+
+/// Returns a bound as Prometheus writes it: with a point, or from a million on as a power of ten if it has few digits. Other
+/// large bounds are written in full, because no family has them.
+fn bound_text(bound: u64) -> String {
+    let zeros = bound.checked_ilog10().filter(|_| bound >= 1_000_000);
+    match zeros.map(|zeros| (bound / 10u64.pow(zeros), zeros)) {
+        Some((digit, zeros)) if digit * 10u64.pow(zeros) == bound => format!("{digit}e+{zeros:02}"),
+        _ => format!("{bound}.0"),
     }
 }
 
@@ -137,7 +148,7 @@ mod tests {
         let mut page = Exposition::default();
         page.family(Kind::Gauge, "queues", "Queues").sample(&[], 2);
         page.family(Kind::Gauge, "y_seconds", "Y").sample_ms(&[], 12_034);
-        page.family(Kind::Histogram, "size", "S").ranges(("a", "b"), (&[1, 10], &[5, 0, 2]), 60);
+        page.family(Kind::Histogram, "size", "S").ranges(("a", "b"), (&[1, 50_000_000], &[5, 0, 2]), 60);
         page.family(Kind::Counter, "x_total", "X")
             .sample(&[("vhost", "/"), ("queue", "a\"b\\c\nd\r\0\u{1b}é")], 1);
         assert_eq!(
@@ -145,7 +156,7 @@ mod tests {
             "# TYPE rabbitmq_queues gauge\n# HELP rabbitmq_queues Queues\nrabbitmq_queues 2\n\
              # TYPE rabbitmq_y_seconds gauge\n# HELP rabbitmq_y_seconds Y\nrabbitmq_y_seconds 12.034\n\
              # TYPE rabbitmq_size histogram\n# HELP rabbitmq_size S\n\
-             rabbitmq_size_bucket{a=\"b\",le=\"1.0\"} 5\nrabbitmq_size_bucket{a=\"b\",le=\"10.0\"} 5\n\
+             rabbitmq_size_bucket{a=\"b\",le=\"1.0\"} 5\nrabbitmq_size_bucket{a=\"b\",le=\"5e+07\"} 5\n\
              rabbitmq_size_bucket{a=\"b\",le=\"+Inf\"} 7\nrabbitmq_size_sum{a=\"b\"} 60\nrabbitmq_size_count{a=\"b\"} 7\n\
              # TYPE rabbitmq_x_total counter\n# HELP rabbitmq_x_total X\n\
              rabbitmq_x_total{vhost=\"/\",queue=\"a\\\"b\\\\c\\nd\\\\u000d\\\\u0000\\\\u001bé\"} 1\n"

@@ -47,6 +47,7 @@ pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
     answer(async {
         let (mut page, overview) = node_page(&source, "aggregated").await?;
         attempts::sums(&mut page, &overview);
+        node::raft_sums(&mut page, &overview);
         let depth = overview.depth;
         let all = "Messages that are ready, unacknowledged, delayed or being dead-lettered";
         for (name, help, value) in [

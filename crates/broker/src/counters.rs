@@ -21,6 +21,8 @@ pub struct Counters {
     /// The number of entries that Raft groups have handed to the log, and the size of their facts in bytes.
     pub raft_entries: u64,
     pub raft_bytes: u64,
+    /// How far the logs of all Raft groups have come.
+    pub raft: RaftSums,
     /// The number of replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
     pub connections_opened: u64,
@@ -46,6 +48,35 @@ pub struct Counters {
     pub late_turns: u64,
     /// The current number of connections.
     pub connections: u64,
+}
+
+/// How far the log of a Raft group has come, or the sum over many groups. Sums only grow: a group whose queue was deleted stays
+/// in them, as if its newest base had all its entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RaftSums {
+    pub term: u64,
+    /// The index up to which entries are synced.
+    pub written_index: u64,
+    pub commit_index: u64,
+    pub applied_index: u64,
+    /// The index of the newest base, which replaces all entries up to it.
+    pub base_index: u64,
+}
+
+impl RaftSums {
+    /// Adds what a group was moved by, from one state of it to a later one.
+    pub fn advance(&mut self, from: &Self, to: &Self) {
+        self.term += to.term.saturating_sub(from.term);
+        self.written_index += to.written_index.saturating_sub(from.written_index);
+        self.commit_index += to.commit_index.saturating_sub(from.commit_index);
+        self.applied_index += to.applied_index.saturating_sub(from.applied_index);
+        self.base_index += to.base_index.saturating_sub(from.base_index);
+    }
+
+    /// Adds the sums of another shard.
+    fn add(&mut self, other: &Self) {
+        self.advance(&Self::default(), other);
+    }
 }
 
 /// What passed over one protocol.
@@ -411,6 +442,7 @@ impl Counters {
             dead_letters_confirmed,
             raft_entries,
             raft_bytes,
+            raft,
             replies_dropped,
             connections_opened,
             connections_closed,
@@ -434,6 +466,7 @@ impl Counters {
         self.dead_letters_confirmed += dead_letters_confirmed;
         self.raft_entries += raft_entries;
         self.raft_bytes += raft_bytes;
+        self.raft.add(raft);
         self.replies_dropped += replies_dropped;
         self.connections_opened += connections_opened;
         self.connections_closed += connections_closed;

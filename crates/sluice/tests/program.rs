@@ -46,6 +46,7 @@ mod streams;
 mod tls;
 mod tls_refusals;
 mod tokens;
+mod tools;
 mod traces;
 mod verbs;
 mod vhosts;

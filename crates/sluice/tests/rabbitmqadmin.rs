@@ -15,8 +15,8 @@ use serde_json::Value;
 
 const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/interop/rabbitmqadmin");
 /// How often a request is repeated whose page says `until`. A guard against hanging.
-const TRIES_MAX: u32 = 6_000;
-const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+pub const TRIES_MAX: u32 = 6_000;
+pub const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 /// What the tool accepts. The pages leave it out because every request has it.
 const ACCEPT: &str = "accept: */*";
 
@@ -185,7 +185,7 @@ fn json(text: &str) -> Result<Value, String> {
 
 /// Returns true if a value has what is wanted: objects have these members. If `whole`, arrays have these elements only, in
 /// this order; otherwise they contain them.
-fn contains(wanted: &Value, found: &Value, whole: bool) -> bool {
+pub fn contains(wanted: &Value, found: &Value, whole: bool) -> bool {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => wanted
             .iter()
@@ -201,27 +201,27 @@ fn contains(wanted: &Value, found: &Value, whole: bool) -> bool {
 }
 
 /// A request of a page, and what its answer must be.
-struct Step<'a> {
-    line: usize,
-    method: &'a str,
-    path: &'a str,
-    user: (&'a str, &'a str),
+pub struct Step<'a> {
+    pub line: usize,
+    pub method: &'a str,
+    pub path: &'a str,
+    pub user: (&'a str, &'a str),
     headers: Vec<&'a str>,
-    body: Body<'a>,
-    status: u16,
-    is_repeated: bool,
-    /// `has`, `is` or `says`, and a value.
-    wanted: Vec<(&'a str, &'a str)>,
+    pub body: Body<'a>,
+    pub status: u16,
+    pub is_repeated: bool,
+    /// `has`, `is` or `says`, and a value. `rate` and `header` occur in the pages of `tools.rs` only.
+    pub wanted: Vec<(&'a str, &'a str)>,
 }
 
-enum Body<'a> {
+pub enum Body<'a> {
     None,
     Text(&'a str),
     /// The last answer to this request of the page.
     AnswerTo(&'a str),
 }
 
-fn read_steps<'a>(check: &str, page: &'a str) -> Vec<Step<'a>> {
+pub fn read_steps<'a>(check: &str, page: &'a str) -> Vec<Step<'a>> {
     let mut steps: Vec<Step<'a>> = Vec::new();
     let mut is_fenced = false;
     for (index, text) in page.lines().enumerate() {
@@ -258,7 +258,7 @@ fn read_steps<'a>(check: &str, page: &'a str) -> Vec<Step<'a>> {
                 step.is_repeated = rest.ends_with(" until");
                 step.status = rest.trim_end_matches(" until").parse().unwrap();
             }
-            "has" | "is" | "says" => step.wanted.push((word, rest)),
+            "has" | "is" | "says" | "rate" | "header" => step.wanted.push((word, rest)),
             _ => panic!("{check}.md:{line}: unknown line: {text}"),
         }
     }

@@ -26,6 +26,7 @@ var checks = []namedCheck{
 	{"connect_with_plain", connectWithPlain},
 	{"connect_with_anonymous", connectWithAnonymous},
 	{"wrong_password_is_refused", wrongPasswordIsRefused},
+	{"a_missing_virtual_host_is_an_error_that_names_it", aMissingVirtualHostIsAnError},
 	{"tls_with_a_password", tlsWithAPassword},
 	{"tls_with_a_certificate", tlsWithACertificate},
 	{"declare_over_management", declareOverManagement},
@@ -82,6 +83,15 @@ func wrongPasswordIsRefused(ctx context.Context) {
 	if err == nil || ctx.Err() != nil {
 		panic(fmt.Errorf("was not refused: %v", err))
 	}
+}
+
+// The broker answers with OPEN and CLOSE. The library reports the CLOSE with the first session.
+func aMissingVirtualHostIsAnError(ctx context.Context) {
+	conn, err := dial(ctx, amqp.SASLTypePlain("guest", "guest"), amqp.ConnOptions{HostName: "vhost:absent"})
+	if err == nil {
+		_, err = conn.NewSession(ctx, nil)
+	}
+	ended(err, "vhost 'absent' not found")
 }
 
 func declareOverManagement(ctx context.Context) {

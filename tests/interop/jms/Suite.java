@@ -24,6 +24,7 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.zip.CRC32;
+import org.apache.qpid.jms.JmsConnectionFactory;
 
 /**
  * The story of every suite here, told with Qpid JMS.
@@ -47,6 +48,7 @@ public final class Suite {
         CHECKS.put("tls_with_a_password", Suite::tlsWithAPassword);
         CHECKS.put("tls_with_a_certificate", Suite::tlsWithACertificate);
         CHECKS.put("a_virtual_host_of_its_own", Suite::virtualHostOfItsOwn);
+        CHECKS.put("a_missing_virtual_host_is_an_error_that_names_it", Suite::aMissingVirtualHostIsAnError);
         CHECKS.put("declare_over_http", Suite::declareOverHttp);
         CHECKS.put("send_and_receive_10000_of_mixed_sizes", Suite::sendAndReceiveMixedSizes);
         CHECKS.put("release_redelivers", Suite::releaseRedelivers);
@@ -124,9 +126,20 @@ public final class Suite {
             expect(Client.drain(ours.consumer("shared-name")), List.of("a", "b"));
             expect(Client.drain(other.consumer("shared-name")), List.of("elsewhere"));
         }
-        refused(JMSException.class, "vhost 'absent' not found",
-                () -> Client.login("guest", "guest", "amqp.vhost=vhost:absent"));
         refused(JMSSecurityException.class, "access to vhost '/' refused", () -> Client.login("anna", "secret"));
+    }
+
+    /** With failover, the client connects again and again, except after a refusal for reasons of security. */
+    static void aMissingVirtualHostIsAnError() {
+        refused(JMSSecurityException.class, "vhost 'absent' not found",
+                () -> Client.login("guest", "guest", "amqp.vhost=vhost:absent"));
+        String uri = "failover:(amqp://" + System.getenv("SLUICE_AMQP") + "?amqp.vhost=vhost:absent)";
+        refused(JMSSecurityException.class, "vhost 'absent' not found", () -> {
+            try (var connection = new JmsConnectionFactory("guest", "guest", uri).createConnection()) {
+                connection.start();
+                connection.createSession();
+            }
+        });
     }
 
     static void declareOverHttp() throws Exception {

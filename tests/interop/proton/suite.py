@@ -4,13 +4,14 @@ import collections
 import time
 import zlib
 
-from proton import Delivery, Link, Message, ProtonException, Timeout, symbol, timestamp, ulong
-from proton.reactor import AtMostOnce, Filter, LinkOption
+from proton import ConnectionException, Delivery, Link, Message, ProtonException, Timeout, symbol, timestamp, ulong
+from proton.handlers import MessagingHandler
+from proton.reactor import AtMostOnce, Container, Filter, LinkOption
 
 import checks
 import tokens
 from client import (
-    asked, bodies, connect, Consumer, expect, Inbox, Management, offsets, on_queue, on_stream, over_tls, QUEUE_TYPE,
+    AMQP, asked, bodies, connect, Consumer, expect, Inbox, Management, offsets, on_queue, on_stream, over_tls, QUEUE_TYPE,
     reader, refused, Replies, send, settle)
 
 MESSAGES = 10_000
@@ -20,6 +21,29 @@ def connect_with_plain():
     connection = connect(allowed_mechs="PLAIN")
     expect(connection.conn.remote_properties["product"], "RabbitMQ")
     connection.close()
+
+
+def a_missing_virtual_host_is_an_error_that_names_it():
+    class Client(MessagingHandler):
+        """Connects again and again by default, but not after a CLOSE."""
+        error = None
+
+        def on_start(self, event):
+            event.container.connect(f"amqp://{AMQP}", user="guest", password="guest", virtual_host="vhost:absent")
+
+        def on_connection_error(self, event):
+            self.error = event.connection.remote_condition
+            super().on_connection_error(event)
+
+    client = Client()
+    Container(client).run()
+    expect((client.error.name, client.error.description), ("amqp:unauthorized-access", "vhost 'absent' not found"))
+    try:
+        connect(virtual_host="vhost:absent")
+    except ConnectionException as error:
+        assert "vhost 'absent' not found" in str(error), error
+    else:
+        raise AssertionError("was not refused")
 
 
 def tls_with_a_password():
@@ -466,7 +490,7 @@ def idle_connection_stays():
 
 
 CHECKS = [
-    connect_with_plain, connect_with_anonymous, wrong_password_is_refused, tls_with_a_password,
+    connect_with_plain, connect_with_anonymous, wrong_password_is_refused, a_missing_virtual_host_is_an_error_that_names_it, tls_with_a_password,
     tls_with_a_certificate, declare_over_management,
     send_and_receive_10000_of_mixed_sizes, release_redelivers, reject_discards, reject_dead_letters,
     modify_counts_the_failure,

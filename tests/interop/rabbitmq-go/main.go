@@ -28,6 +28,7 @@ type namedCheck struct {
 var checks = []namedCheck{
 	{"connect_and_close", connectAndClose},
 	{"wrong_password_is_refused", wrongPasswordIsRefused},
+	{"a_missing_virtual_host_is_an_error_that_names_it", aMissingVirtualHostIsAnError},
 	{"declare_over_management", declareOverManagement},
 	{"names_of_any_kind", namesOfAnyKind},
 	{"send_and_receive_10000_of_mixed_sizes", sendAndReceiveMixedSizes},
@@ -65,6 +66,13 @@ func wrongPasswordIsRefused(ctx context.Context) {
 	if err == nil || ctx.Err() != nil {
 		panic(fmt.Errorf("was not refused: %v", err))
 	}
+}
+
+// With recovery, which is the library's default.
+func aMissingVirtualHostIsAnError(ctx context.Context) {
+	absent := rmq.NewEnvironment("amqp://guest:guest@"+os.Getenv("SLUICE_AMQP")+"/absent", nil)
+	_, err := absent.NewConnection(ctx)
+	fails(err, "vhost 'absent' not found")
 }
 
 func declareOverManagement(ctx context.Context) {

@@ -43,6 +43,7 @@ public final class Suite {
     static {
         CHECKS.put("connect_and_close", () -> Client.connect().close());
         CHECKS.put("wrong_password_is_refused", Suite::wrongPasswordIsRefused);
+        CHECKS.put("a_missing_virtual_host_is_an_error_that_names_it", Suite::aMissingVirtualHostIsAnError);
         CHECKS.put("declare_over_management", Suite::declareOverManagement);
         CHECKS.put("names_of_any_kind", Suite::namesOfAnyKind);
         CHECKS.put("send_and_receive_10000_of_mixed_sizes", Suite::sendAndReceiveMixedSizes);
@@ -71,6 +72,20 @@ public final class Suite {
 
     static void wrongPasswordIsRefused() {
         refused(AmqpException.AmqpSecurityException.class, "", () -> Client.connect("wrong"));
+    }
+
+    /** With recovery, which is the library's default. The name is in the cause of the exception. */
+    static void aMissingVirtualHostIsAnError() {
+        String[] address = System.getenv("SLUICE_AMQP").split(":");
+        var builder = Client.ENVIRONMENT.connectionBuilder().host(address[0]).port(Integer.parseInt(address[1]))
+                .username("guest").password("guest").virtualHost("absent");
+        try {
+            builder.build();
+        } catch (AmqpException.AmqpSecurityException refused) {
+            expect(refused.getCause().getMessage().contains("vhost 'absent' not found"), true);
+            return;
+        }
+        throw new AssertionError("was not refused");
     }
 
     static void declareOverManagement() {

@@ -38,6 +38,13 @@ def wrong_password_is_refused():
     refused(ConnectionException, "Authentication failed", lambda: wrong.connection().dial())
 
 
+def a_missing_virtual_host_is_an_error_that_names_it():
+    """Without recovery: with it, the library takes the CLOSE for a lost connection."""
+    absent = Environment(f"amqp://guest:guest@{AMQP}/absent",
+                         recovery_configuration=RecoveryConfiguration(active_recovery=False))
+    refused(ConnectionException, "vhost 'absent' not found", lambda: absent.connection().dial())
+
+
 def declare_over_management():
     connection = connect()
     management = connection.management()
@@ -379,7 +386,8 @@ def streams_keep_whatever_is_settled():
 
 
 CHECKS = [
-    connect_and_close, wrong_password_is_refused, declare_over_management, names_of_any_kind,
+    connect_and_close, wrong_password_is_refused, a_missing_virtual_host_is_an_error_that_names_it,
+    declare_over_management, names_of_any_kind,
     send_and_receive_10000_of_mixed_sizes, properties_arrive_as_they_were_sent, requeue_redelivers,
     requeue_with_annotations_redelivers, discard_dead_letters, expired_dead_letters, the_full_queue_rejects,
     purge_and_count, closing_gives_back_what_is_unsettled, missing_queue_is_not_found, exchanges_route,

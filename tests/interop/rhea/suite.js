@@ -66,8 +66,13 @@ const checks = {
         await Promise.all([ours.close(), other.close()]);
         // The broker answers with OPEN, and then tells why the connection ends.
         const refused = async options => (await Client.connect(options)).connection.failure;
-        await assert.rejects(refused({ ...GUEST, hostname: 'vhost:absent' }), /vhost 'absent' not found/);
         await assert.rejects(refused(anna), /access to vhost '\/' refused/);
+    },
+
+    /** The library connects again and again by default, but not after a CLOSE. */
+    async a_missing_virtual_host_is_an_error_that_names_it() {
+        const client = await Client.connect({ ...GUEST, hostname: 'vhost:absent', reconnect: true });
+        await assert.rejects(client.connection.failure, /vhost 'absent' not found/);
     },
 
     async declare_over_management() {

@@ -1,6 +1,6 @@
 //! Metrics of the node: what it has opened and closed, what it uses, and its alarms.
 
-use broker::counters::Deprecated;
+use broker::counters::{Deprecated, RaftSums};
 use broker::desk::{Alarms, BudgetRow, Overview};
 
 use crate::exposition::{Exposition, Kind};
@@ -98,7 +98,48 @@ pub fn memory(page: &mut Exposition, overview: &Overview) {
     }
 }
 
-/// The sums over all Raft groups. RabbitMQ's names of these counters have no suffix.
+/// A sum over Raft groups: kind, name, help, and how to read it.
+type RaftSum = (Kind, &'static str, &'static str, fn(&RaftSums) -> u64);
+
+/// The sums that RabbitMQ's dashboard RabbitMQ-Quorum-Queues-Raft reads. RabbitMQ 4.2 has renamed them, and its dashboard asks for
+/// both names.
+const RAFT_SUMS: &[RaftSum] = {
+    use Kind::{Counter, Gauge};
+    const TERM: &str = "Sum of the terms of Raft groups";
+    const WRITTEN: &str = "Sum of the indices of the last entries that are synced";
+    const COMMITTED: &str = "Sum of the indices of the last committed entries";
+    const APPLIED: &str = "Sum of the indices of the last applied entries";
+    const BASE: &str = "Sum of the indices of the newest bases of logs";
+    &[
+        (Gauge, "raft_term", TERM, |sums| sums.term),
+        (Counter, "raft_term_total", TERM, |sums| sums.term),
+        (Gauge, "raft_last_written_index", WRITTEN, |sums| sums.written_index),
+        (Gauge, "raft_log_last_written_index", WRITTEN, |sums| sums.written_index),
+        (Gauge, "raft_commit_index", COMMITTED, |sums| sums.commit_index),
+        (Gauge, "raft_log_commit_index", COMMITTED, |sums| sums.commit_index),
+        (Gauge, "raft_last_applied", APPLIED, |sums| sums.applied_index),
+        (Gauge, "raft_log_last_applied_index", APPLIED, |sums| sums.applied_index),
+        (Gauge, "raft_snapshot_index", BASE, |sums| sums.base_index),
+        (Gauge, "raft_log_snapshot_index", BASE, |sums| sums.base_index),
+    ]
+};
+
+/// Adds what rows of queues show on other pages, as sums over all Raft groups. Of latencies it is the longest.
+pub fn raft_sums(page: &mut Exposition, overview: &Overview) {
+    for (kind, name, help, of) in RAFT_SUMS {
+        page.family(*kind, name, help).sample(&[QUORUM_QUEUES], of(&overview.counters.raft));
+    }
+    for name in ["raft_commit_latency_seconds", "raft_entry_commit_latency_seconds"] {
+        longest_commit(page, name, overview);
+    }
+}
+
+fn longest_commit(page: &mut Exposition, name: &str, overview: &Overview) {
+    let help = "Longest time until an entry was committed, during the last seconds";
+    page.family(Kind::Gauge, name, help).sample_ms(&[QUORUM_QUEUES], overview.commit_latency_ms);
+}
+
+/// What all Raft groups have handed to the log. RabbitMQ's names of these counters have no suffix.
 fn raft(page: &mut Exposition, overview: &Overview) {
     let c = &overview.counters;
     for (name, help, value) in [
@@ -107,7 +148,5 @@ fn raft(page: &mut Exposition, overview: &Overview) {
     ] {
         page.family(Kind::Counter, name, help).sample(&[QUORUM_QUEUES], value);
     }
-    let latency = "Longest time until an entry was committed, during the last seconds";
-    page.family(Kind::Gauge, "raft_max_commit_latency_seconds", latency)
-        .sample_ms(&[QUORUM_QUEUES], overview.commit_latency_ms);
+    longest_commit(page, "raft_max_commit_latency_seconds", overview);
 }

@@ -84,10 +84,67 @@ async fn the_overview_of_rabbitmq_finds_its_metrics() {
     for name in OF_RABBITMQ.split_whitespace() {
         assert!(known.contains(name), "{name}");
     }
-    // Every panel selects by these labels.
+    // Its panels of sizes select by these bounds.
     let page = read(&server, "/metrics").await;
+    for bound in ["100.0", "1000.0", "10000.0", "100000.0", "1e+06", "1e+07", "5e+07", "1e+08", "+Inf"] {
+        let bucket = format!("rabbitmq_message_size_bytes_bucket{{protocol=\"amqp091\",le=\"{bound}\"}}");
+        assert!(page.contains(&bucket), "{bucket}");
+    }
+    // Every panel selects by these labels.
     let identity = page.lines().find(|line| line.starts_with("rabbitmq_identity_info{")).unwrap();
     for label in ["rabbitmq_node=", "rabbitmq_cluster=", "rabbitmq_endpoint=\"aggregated\""] {
         assert!(identity.contains(label), "{label}: {identity}");
     }
+}
+
+/// The metrics that RabbitMQ's dashboard RabbitMQ-Quorum-Queues-Raft reads: since RabbitMQ 4.2, and before.
+const OF_GROUPS: &str = "
+    rabbitmq_raft_commit_index rabbitmq_raft_commit_latency_seconds rabbitmq_raft_last_written_index
+    rabbitmq_raft_log_commit_index rabbitmq_raft_log_last_written_index rabbitmq_raft_log_snapshot_index
+    rabbitmq_raft_snapshot_index rabbitmq_raft_term
+    rabbitmq_raft_entry_commit_latency_seconds rabbitmq_raft_term_total";
+
+/// Returns the names of all samples on a page.
+fn sampled(page: &str) -> BTreeSet<&str> {
+    let samples = page.lines().filter(|line| !line.starts_with('#'));
+    samples.map(|line| line.split(['{', ' ']).next().unwrap_or_default()).collect()
+}
+
+/// RabbitMQ has the names since 4.2 on `/metrics/per-object` only, and those before on both pages.
+#[tokio::test]
+async fn the_dashboard_of_raft_groups_finds_its_metrics() {
+    let server = Server::start().await;
+    let one = read(&server, "/metrics").await;
+    for name in OF_GROUPS.split_whitespace() {
+        assert!(sampled(&one).contains(name), "{name}");
+    }
+    for queue in ["p", "q"] {
+        let declare =
+            format!(r#"PUT /api/queues/%2F/{queue} {{"arguments":{{"x-queue-type":"quorum"}}}} -> 201"#);
+        server.check("guest", &declare).await;
+    }
+    let more = read(&server, "/metrics").await;
+    assert_eq!(one.lines().count(), more.lines().count(), "the page does not grow with the queues");
+}
+
+/// The metrics that RabbitMQ's dashboard RabbitMQ-Stream reads, except those of the stream protocol.
+const OF_STREAMS: &str = "
+    rabbitmq_global_consumers rabbitmq_global_messages_confirmed_total rabbitmq_global_messages_delivered_total
+    rabbitmq_global_messages_received_total rabbitmq_global_publishers";
+
+/// Its panels select `protocol="stream"`. A row that is always 0 would claim that such clients can connect.
+#[tokio::test]
+async fn the_dashboard_of_streams_finds_no_stream_protocol() {
+    let server = Server::start().await;
+    let page = read(&server, "/metrics").await;
+    for name in OF_STREAMS.split_whitespace() {
+        assert!(sampled(&page).contains(name), "{name}");
+    }
+    assert!(
+        !page.contains("protocol=\"stream\"") && !page.contains("rabbitmq_global_stream_error"),
+        "{page}"
+    );
+    let of_streams =
+        "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_stream_queue\"} 3";
+    assert!(page.lines().any(|line| line == of_streams), "{page}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, Traffic};
+use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, RaftSums, Traffic};
 use broker::desk::{AttemptsRow, GroupRow};
 use broker::exchange_counts::ExchangeCounts;
 
@@ -13,6 +13,7 @@ use super::http::{Server, request};
 pub fn counters() -> Counters {
     let mut counters = Counters::default();
     (counters.raft_entries, counters.raft_bytes) = (5, 600);
+    counters.raft = RaftSums { term: 2, written_index: 9, commit_index: 8, applied_index: 7, base_index: 3 };
     counters.deprecated.count(Deprecated::GlobalQos);
     *counters.over_mut(Protocol::Amqp10) = Traffic {
         received: 7,
@@ -62,6 +63,10 @@ async fn metrics_are_summed_over_queues() {
         "rabbitmq_global_messages_dead_lettered_maxlen_total{queue_type=\"rabbit_volatile_queue\",dead_letter_strategy=\"disabled\"} 0",
         "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"100.0\"} 1",
         "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"1000.0\"} 2",
+        "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"100000.0\"} 2",
+        "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"1e+06\"} 2",
+        "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"5e+07\"} 2",
+        "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"1e+08\"} 2",
         "rabbitmq_message_size_bytes_bucket{protocol=\"amqp10\",le=\"+Inf\"} 2",
         "rabbitmq_message_size_bytes_sum{protocol=\"amqp10\"} 150",
         "rabbitmq_message_size_bytes_count{protocol=\"amqp10\"} 2",
@@ -80,6 +85,18 @@ async fn metrics_are_summed_over_queues() {
         "rabbitmq_raft_entries{ra_system=\"quorum_queues\"} 5",
         "rabbitmq_raft_bytes_written{ra_system=\"quorum_queues\"} 600",
         "rabbitmq_raft_max_commit_latency_seconds{ra_system=\"quorum_queues\"} 1.250",
+        "rabbitmq_raft_term{ra_system=\"quorum_queues\"} 2",
+        "rabbitmq_raft_term_total{ra_system=\"quorum_queues\"} 2",
+        "rabbitmq_raft_last_written_index{ra_system=\"quorum_queues\"} 9",
+        "rabbitmq_raft_log_last_written_index{ra_system=\"quorum_queues\"} 9",
+        "rabbitmq_raft_commit_index{ra_system=\"quorum_queues\"} 8",
+        "rabbitmq_raft_log_commit_index{ra_system=\"quorum_queues\"} 8",
+        "rabbitmq_raft_last_applied{ra_system=\"quorum_queues\"} 7",
+        "rabbitmq_raft_log_last_applied_index{ra_system=\"quorum_queues\"} 7",
+        "rabbitmq_raft_snapshot_index{ra_system=\"quorum_queues\"} 3",
+        "rabbitmq_raft_log_snapshot_index{ra_system=\"quorum_queues\"} 3",
+        "rabbitmq_raft_commit_latency_seconds{ra_system=\"quorum_queues\"} 1.250",
+        "rabbitmq_raft_entry_commit_latency_seconds{ra_system=\"quorum_queues\"} 1.250",
         "rabbitmq_queues 1",
         "rabbitmq_queue_messages_ready 3",
         "rabbitmq_queue_messages 3",

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use amqp10::Value;
+use broker::counters::RaftSums;
 use broker::desk::{GroupRow, Reclaimed};
 use broker::ids::QueueId;
 use broker::settings::Settings;
@@ -135,6 +136,55 @@ fn a_checkpoint_moves_the_base_and_needs_the_log() {
     group.house.send(group.publisher, out, b"1");
     group.queue = classic;
     assert_eq!(group.checkpoint(), Err(Refusal::NotSupported));
+}
+
+/// Dashboards show rates and differences of the sums. A sum that falls when a queue is deleted would look like a restart.
+#[test]
+fn sums_over_groups_follow_them_and_keep_deleted_queues() {
+    let mut group = Group::new();
+    assert_eq!(
+        group.house.shards[0].totals().counters.raft,
+        RaftSums::default(),
+        "nobody has used the queue"
+    );
+    let quorum = [("x-queue-type".to_owned(), Value::from("quorum"))].into();
+    let other = group.house.declare("other", quorum);
+    let out = group.house.sender(group.publisher, "/queues/other");
+    let check = |group: &mut Group, when: &str| {
+        let rows =
+            [group.queue, other].map(|queue| group.house.shards[0].group_row(queue).unwrap_or_default());
+        let sum = |of: fn(&GroupRow) -> u64| rows.iter().map(of).sum::<u64>();
+        let expected = RaftSums {
+            term: sum(|row| row.term),
+            written_index: sum(|row| row.written_index),
+            commit_index: sum(|row| row.commit_index),
+            applied_index: sum(|row| row.applied_index),
+            base_index: sum(|row| row.base_index),
+        };
+        let sums = group.house.shards[0].totals().counters.raft;
+        assert_eq!(sums, expected, "{when}");
+        sums
+    };
+    group.send(b"1");
+    group.house.send(group.publisher, out, b"1");
+    let sums = check(&mut group, "both have a message");
+    // A new group is in term 1, and in term 2 when its member leads.
+    assert_eq!((sums.term, sums.written_index, sums.applied_index, sums.base_index), (4, 6, 6, 2));
+    group.house.log_stopped = true;
+    group.send(b"2");
+    let sums = check(&mut group, "the log is slow");
+    assert_eq!(sums.written_index, 6);
+    group.house.log_stopped = false;
+    group.house.settle();
+    assert_eq!(check(&mut group, "the log has written").commit_index, 7);
+    assert_eq!(group.checkpoint(), Ok(4));
+    let before = check(&mut group, "a new base");
+    assert_eq!(before.base_index, 5);
+    group.house.delete("other");
+    let after = group.house.shards[0].totals().counters.raft;
+    assert_eq!(after, RaftSums { base_index: before.base_index + 2, ..before });
+    group.send(b"3");
+    assert_eq!(group.house.shards[0].totals().counters.raft.commit_index, before.commit_index + 1);
 }
 
 #[test]

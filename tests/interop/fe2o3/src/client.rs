@@ -37,6 +37,19 @@ impl Client {
         Self::connect_with(guest("guest"), None).await
     }
 
+    /// Connects to the virtual host that this hostname names.
+    pub async fn to(hostname: &str) -> Checked<Self> {
+        let builder = Connection::builder().container_id("interop").sasl_profile(guest("guest"));
+        let address = format!("amqp://{}", std::env::var("SLUICE_AMQP")?);
+        let mut connection = builder.hostname(hostname).open(address.as_str()).await?;
+        let session = match Session::begin(&mut connection).await {
+            Ok(session) => session,
+            // The session only knows that the connection has ended.
+            Err(_) => return Err(connection.on_close().await.err().ok_or("ended without an error")?.into()),
+        };
+        Ok(Self { connection, session, links: 0 })
+    }
+
     pub async fn connect_with(sasl: SaslProfile, idle_time_out_ms: Option<u32>) -> Checked<Self> {
         let mut builder = Connection::builder().container_id("interop").sasl_profile(sasl);
         if let Some(idle) = idle_time_out_ms {

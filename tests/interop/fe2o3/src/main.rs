@@ -35,6 +35,14 @@ async fn connect_with_anonymous() -> Checked {
     Client::connect_with(SaslProfile::Anonymous, None).await?.close().await
 }
 
+async fn a_missing_virtual_host_is_an_error_that_names_it() -> Checked {
+    match Client::to("vhost:absent").await {
+        Ok(_) => Err("was not refused".into()),
+        Err(error) if format!("{error:?}").contains("vhost 'absent' not found") => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 async fn tls_with_a_password() -> Checked {
     let mut client = Client::over_tls(false).await?;
     let bodies = [10, 1000, 50_000, 300_000].map(|size| "x".repeat(size));
@@ -381,6 +389,7 @@ async fn main() {
         connect_with_plain,
         connect_with_anonymous,
         wrong_password_is_refused,
+        a_missing_virtual_host_is_an_error_that_names_it,
         tls_with_a_password,
         tls_with_a_certificate,
         declare_over_http,

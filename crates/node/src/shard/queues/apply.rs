@@ -173,6 +173,7 @@ impl Shard {
     /// Called when the catalog has forgotten the queue.
     pub(in crate::shard) fn queue_forgotten(&mut self, queue: QueueId, name: &str) {
         if let Some(mut gone) = self.queues.remove(queue) {
+            gone.group.iter().for_each(|group| group.leave(&mut self.counters.raft));
             self.storage.remove(&mut gone, &mut self.mail.receipts);
             self.counters.queues_deleted += 1;
             self.send_receipts();

@@ -11,6 +11,7 @@
 //! arrives.
 
 use broker::categories::RA;
+use broker::counters::RaftSums;
 use broker::ids::QueueId;
 use bytes::Bytes;
 use message::LastRoute;
@@ -44,6 +45,7 @@ impl Shard {
             },
         };
         let me = group.engine.me();
+        self.counters.raft.advance(&RaftSums::default(), &group.reached());
         slot.group = Some(Box::new(group));
         if let Some(base) = base {
             self.storage.push_group(queue, me, &base);
@@ -111,7 +113,8 @@ impl Shard {
         loop {
             let Some(slot) = self.queues.get_mut(queue) else { return };
             let Some(group) = &mut slot.group else { return };
-            let Some(round) = group.engine.poll_round() else { return };
+            let polled = group.drive(&mut self.counters.raft, |group| group.engine.poll_round());
+            let Some(round) = polled else { return };
             let me = group.engine.me();
             for record in &round.records {
                 if let Record::Entry { entry, .. } = record {
@@ -146,7 +149,7 @@ impl Shard {
     pub(in crate::shard) fn group_synced(&mut self, round: GroupRound) {
         let Some(slot) = self.queues.get_mut(round.queue) else { return };
         if let Some(group) = &mut slot.group {
-            group.engine.wake().on_synced(round.number);
+            group.drive(&mut self.counters.raft, |group| group.engine.wake().on_synced(round.number));
             self.pump_group(round.queue);
         }
     }
@@ -155,7 +158,8 @@ impl Shard {
     pub(in crate::shard) fn campaign(&mut self, queue: QueueId) {
         let Some(slot) = self.queues.get_mut(queue) else { return };
         let Some(group) = slot.group.as_mut().filter(|group| group.may_campaign()) else { return };
-        if let Err(refused) = group.engine.wake().campaign() {
+        let campaign = |group: &mut GroupSlot| group.engine.wake().campaign();
+        if let Err(refused) = group.drive(&mut self.counters.raft, campaign) {
             tracing::debug!(target: RA, ?queue, "a quorum queue does not campaign: {refused}");
         }
         self.pump_group(queue);
@@ -213,8 +217,10 @@ impl Shard {
     /// Called when messages of the queue are lost. The queue only refuses requests from now on, so it needs no group.
     fn close_damaged(&mut self, queue: QueueId) {
         self.roll_back(queue);
+        if let Some(group) = self.queues.get_mut(queue).and_then(|slot| slot.group.take()) {
+            group.leave(&mut self.counters.raft);
+        }
         self.with_queue(queue, |slot, output, _| {
-            slot.group = None;
             slot.fifo.quarantine(output);
             if let Driver::Replica(driver) = &mut slot.driver {
                 driver.lead();

@@ -115,7 +115,7 @@ impl Shard {
         if slot.fifo.is_damaged() {
             return Err(Refusal::Damaged);
         }
-        self.storage.checkpoint(slot).ok_or(Refusal::NotSupported)
+        self.storage.checkpoint(slot, &mut self.counters.raft).ok_or(Refusal::NotSupported)
     }
 
     /// Frees the memory of messages that can be read again, and begins to page out ready messages.

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use broker::counters::RaftSums;
 use bytes::Bytes;
 use queue::{Fact, Put};
-use replica::{Base, Member, Options, Record, Restoring, Role};
+use replica::{Base, Member, Options, Progress, Record, Restoring, Role};
 
 use super::engine::Engine;
 use super::journal::{CAPACITY_MAX, LAZY_BYTES_MAX, LAZY_MS};
@@ -72,6 +73,40 @@ impl GroupSlot {
         let finished =
             FinishedGroup { group, base_file: 0, base_index, log_bytes: 0, files: VecDeque::new() };
         (Self::new(finished), base)
+    }
+
+    /// Returns how far the log of the group has come.
+    pub fn reached(&self) -> RaftSums {
+        let Progress { written, committed, applied, .. } = self.engine.progress();
+        RaftSums {
+            term: self.engine.standing().term,
+            written_index: written,
+            commit_index: committed,
+            applied_index: applied,
+            base_index: self.base_index,
+        }
+    }
+
+    /// Calls what may move the group, and adds to the sums how far it was moved.
+    pub fn drive<R>(&mut self, sums: &mut RaftSums, act: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.reached();
+        let result = act(self);
+        sums.advance(&before, &self.reached());
+        result
+    }
+
+    /// Called when the group ends. Its entries are in no log any more.
+    pub fn leave(&self, sums: &mut RaftSums) {
+        let last = self.engine.progress().last;
+        let reached = self.reached();
+        let end = RaftSums {
+            term: reached.term,
+            written_index: last,
+            commit_index: last,
+            applied_index: last,
+            base_index: last,
+        };
+        sums.advance(&reached, &end);
     }
 
     /// Collects a message.

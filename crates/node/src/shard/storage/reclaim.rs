@@ -11,6 +11,7 @@
 use std::sync::atomic::Ordering;
 
 use broker::catalog::DefinitionsCursor;
+use broker::counters::RaftSums;
 use broker::ids::DECIDER;
 use broker::mail::Mail;
 use message::LastRoute;
@@ -235,7 +236,7 @@ impl Shard {
             let runs = slot.extents.iter().filter(|(_, kept)| is_old(kept));
             let runs: Vec<u32> = runs.map(|(run, _)| *run).collect();
             if ranges.is_empty() && runs.is_empty() {
-                evacuate_base(slot, journal, *log_file, file);
+                evacuate_base(slot, journal, (*log_file, file), &mut self.counters.raft);
                 return true;
             }
             // The ranges also include messages that were never written.
@@ -259,7 +260,7 @@ impl Shard {
         self.rows.count(walked);
         let is_last = !slot.fifo.is_repeating();
         if is_last {
-            evacuate_base(slot, journal, *log_file, file);
+            evacuate_base(slot, journal, (*log_file, file), &mut self.counters.raft);
         }
         is_last
     }
@@ -309,9 +310,9 @@ impl Shard {
 }
 
 impl Storage {
-    /// Writes a new base of a quorum queue's group, as an evacuation does. Returns its index, or `None` if the queue has no
-    /// group.
-    pub fn checkpoint(&mut self, slot: &mut QueueSlot) -> Option<u64> {
+    /// Writes a new base of a quorum queue's group, as an evacuation does, and adds to the sums how far that moves it. Returns its
+    /// index, or `None` if the queue has no group.
+    pub fn checkpoint(&mut self, slot: &mut QueueSlot, sums: &mut RaftSums) -> Option<u64> {
         let Self { journal, log_file, .. } = self;
         slot.group.as_ref()?;
         let (id, extents) = (slot.id, &slot.extents);
@@ -321,23 +322,28 @@ impl Storage {
             let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
             journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
         });
-        write_base(slot, journal, *log_file);
+        write_base(slot, journal, *log_file, sums);
         slot.group.as_ref().map(|group| group.base_index)
     }
 }
 
 /// Writes the base of a quorum queue's group again, and the entries after it, if the base is in a file up to `file`.
-fn evacuate_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64, file: u64) {
+fn evacuate_base(
+    slot: &mut QueueSlot,
+    journal: &mut Journal,
+    (log_file, file): (u64, u64),
+    sums: &mut RaftSums,
+) {
     if slot.group.as_ref().is_some_and(|group| group.base_file <= file) {
-        write_base(slot, journal, log_file);
+        write_base(slot, journal, log_file, sums);
     }
 }
 
 /// Writes a new base of a quorum queue's group, and the entries after it, to `log_file` or a later file.
-fn write_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64) {
+fn write_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64, sums: &mut RaftSums) {
     let content = entries::content(slot.fifo.next_seq());
     let Some(group) = &mut slot.group else { return };
-    let me = group.engine.me();
+    let (me, before) = (group.engine.me(), group.reached());
     for record in group.engine.wake().evacuate(content).into_iter().flatten() {
         journal.push_group(slot.id, me, &record);
         if let replica::Record::Base(base) = &record {
@@ -356,6 +362,7 @@ fn write_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64) {
             }
         }
     }
+    sums.advance(&before, &group.reached());
 }
 
 /// Joins ranges that overlap, so that live messages are written once. Ranges overlap because a queue writes
