@@ -37,6 +37,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use admin::{HeaderOptions, PageLogin};
+use ::web::hide_userinfo;
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
 use broker::nearest::did_you_mean;
@@ -421,7 +422,7 @@ impl Draft {
             ));
         }
         (key.set)(self, part, value).map_err(|need| {
-            let value = if key.secret && !value.is_empty() { "***" } else { value };
+            let value = if key.secret && !value.is_empty() { "***".into() } else { hide_userinfo(value) };
             format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug())
         })?;
         self.values.insert(keys::current_name(name), value, place);

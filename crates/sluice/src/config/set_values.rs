@@ -1,8 +1,11 @@
 //! The values that somebody has set, and where.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+
+use web::hide_userinfo;
 
 use super::keys::{self, Key};
 
@@ -36,8 +39,8 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown<'a> {
     pub key: String,
-    /// `***` for a secret that is set.
-    pub value: &'a str,
+    /// `***` for a secret that is set. User and password of a URL are hidden, too.
+    pub value: Cow<'a, str>,
     /// `FILE:LINE`, a variable of the environment, `--set`, or `default`.
     pub place: &'a str,
     /// True if somebody has set it.
@@ -104,7 +107,8 @@ impl SetValues {
                     Some(set) => (true, &*set.place),
                     None => (false, DEFAULT),
                 };
-                let value = if key.secret && !value.is_empty() { HIDDEN } else { value };
+                let value =
+                    if key.secret && !value.is_empty() { HIDDEN.into() } else { hide_userinfo(value) };
                 Shown { key: name, value, place, is_set }
             })
         })
@@ -155,14 +159,17 @@ mod tests {
     #[test]
     fn each_key_is_shown_with_its_place_and_no_secret() {
         let values = values(
-            "default_pass = hunter2\nshards = 3\nproxy_protocol = true\nproxy_protocol.trusted.a = ::1\n",
+            "default_pass = hunter2\nauth_http.user_path = http://u:hunter2@h/x\nshards = 3\nproxy_protocol = true\nproxy_protocol.trusted.a = ::1\n",
         );
         let shown = |key: &str| values.all().find(|shown| shown.key == key).unwrap();
-        let row =
-            |key: &str, value, place| Shown { key: key.to_owned(), value, place, is_set: place != DEFAULT };
+        let row = |key: &str, value: &'static str, place| {
+            let value = value.into();
+            Shown { key: key.to_owned(), value, place, is_set: place != DEFAULT }
+        };
         assert_eq!(shown("default_pass"), row("default_pass", "***", "f:1"));
-        assert_eq!(shown("shards"), row("shards", "3", "f:2"));
-        assert_eq!(shown("proxy_protocol.trusted.a"), row("proxy_protocol.trusted.a", "::1", "f:4"));
+        assert_eq!(shown("shards"), row("shards", "3", "f:3"));
+        assert_eq!(shown("auth_http.user_path"), row("auth_http.user_path", "http://***@h/x", "f:2"));
+        assert_eq!(shown("proxy_protocol.trusted.a"), row("proxy_protocol.trusted.a", "::1", "f:5"));
         assert_eq!(shown("heartbeat"), row("heartbeat", "60", "default"));
         assert_eq!(shown("default_user"), row("default_user", "guest", "default"));
         assert!(!format!("{values:?}").contains("hunter2"));
