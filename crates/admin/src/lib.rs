@@ -84,7 +84,7 @@ pub use page_login::PageLogin;
 pub use ports::{Counts, Ports};
 pub use routes::{Action, Method, ROUTES, Route, To, Whose};
 pub use samples::run as sample;
-pub use settings::{Setting, SettingsInForce};
+pub use settings::{Setting, SettingChange, SettingRefusal, SettingsInForce};
 pub use shown::{body as message_body, object as message_to_json};
 
 /// The time that a client has to send the head of a request. The head usually is one packet, sent at once. A

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::amqp::block_on;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::node_settings::{Lines, NodeLimit};
 use crate::objects::{self, Object};
 use crate::output::print;
 use crate::set::change_user;
@@ -36,7 +37,7 @@ enum What {
         #[command(flatten)]
         vhost: Vhost,
     },
-    /// A limit of the virtual host or of a user
+    /// A limit of the virtual host or of a user, or memory or disk of the node, which then is as in the configuration
     Limit {
         limit: String,
         /// The user, instead of the virtual host, that is limited
@@ -63,6 +64,8 @@ enum What {
     },
     /// A parameter of the whole cluster
     GlobalParameter { name: String },
+    /// A level of the log, which then is as in the configuration
+    LogLevel(Lines),
 }
 
 /// Removes it, and prints one line.
@@ -96,7 +99,12 @@ impl What {
             let (words, done) = (format!("clear {}", object.words), format!("{} is cleared", object.words));
             (object, words, done)
         };
+        let setting = |key: String| {
+            let (words, done) = (format!("clear {key}"), format!("{key} is as in the configuration again"));
+            (objects::setting(&key), words, done)
+        };
         match self {
+            Self::LogLevel(lines) => setting(lines.key()),
             Self::Password { user } => {
                 let object = objects::user(user);
                 let of = format!("the password of {}", object.words);
@@ -113,6 +121,9 @@ impl What {
                 (object, words, "the topic permissions are cleared".to_owned())
             }
             Self::Limit { limit, user, vhost } => {
+                if let Some(limit) = NodeLimit::named(limit) {
+                    return setting(limit.key_to_clear());
+                }
                 let object = objects::limit(limit, user.as_deref(), &vhost.vhost);
                 let (words, done) = (
                     format!("clear a limit of {}", object.words),

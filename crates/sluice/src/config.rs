@@ -24,6 +24,7 @@ mod oauth2;
 mod page_login;
 mod problems;
 mod rabbitmq;
+mod run_time;
 mod schedule;
 mod set_values;
 #[cfg(test)]
@@ -36,8 +37,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admin::{HeaderOptions, PageLogin};
 use ::web::hide_userinfo;
+use admin::{HeaderOptions, PageLogin};
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
 use broker::nearest::did_you_mean;
@@ -198,6 +199,16 @@ impl Config {
         let values = std::mem::take(&mut draft.values);
         let files = layers.files.iter().map(|(name, _)| name.clone()).collect();
         Ok(Loaded { config: draft.finish(), values, files })
+    }
+
+    /// Returns a configuration with those of these values that a running broker takes. Everything else in it is a default.
+    pub fn reloadable(values: &SetValues) -> Self {
+        let mut draft = Draft::default();
+        for (name, value) in values.reloadable() {
+            let set = draft.set(name, value, "");
+            debug_assert_eq!(set, Ok(()), "{name} was set before");
+        }
+        draft.finish()
     }
 
     /// Like [`Self::load`], but from the text of a file with this name, and without the environment.

@@ -33,6 +33,7 @@ mod manual;
 mod messages;
 mod move_messages;
 mod moving;
+mod node_settings;
 mod objects;
 mod output;
 mod password;
@@ -377,6 +378,14 @@ mod tests {
             "list limits --user u",
             "export definitions",
             "export definitions f -p v",
+            "set log-level debug",
+            "set log-level none --category user --url http://h",
+            "set log-level info --output console",
+            "clear log-level --category default",
+            "show log-level --json",
+            "set limit memory 0.5",
+            "set limit disk 1GiB --url http://h",
+            "clear limit disk",
             "import definitions f",
             "import definitions - --url https://h --cacert ca.pem",
             "delete vhost v",

@@ -37,6 +37,7 @@ mod pages;
 mod rabbitmqadmin;
 mod redrive;
 mod routes;
+mod run_time;
 mod search;
 mod secrets;
 mod small_disk;

@@ -52,6 +52,11 @@ impl SetValues {
         self.0.insert(key.to_owned(), SetValue { value: value.to_owned(), place: place.to_owned() });
     }
 
+    /// Removes the value of a key. Returns false if nobody has set it.
+    pub(super) fn remove(&mut self, key: &str) -> bool {
+        self.0.remove(key).is_some()
+    }
+
     /// Returns where the key was set, or the first one that begins with it.
     pub fn place(&self, key: &str) -> Option<&str> {
         let (found, value) = self.0.range(key.to_owned()..).next()?;
@@ -120,6 +125,22 @@ impl SetValues {
         let kept = self.0.iter().filter(|(name, _)| !reloads(name));
         let changed = after.0.iter().filter(|(name, _)| reloads(name));
         Self(kept.chain(changed).map(|(name, set)| (name.clone(), set.clone())).collect())
+    }
+
+    /// Returns these values, replaced by those that are set in `above`, too.
+    pub fn overlaid(&self, above: &Self) -> Self {
+        Self(self.0.iter().chain(&above.0).map(|(name, set)| (name.clone(), set.clone())).collect())
+    }
+
+    /// Returns the keys that a running broker takes, with their values.
+    pub(super) fn reloadable(&self) -> impl Iterator<Item = (&str, &str)> {
+        let reloads = |name: &str| keys::find(name).is_some_and(|(key, _)| key.reloads);
+        self.0.iter().map(|(name, set)| (&**name, &*set.value)).filter(move |(name, _)| reloads(name))
+    }
+
+    /// Returns the keys that somebody has set.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 
     /// Returns the keys whose value differs in `after`.
