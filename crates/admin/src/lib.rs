@@ -77,6 +77,7 @@ use tls::Tls;
 use tokio::net::TcpListener;
 
 use self::listen::Bounds;
+pub use clock::utc;
 pub use definitions::{Definitions, Problem, Problems, Reading};
 pub use headers::{HeaderOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
 pub use origin::HostOptions;

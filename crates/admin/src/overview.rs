@@ -182,6 +182,7 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failur
         "partitions": [],
         "rates_mode": "basic",
         "mem_calculation_strategy": MEMORY_STRATEGY,
+        "platform": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         "os_pid": std::process::id().to_string(),
         "uptime": overview.uptime_ms,
         "node_id": overview.node_id,

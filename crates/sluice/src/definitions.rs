@@ -18,11 +18,14 @@ use crate::http::Api;
 use crate::objects::segment;
 use crate::output::print;
 use crate::progress::watched;
+use crate::report::{self, ExportReport};
 
 #[derive(Debug, Subcommand)]
 pub enum Export {
     /// All definitions, to a file or to standard output
     Definitions(ExportDefinitions),
+    /// What support needs to know of the broker, without secrets and messages
+    Report(ExportReport),
 }
 
 #[derive(Args, Debug)]
@@ -55,17 +58,20 @@ struct Scope {
     api: Api,
 }
 
-/// Writes the definitions.
+/// Writes the definitions, or the report.
 ///
 /// # Errors
 /// The broker's error, or that of a file.
 pub fn export(verb: &Export) -> Result<(), Failure> {
-    let Export::Definitions(ExportDefinitions { file, scope }) = verb;
+    let ExportDefinitions { file, scope } = match verb {
+        Export::Report(export) => return report::run(export),
+        Export::Definitions(export) => export,
+    };
     block_on(async {
         let (_, all) = scope.api.ask("export the definitions", Method::GET, &scope.path(), None).await?;
         let text = escape::json(&all);
         match file {
-            Some(file) => write(file, &text).map_err(|error| named(file, &error)),
+            Some(file) => write_private(file, &text),
             None => print(&text),
         }
     })
@@ -102,11 +108,15 @@ fn named(file: &Path, error: &std::io::Error) -> Failure {
     Failure::usage(format!("{}: {error}", file.display()))
 }
 
-/// Writes a file that only its owner can read, if it is new. It has hashes of passwords.
-fn write(file: &Path, text: &str) -> std::io::Result<()> {
+/// Writes a file that only its owner can read, if it is new. Definitions have hashes of passwords.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_private(file: &Path, text: &str) -> Result<(), Failure> {
     let options = std::fs::OpenOptions::new().write(true).truncate(true).clone();
-    let mut file = files::open_or_create(&options, file, Sharing::Owner.file())?;
-    file.write_all(text.as_bytes())
+    let written = files::open_or_create(&options, file, Sharing::Owner.file())
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| named(file, &error))
 }
 
 /// Reads what `load_definitions` names, if it is set: a file, or the files `*.json` of a directory in the order of their names.

@@ -46,6 +46,7 @@ mod rabbitmq;
 mod recv;
 mod redrive;
 mod reload;
+mod report;
 mod reset;
 mod send;
 mod serve;
@@ -161,7 +162,7 @@ enum Verb {
     /// Print the hash of a password
     #[command(subcommand)]
     Hash(hash::Hash),
-    /// Write everything but the messages to a file, in RabbitMQ's form
+    /// Write the definitions to a file, in RabbitMQ's form, or a report for support
     #[command(subcommand)]
     Export(definitions::Export),
     /// Carry out a file of definitions, of Sluice or of RabbitMQ
@@ -378,6 +379,8 @@ mod tests {
             "list limits --user u",
             "export definitions",
             "export definitions f -p v",
+            "export report",
+            "export report -o f --log l --url http://h",
             "set log-level debug",
             "set log-level none --category user --url http://h",
             "set log-level info --output console",

@@ -126,7 +126,7 @@ const TOOLS: &[Tool] = &[
         ("purge_queue", "`sluice purge queue NAME`"),
         ("reconcile_vhosts", "none; virtual hosts are never stopped"),
         ("rename_cluster_node", "none; a cluster has one node"),
-        ("report", "`sluice show overview`, `sluice status` and `sluice show config --only-set`"),
+        ("report", "`sluice export report`"),
         ("reset", "none; stop the broker and remove its data directory"),
         ("restart_federation_link", "none; there is no federation"),
         ("restart_shovel", "none; there are no shovels, and `sluice move QUEUE --to-queue OTHER` moves messages"),

@@ -61,7 +61,8 @@ const LINES: &[Column] = &[
 const BUDGETS: &[Column] =
     &[("MEMORY FOR", "name"), ("USED (BYTES)", "used"), ("LIMIT (BYTES)", "limit"), ("USED (%)", "percent")];
 
-fn show(node: &Value) -> String {
+/// Renders a node and its budgets.
+pub fn show(node: &Value) -> String {
     let width = LINES.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
     let mut text = String::new();
     for (word, field) in LINES {

@@ -36,6 +36,7 @@ mod origins;
 mod pages;
 mod rabbitmqadmin;
 mod redrive;
+mod report;
 mod routes;
 mod run_time;
 mod search;
