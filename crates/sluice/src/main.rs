@@ -23,6 +23,7 @@ mod escape;
 mod explain;
 mod failure;
 mod first_user;
+mod follow;
 mod grammar;
 mod hash;
 mod http;
@@ -132,6 +133,8 @@ enum Verb {
     Get(messages::Get),
     /// Publish a message to an exchange over the management API
     Publish(messages::Publish),
+    /// Print the lines of the log, or events, as they come
+    Follow(follow::Follow),
     /// Print the messages that pass through a queue or a connection, for a limited time
     Trace(trace::TraceArgs),
     /// Move the messages of a queue to another queue or to an exchange
@@ -221,6 +224,7 @@ fn main() -> ExitCode {
         Verb::Peek(peek) => peek::run(&peek),
         Verb::Get(get) => messages::get(&get),
         Verb::Publish(publish) => messages::publish(&publish),
+        Verb::Follow(follow) => follow::run(&follow),
         Verb::Trace(trace) => trace::run(&trace),
         Verb::Move(arguments) => move_messages::run(&arguments),
         Verb::Redrive(redrive) => redrive::run(&redrive),
@@ -379,6 +383,8 @@ mod tests {
             "list limits --user u",
             "export definitions",
             "export definitions f -p v",
+            "follow log --level warning -p v",
+            "follow events --key queue.* --key user.# --json --url amqp://h",
             "export report",
             "export report -o f --log l --url http://h",
             "set log-level debug",

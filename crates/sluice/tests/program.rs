@@ -21,6 +21,7 @@ mod descriptors;
 mod doctor;
 mod doors;
 mod events;
+mod follow;
 mod forget;
 mod golden;
 mod http_bodies;
