@@ -70,12 +70,13 @@ impl SettingsInForce {
         let changes = self.changes.as_ref().ok_or_else(nobody)?;
         let (answer, answered) = oneshot::channel();
         let change = SettingChange { key: key.to_owned(), value, user, answer };
-        changes.send(change).await.map_err(|_| nobody())?;
+        let stops = || Failure::unavailable("the broker stops");
+        changes.send(change).await.map_err(|_| stops())?;
         match answered.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(SettingRefusal::Missing(why))) => Err(Failure::not_found(why)),
             Ok(Err(SettingRefusal::Refused(why))) => Err(Failure::bad_request(why)),
-            Err(_) => Err(Failure::unavailable("the broker stops")),
+            Err(_) => Err(stops()),
         }
     }
 }
