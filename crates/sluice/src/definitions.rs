@@ -9,6 +9,7 @@ use broker::access::Identity;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use wal::files::{self, Sharing};
+use web::hide_userinfo;
 
 use crate::amqp::block_on;
 use crate::config::{Config, SetValues, files_of};
@@ -130,7 +131,9 @@ pub fn read(config: &Config, values: &SetValues) -> Result<Option<Definitions>, 
 
 fn read_files(config: &Config) -> Result<Option<Definitions>, String> {
     let Some(path) = &config.load_definitions else { return Ok(None) };
-    let named = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    // Somebody may have written a URL.
+    let shown = |path: &Path| hide_userinfo(&path.display().to_string()).into_owned();
+    let named = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", shown(path));
     let skip_unknown = config.skip_unknown_definitions;
     let reading = Reading { vhost: None, skip_unknown, warns_of_components: true };
     let is_directory = std::fs::metadata(path).map_err(|error| named(path, &error))?.is_dir();

@@ -526,6 +526,7 @@ fn fail_to_start(directory: &Directory, secrets: &Secrets) {
             "auth_backends.1 = oauth2\nauth_oauth2.resource_server_id = r\nauth_oauth2.jwks_uri = http://u:{DEFAULT_PASS}@h"
         ),
         format!("definitions.https.url = https://u:{DEFAULT_PASS}@h/definitions"),
+        format!("load_definitions = https://u:{DEFAULT_PASS}@h/definitions"),
         format!("channel_max = https://u:{DEFAULT_PASS}@h/"),
     ] {
         std::fs::write(&file, &wrong).unwrap();
