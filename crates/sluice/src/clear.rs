@@ -73,7 +73,7 @@ enum What {
 /// # Errors
 /// The broker's error, for example that there is no such parameter.
 pub fn run(clear: &Clear) -> Result<(), Failure> {
-    let (object, words, done) = clear.what.parts();
+    let (object, words, done) = clear.what.parts()?;
     block_on(async {
         match &clear.what {
             // No route is for the password alone. An empty hash is that of a user without a password.
@@ -94,7 +94,10 @@ pub fn run(clear: &Clear) -> Result<(), Failure> {
 
 impl What {
     /// Returns the object, the words for the operation in errors, and the line that says that it is done.
-    fn parts(&self) -> (Object, String, String) {
+    ///
+    /// # Errors
+    /// A usage failure if a limit of the node is to be cleared of something else.
+    fn parts(&self) -> Result<(Object, String, String), Failure> {
         let named = |object: Object| {
             let (words, done) = (format!("clear {}", object.words), format!("{} is cleared", object.words));
             (object, words, done)
@@ -103,7 +106,7 @@ impl What {
             let (words, done) = (format!("clear {key}"), format!("{key} is as in the configuration again"));
             (objects::setting(&key), words, done)
         };
-        match self {
+        Ok(match self {
             Self::LogLevel(lines) => setting(lines.key()),
             Self::Password { user } => {
                 let object = objects::user(user);
@@ -121,8 +124,8 @@ impl What {
                 (object, words, "the topic permissions are cleared".to_owned())
             }
             Self::Limit { limit, user, vhost } => {
-                if let Some(limit) = NodeLimit::named(limit) {
-                    return setting(limit.key_to_clear());
+                if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost)? {
+                    return Ok(setting(limit.key_to_clear()));
                 }
                 let object = objects::limit(limit, user.as_deref(), &vhost.vhost);
                 let (words, done) = (
@@ -136,6 +139,6 @@ impl What {
                 named(objects::parameter(component, name, &vhost.vhost))
             }
             Self::GlobalParameter { name } => named(objects::global_parameter(name)),
-        }
+        })
     }
 }

@@ -5,7 +5,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Vhost};
 use crate::objects::{self, EFFECTIVE};
 use crate::output::print;
 use crate::table::{Column, rows_of, table};
@@ -110,11 +110,20 @@ pub enum NodeLimit {
 
 impl NodeLimit {
     /// Returns the limit with this name, if it is one of the node.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "memory" => Some(Self::Memory),
-            "disk" => Some(Self::Disk),
-            _ => None,
+    ///
+    /// # Errors
+    /// A usage failure if a user or a virtual host is named, too.
+    pub fn named(name: &str, user: Option<&str>, vhost: &Vhost) -> Result<Option<Self>, Failure> {
+        let limit = match name {
+            "memory" => Self::Memory,
+            "disk" => Self::Disk,
+            _ => return Ok(None),
+        };
+        match user.is_some() || vhost.is_named() {
+            true => Err(Failure::usage(format!(
+                "{name} is a limit of the node, and not of a user or a virtual host"
+            ))),
+            false => Ok(Some(limit)),
         }
     }
 

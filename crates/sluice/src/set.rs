@@ -163,7 +163,7 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
             put(&format!("set {words}"), &path, body, "the topic permissions are set").await
         }
         What::Limit { limit, value, user, vhost } => {
-            if let Some(limit) = NodeLimit::named(limit) {
+            if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost)? {
                 return node_settings::set_limit(api, limit, value).await;
             }
             let value: u32 = value.parse().map_err(|_| {
