@@ -40,6 +40,9 @@ const EXPLAINED_MAX: usize = 10;
 /// The bytes of the end of the log that are shown: a few thousand lines.
 const LOG_BYTES_MAX: u64 = 256 * 1024;
 
+/// The most lines about late turns. They are enough to see whether turns are late again and again.
+const LATE_LINES_MAX: usize = 20;
+
 /// What reading the report fails to do, in messages.
 const WORDS: &str = "make the report";
 
@@ -103,8 +106,10 @@ impl ExportReport {
         for list in LISTS {
             report.add(list.title, self.list(list).await);
         }
-        report.add("Log", self.log());
-        report.add("Metrics", api.metrics(WORDS, &overview["listeners"]).await);
+        let (log, metrics) = (self.log(), api.metrics(WORDS, &overview["listeners"]).await);
+        report.add("Late turns", metrics.as_deref().map_err(Clone::clone).map(|metrics| late(metrics, &log)));
+        report.add("Log", log);
+        report.add("Metrics", metrics);
         Ok(report.text)
     }
 
@@ -173,6 +178,15 @@ impl ExportReport {
         let text = end_of(file).map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
         Ok(text.lines().map(|line| format!("{}\n", escape::line(line))).collect())
     }
+}
+
+/// Returns the number of late turns (docs/operations.md, Late turns), and the last lines of the log about them.
+fn late(metrics: &str, log: &Result<String, Failure>) -> String {
+    let log = log.as_deref().unwrap_or_default();
+    let counts = metrics.lines().filter(|line| line.starts_with("sluice_late_turns_total"));
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("late_ms")).collect();
+    let last = &lines[lines.len().saturating_sub(LATE_LINES_MAX)..];
+    counts.chain(last.iter().copied()).map(|line| format!("{line}\n")).collect()
 }
 
 /// Reads the end of a file, from the beginning of a line.
@@ -251,5 +265,24 @@ impl Report {
         if end < text.len() {
             let _ = writeln!(self.text, "\n... and {} bytes more", text.len() - end);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_turns_are_their_count_and_their_last_lines() {
+        let metrics = "# HELP sluice_late_turns_total Turns\nsluice_late_turns_total 30\nsluice_other 1\n";
+        let lines = (0..30).map(|number| format!("a turn took 200 ms late_ms={number}\nanother line\n"));
+        let shown = late(metrics, &Ok(lines.collect()));
+        let shown: Vec<&str> = shown.lines().collect();
+        assert_eq!((shown.len(), shown[0]), (1 + LATE_LINES_MAX, "sluice_late_turns_total 30"));
+        assert!(
+            shown[1].ends_with("late_ms=10") && shown[LATE_LINES_MAX].ends_with("late_ms=29"),
+            "{shown:?}"
+        );
+        assert_eq!(late(metrics, &Err(Failure::failed("no file"))), "sluice_late_turns_total 30\n");
     }
 }

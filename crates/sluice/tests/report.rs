@@ -152,6 +152,7 @@ async fn a_report_has_everything_but_secrets() {
         ("Consumers", "reader"),
         ("Deprecated features", "global_qos"),
         ("Log", "Server startup complete"),
+        ("Late turns", "sluice_late_turns_total "),
         ("Metrics", "\nsluice_late_turns_total "),
     ] {
         // The log has no such line: it goes to standard output.
