@@ -85,6 +85,7 @@ pub const fn fields(action: Action) -> &'static [Field] {
         Action::PutTopicPermissions => TOPIC_PERMISSIONS,
         Action::PutParameter | Action::PutGlobalParameter => PARAMETER,
         Action::NameCluster => CLUSTER,
+        Action::SetSetting => SETTING,
         Action::PutVhostLimit | Action::PutUserLimit => LIMIT,
         Action::PutQueue => QUEUE,
         Action::PutExchange => EXCHANGE,
@@ -152,6 +153,9 @@ const TOPIC_PERMISSIONS: &[Field] = &[
 const PARAMETER: &[Field] = &[Field::new("value", Kind::Any, r#"{"a":1}"#, "The value.").required()];
 
 const CLUSTER: &[Field] = &[text("name", r#""ours""#, "The name of the cluster.").required()];
+
+const SETTING: &[Field] =
+    &[text("value", r#""debug""#, "The value, as the configuration file would have it.").required()];
 
 const LIMIT: &[Field] =
     &[Field::new("value", Kind::Whole, "100", "The limit. A negative one means none.").required()];

@@ -77,6 +77,7 @@ use tls::Tls;
 use tokio::net::TcpListener;
 
 use self::listen::Bounds;
+pub use clock::utc;
 pub use definitions::{Definitions, Problem, Problems, Reading};
 pub use headers::{HeaderOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
 pub use origin::HostOptions;
@@ -84,7 +85,7 @@ pub use page_login::PageLogin;
 pub use ports::{Counts, Ports};
 pub use routes::{Action, Method, ROUTES, Route, To, Whose};
 pub use samples::run as sample;
-pub use settings::{Setting, SettingsInForce};
+pub use settings::{Setting, SettingChange, SettingRefusal, SettingsInForce};
 pub use shown::{body as message_body, object as message_to_json};
 
 /// The time that a client has to send the head of a request. The head usually is one packet, sent at once. A

@@ -2,7 +2,6 @@
 
 use broker::access::Authority;
 use broker::catalog::ExchangeKind;
-use broker::counters::Deprecated;
 use broker::desk::{BudgetRow, Desk, Overview, ProtocolRow};
 use serde_json::{Value, json};
 
@@ -107,30 +106,6 @@ pub async fn cluster_name<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
     Ok(Reply::Json(json!({ "name": call.desk.overview(&call.who).await?.cluster_name })))
 }
 
-/// Lists the features that clients should no longer use, or only those that were used since the start.
-pub async fn deprecated_features<D: Desk>(call: &Call<'_, D>, used: bool) -> Result<Reply, Failure> {
-    let overview = call.desk.overview(&call.who).await?;
-    let uses = overview.counters.deprecated;
-    let rows = Deprecated::ALL.iter().filter(|feature| !used || uses.of(**feature) > 0);
-    let rows = rows.map(|feature| {
-        let phase = match feature.is_permitted_by_default() {
-            true => "permitted_by_default",
-            false => "denied_by_default",
-        };
-        json!({
-            "name": feature.as_str(),
-            "desc": feature.description(),
-            // RabbitMQ's programs refuse a row without this field.
-            "doc_url": "",
-            "deprecation_phase": phase,
-            "state": if overview.denied.contains(feature) { "denied" } else { "permitted" },
-            "provided_by": "sluice",
-            "uses": uses.of(*feature),
-        })
-    });
-    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"])?))
-}
-
 /// Checks that the name is that of the node.
 ///
 /// # Errors
@@ -182,6 +157,7 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failur
         "partitions": [],
         "rates_mode": "basic",
         "mem_calculation_strategy": MEMORY_STRATEGY,
+        "platform": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         "os_pid": std::process::id().to_string(),
         "uptime": overview.uptime_ms,
         "node_id": overview.node_id,

@@ -1,5 +1,6 @@
-//! What stands for the parts of RabbitMQ that tools ask for: feature flags, plugins, applications, and the runtime.
+//! What stands for the parts of RabbitMQ that tools ask for: feature flags, deprecated features, plugins, applications, and the runtime.
 
+use broker::counters::Deprecated;
 use broker::desk::{Desk, Overview};
 use serde_json::{Map, Value, json};
 
@@ -30,6 +31,38 @@ const FLAGS: &[(&str, &str, &str)] = &[
     ("stream_queue", REQUIRED, "Streams"),
     ("user_limits", REQUIRED, "Limits of users"),
     ("virtual_host_metadata", REQUIRED, "Virtual hosts have descriptions and tags"),
+];
+
+/// The phases and the states of deprecated features.
+const PERMITTED_BY_DEFAULT: &str = "permitted_by_default";
+const DENIED_BY_DEFAULT: &str = "denied_by_default";
+const REMOVED: &str = "removed";
+const PERMITTED: &str = "permitted";
+const DENIED: &str = "denied";
+
+/// RabbitMQ's deprecated features besides [`Deprecated`]: the name, the phase in RabbitMQ 4.3, the state here, and what it is. Nothing
+/// counts their uses: no client can use them, except for the rates of the management API, which are not deprecated here.
+const OTHERS: &[(&str, &str, &str, &str)] = &[
+    (
+        "amqp_filter_set_bug",
+        DENIED_BY_DEFAULT,
+        DENIED,
+        "Filters of AMQP 1.0 whose values are not described: they have no effect",
+    ),
+    ("classic_queue_mirroring", REMOVED, DENIED, "Mirrored classic queues"),
+    (
+        "management_metrics_collection",
+        PERMITTED_BY_DEFAULT,
+        PERMITTED,
+        "Rates and samples in the management API",
+    ),
+    (
+        "queue_master_locator",
+        DENIED_BY_DEFAULT,
+        DENIED,
+        "The argument x-queue-master-locator: x-queue-leader-locator stands for it",
+    ),
+    ("ram_node_type", REMOVED, DENIED, "Nodes that keep definitions in memory only"),
 ];
 
 /// The plugins of RabbitMQ whose work the broker does, without a plugin.
@@ -89,6 +122,35 @@ pub fn enable_feature_flag<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         true => Ok(Reply::NoContent),
         false => Err(Failure::bad_request(format!("unsupported: there is no feature flag '{name}'"))),
     }
+}
+
+/// Lists the features that clients should no longer use, or only those that were used since the start.
+///
+/// # Errors
+/// The desk's error, or 400 for a wrong query.
+pub async fn deprecated_features<D: Desk>(call: &Call<'_, D>, used: bool) -> Result<Reply, Failure> {
+    let overview = call.desk.overview(&call.who).await?;
+    let uses = overview.counters.deprecated;
+    let row = |name, about, phase, state, uses| {
+        json!({
+            "name": name,
+            "desc": about,
+            // RabbitMQ's programs refuse a row without this field.
+            "doc_url": "",
+            "deprecation_phase": phase,
+            "state": state,
+            "provided_by": "sluice",
+            "uses": uses,
+        })
+    };
+    let counted = Deprecated::ALL.iter().map(|feature| {
+        let phase = if feature.is_permitted_by_default() { PERMITTED_BY_DEFAULT } else { DENIED_BY_DEFAULT };
+        let state = if overview.denied.contains(feature) { DENIED } else { PERMITTED };
+        row(feature.as_str(), feature.description(), phase, state, uses.of(*feature))
+    });
+    let others = OTHERS.iter().map(|(name, phase, state, about)| row(name, about, phase, state, 0));
+    let rows = counted.chain(others).filter(|row| !used || row["uses"].as_u64() > Some(0));
+    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"])?))
 }
 
 /// Returns the fields of an overview that are about the runtime.

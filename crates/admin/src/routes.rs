@@ -170,6 +170,10 @@ pub enum Action {
     NameCluster,
     OpenApi,
     EffectiveSettings,
+    /// Changes a setting until the broker stops.
+    SetSetting,
+    /// Goes back to the value of the configuration.
+    ResetSetting,
     /// A list of something that Sluice does not have.
     EmptyList,
     /// A route of RabbitMQ that does something that Sluice does not have. The text says what to do instead.
@@ -343,6 +347,8 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/top/{node}" => Missing(ERLANG), [Manage, ReadNodes];
     Get "/api/top/ets/{node}" => Missing(ERLANG), [Manage, ReadNodes];
     Get "/api/config/effective" => EffectiveSettings, [Manage, Administer];
+    Put "/api/config/effective/{key}" => SetSetting, [Manage, Administer];
+    Delete "/api/config/effective/{key}" => ResetSetting, [Manage, Administer];
     Delete "/api/reset" => Missing(STATISTICS), [Manage, Administer];
     Delete "/api/reset/{node}" => Missing(STATISTICS), [Manage, Administer];
     Post "/api/login" => Missing(LOGIN), [Manage];

@@ -486,8 +486,8 @@ async fn overview_and_nodes() {
             GET /api/feature-flags?columns=name,state,stability&page=1&page_size=1&name=rabbitmq_4.3.0 -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"rabbitmq_4.3.0","state":"enabled","stability":"stable"}],..
             PUT /api/feature-flags/khepri_db/enable {"name":"khepri_db"} -> 204
             PUT /api/feature-flags/nope/enable {"name":"nope"} -> 400 {"error":"bad_request","reason":"unsupported: there is no feature flag 'nope'"}
-            GET /api/deprecated-features?columns=name,state,uses -> 200 [{"name":"amqp_address_v1","state":"denied","uses":0},{"name":"global_qos","state":"permitted","uses":1},{"name":"transient_nonexcl_queues","state":"permitted","uses":0}]
-            GET /api/deprecated-features?columns=desc,doc_url,deprecation_phase&page=1&page_size=1 -> 200 {"filtered_count":3,"item_count":1,"items":[{"desc":"Links of AMQP 1.0 to addresses of format v1","doc_url":"","deprecation_phase":"denied_by_default"}],"page":1,"page_count":3,"page_size":1,"total_count":3}
+            GET /api/deprecated-features?columns=name,state,uses -> 200 [{"name":"amqp_address_v1","state":"denied","uses":0},{"name":"amqp_filter_set_bug","state":"denied","uses":0},{"name":"classic_queue_mirroring","state":"denied","uses":0},{"name":"global_qos","state":"permitted","uses":1},{"name":"management_metrics_collection","state":"permitted","uses":0},{"name":"queue_master_locator","state":"denied","uses":0},{"name":"ram_node_type","state":"denied","uses":0},{"name":"transient_nonexcl_queues","state":"permitted","uses":0}]
+            GET /api/deprecated-features?columns=desc,doc_url,deprecation_phase&page=1&page_size=1 -> 200 {"filtered_count":8,"item_count":1,"items":[{"desc":"Links of AMQP 1.0 to addresses of format v1","doc_url":"","deprecation_phase":"denied_by_default"}],"page":1,"page_count":8,"page_size":1,"total_count":8}
             GET /api/deprecated-features/used?columns=name -> 200 [{"name":"global_qos"}]
             POST /api/vhosts/%2F/start/n@h -> 204
             POST /api/vhosts/%2F/start/other -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'other'"}

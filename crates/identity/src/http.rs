@@ -23,7 +23,7 @@ use hyper::{Method, Request, StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tls::ClientOptions;
 use tokio::sync::Semaphore;
-use web::{Bounds, Server};
+use web::{Bounds, Server, hide_userinfo};
 
 use crate::setting::SettingError;
 
@@ -75,7 +75,8 @@ struct Place {
 
 impl Place {
     fn parse(setting: &str, url: &str, tls: &Arc<tls::ClientConfig>) -> Result<Self, SettingError> {
-        let shown = url.escape_debug();
+        let shown = hide_userinfo(url);
+        let shown = shown.escape_debug();
         let wrong =
             || SettingError::new(setting, format!("'{shown}' must be a URL with http:// or https://"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;

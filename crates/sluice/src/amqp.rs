@@ -115,6 +115,11 @@ impl Place {
         Failure::failed(format!("cannot {what} {address} at {}: {error}", self.0))
     }
 
+    /// Returns the failure of an operation at this broker, with a reason of ours.
+    pub fn failed_because(&self, what: &str, why: &str) -> Failure {
+        Failure::failed(format!("cannot {what} at {}: {why}", self.0))
+    }
+
     /// Returns the failure for filters that the broker did not put in place. `options` are their command-line
     /// options. `fault` is the error in the SQL expression, if there is one.
     pub fn not_filtered(&self, address: &str, options: &[&str], fault: Option<&SqlError>) -> Failure {

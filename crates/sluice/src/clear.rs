@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::amqp::block_on;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::node_settings::{Lines, NodeLimit};
 use crate::objects::{self, Object};
 use crate::output::print;
 use crate::set::change_user;
@@ -36,7 +37,7 @@ enum What {
         #[command(flatten)]
         vhost: Vhost,
     },
-    /// A limit of the virtual host or of a user
+    /// A limit of the virtual host or of a user, or memory or disk of the node, which then is as in the configuration
     Limit {
         limit: String,
         /// The user, instead of the virtual host, that is limited
@@ -63,6 +64,8 @@ enum What {
     },
     /// A parameter of the whole cluster
     GlobalParameter { name: String },
+    /// A level of the log, which then is as in the configuration
+    LogLevel(Lines),
 }
 
 /// Removes it, and prints one line.
@@ -70,7 +73,7 @@ enum What {
 /// # Errors
 /// The broker's error, for example that there is no such parameter.
 pub fn run(clear: &Clear) -> Result<(), Failure> {
-    let (object, words, done) = clear.what.parts();
+    let (object, words, done) = clear.what.parts()?;
     block_on(async {
         match &clear.what {
             // No route is for the password alone. An empty hash is that of a user without a password.
@@ -91,12 +94,20 @@ pub fn run(clear: &Clear) -> Result<(), Failure> {
 
 impl What {
     /// Returns the object, the words for the operation in errors, and the line that says that it is done.
-    fn parts(&self) -> (Object, String, String) {
+    ///
+    /// # Errors
+    /// A usage failure if a limit of the node is to be cleared of something else.
+    fn parts(&self) -> Result<(Object, String, String), Failure> {
         let named = |object: Object| {
             let (words, done) = (format!("clear {}", object.words), format!("{} is cleared", object.words));
             (object, words, done)
         };
-        match self {
+        let setting = |key: String| {
+            let (words, done) = (format!("clear {key}"), format!("{key} is as in the configuration again"));
+            (objects::setting(&key), words, done)
+        };
+        Ok(match self {
+            Self::LogLevel(lines) => setting(lines.key()),
             Self::Password { user } => {
                 let object = objects::user(user);
                 let of = format!("the password of {}", object.words);
@@ -113,6 +124,9 @@ impl What {
                 (object, words, "the topic permissions are cleared".to_owned())
             }
             Self::Limit { limit, user, vhost } => {
+                if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost)? {
+                    return Ok(setting(limit.key_to_clear()));
+                }
                 let object = objects::limit(limit, user.as_deref(), &vhost.vhost);
                 let (words, done) = (
                     format!("clear a limit of {}", object.words),
@@ -125,6 +139,6 @@ impl What {
                 named(objects::parameter(component, name, &vhost.vhost))
             }
             Self::GlobalParameter { name } => named(objects::global_parameter(name)),
-        }
+        })
     }
 }

@@ -24,6 +24,7 @@ mod oauth2;
 mod page_login;
 mod problems;
 mod rabbitmq;
+mod run_time;
 mod schedule;
 mod set_values;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::web::hide_userinfo;
 use admin::{HeaderOptions, PageLogin};
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
@@ -197,6 +199,16 @@ impl Config {
         let values = std::mem::take(&mut draft.values);
         let files = layers.files.iter().map(|(name, _)| name.clone()).collect();
         Ok(Loaded { config: draft.finish(), values, files })
+    }
+
+    /// Returns a configuration with those of these values that a running broker takes. Everything else in it is a default.
+    pub fn reloadable(values: &SetValues) -> Self {
+        let mut draft = Draft::default();
+        for (name, value) in values.reloadable() {
+            let set = draft.set(name, value, "");
+            debug_assert_eq!(set, Ok(()), "{name} was set before");
+        }
+        draft.finish()
     }
 
     /// Like [`Self::load`], but from the text of a file with this name, and without the environment.
@@ -421,7 +433,7 @@ impl Draft {
             ));
         }
         (key.set)(self, part, value).map_err(|need| {
-            let value = if key.secret && !value.is_empty() { "***" } else { value };
+            let value = if key.secret && !value.is_empty() { "***".into() } else { hide_userinfo(value) };
             format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug())
         })?;
         self.values.insert(keys::current_name(name), value, place);

@@ -13,6 +13,7 @@ use crate::definitions;
 use crate::escape;
 use crate::failure::{FAILED, Failure};
 use crate::http::Api;
+use crate::objects::EFFECTIVE;
 use crate::output::{print, warn};
 use crate::production;
 use crate::table::{Column, table};
@@ -105,6 +106,6 @@ async fn of_broker(sources: &Sources, api: &Api) -> Result<Vec<Value>, Failure> 
             "--running shows the settings of the broker: --set has no effect on them",
         ));
     }
-    let (_, answer) = api.ask("show the configuration", Method::GET, "/api/config/effective", None).await?;
+    let (_, answer) = api.ask("show the configuration", Method::GET, EFFECTIVE, None).await?;
     Ok(answer["config"].as_array().cloned().unwrap_or_default())
 }

@@ -9,6 +9,7 @@ use broker::access::Identity;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use wal::files::{self, Sharing};
+use web::hide_userinfo;
 
 use crate::amqp::block_on;
 use crate::config::{Config, SetValues, files_of};
@@ -18,11 +19,14 @@ use crate::http::Api;
 use crate::objects::segment;
 use crate::output::print;
 use crate::progress::watched;
+use crate::report::{self, ExportReport};
 
 #[derive(Debug, Subcommand)]
 pub enum Export {
     /// All definitions, to a file or to standard output
     Definitions(ExportDefinitions),
+    /// What support needs to know of the broker, without secrets and messages
+    Report(ExportReport),
 }
 
 #[derive(Args, Debug)]
@@ -55,17 +59,20 @@ struct Scope {
     api: Api,
 }
 
-/// Writes the definitions.
+/// Writes the definitions, or the report.
 ///
 /// # Errors
 /// The broker's error, or that of a file.
 pub fn export(verb: &Export) -> Result<(), Failure> {
-    let Export::Definitions(ExportDefinitions { file, scope }) = verb;
+    let ExportDefinitions { file, scope } = match verb {
+        Export::Report(export) => return report::run(export),
+        Export::Definitions(export) => export,
+    };
     block_on(async {
         let (_, all) = scope.api.ask("export the definitions", Method::GET, &scope.path(), None).await?;
         let text = escape::json(&all);
         match file {
-            Some(file) => write(file, &text).map_err(|error| named(file, &error)),
+            Some(file) => write_private(file, &text),
             None => print(&text),
         }
     })
@@ -102,11 +109,15 @@ fn named(file: &Path, error: &std::io::Error) -> Failure {
     Failure::usage(format!("{}: {error}", file.display()))
 }
 
-/// Writes a file that only its owner can read, if it is new. It has hashes of passwords.
-fn write(file: &Path, text: &str) -> std::io::Result<()> {
+/// Writes a file that only its owner can read, if it is new. Definitions have hashes of passwords.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_private(file: &Path, text: &str) -> Result<(), Failure> {
     let options = std::fs::OpenOptions::new().write(true).truncate(true).clone();
-    let mut file = files::open_or_create(&options, file, Sharing::Owner.file())?;
-    file.write_all(text.as_bytes())
+    let written = files::open_or_create(&options, file, Sharing::Owner.file())
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| named(file, &error))
 }
 
 /// Reads what `load_definitions` names, if it is set: a file, or the files `*.json` of a directory in the order of their names.
@@ -120,7 +131,9 @@ pub fn read(config: &Config, values: &SetValues) -> Result<Option<Definitions>, 
 
 fn read_files(config: &Config) -> Result<Option<Definitions>, String> {
     let Some(path) = &config.load_definitions else { return Ok(None) };
-    let named = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    // Somebody may have written a URL.
+    let shown = |path: &Path| hide_userinfo(&path.display().to_string()).into_owned();
+    let named = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", shown(path));
     let skip_unknown = config.skip_unknown_definitions;
     let reading = Reading { vhost: None, skip_unknown, warns_of_components: true };
     let is_directory = std::fs::metadata(path).map_err(|error| named(path, &error))?.is_dir();

@@ -96,7 +96,7 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
 }
 
 /// Renders the cause, the link where it was found, the notes, and the numbers, one per line.
-fn shown(answer: &Value) -> String {
+pub fn shown(answer: &Value) -> String {
     let word = |field: &Value| escape::line(field.as_str().unwrap_or_default()).into_owned();
     let mut text = format!("{}: {}\n", word(&answer["cause"]), word(&answer["sentence"]));
     let at = &answer["at"];

@@ -52,7 +52,7 @@ mod tests {
 
     /// The verbs that have nouns.
     const WITH_NOUNS: &str = "declare list show explain check purge delete close add set clear protect unprotect hash export import \
-        reset checkpoint reclaim transfer grow shrink rebalance await authenticate";
+        reset checkpoint reclaim transfer grow shrink rebalance await authenticate follow";
 
     /// The verbs whose arguments follow at once.
     const ALONE: &str =

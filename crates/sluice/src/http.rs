@@ -104,6 +104,19 @@ impl Api {
         body: String,
         headers: &[(HeaderName, &str)],
     ) -> Result<(StatusCode, Value), Failure> {
+        let (status, octets) = self.octets(what, method, path, body, headers).await?;
+        Ok((status, serde_json::from_slice(&octets).unwrap_or(Value::Null)))
+    }
+
+    /// Like [`Api::exchange`], but returns the body as it is.
+    async fn octets(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: String,
+        headers: &[(HeaderName, &str)],
+    ) -> Result<(StatusCode, Bytes), Failure> {
         let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
         let place = url.place();
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
@@ -112,19 +125,38 @@ impl Api {
         let tls = if url.tls { Some(self.trust.load()?) } else { None };
         let server = Server { host: url.host.clone(), port: url.port, tls };
         let bounds = Bounds { connect: PATIENCE, patience: PATIENCE, body_bytes_max: ANSWER_BYTES_MAX };
-        let (status, octets) = match server.send(request, bounds).await {
-            Ok(answer) => answer,
+        match server.send(request, bounds).await {
+            Ok(answer) => Ok(answer),
             Err(error @ (WebError::Unreachable(_) | WebError::TimedOut)) => {
-                return Err(Failure::nobody(place, error));
+                Err(Failure::nobody(place, error))
             }
-            Err(WebError::Http(_)) if url.speaks_amqp().await => {
-                return Err(failed(
-                    &"this port speaks AMQP; the port of the management API is set by management.tcp.port, 15672 by default",
-                ));
-            }
-            Err(error) => return Err(failed(&error)),
-        };
-        Ok((status, serde_json::from_slice(&octets).unwrap_or(Value::Null)))
+            Err(WebError::Http(_)) if url.speaks_amqp().await => Err(failed(
+                &"this port speaks AMQP; the port of the management API is set by management.tcp.port, 15672 by default",
+            )),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Returns the metrics of the same broker. `listeners` are those of its overview. The port of the metrics needs no login, so none
+    /// is sent to it.
+    ///
+    /// # Errors
+    /// The broker has no such listener, or it cannot be reached from here.
+    pub async fn metrics(&self, what: &str, listeners: &Value) -> Result<String, Failure> {
+        let of_metrics =
+            |row: &&Value| row["protocol"].as_str().is_some_and(|protocol| protocol.ends_with("/prometheus"));
+        let listener = listeners.as_array().into_iter().flatten().find(of_metrics);
+        let listener = listener.ok_or_else(|| self.failed(what, "no port serves metrics"))?;
+        let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
+        let scheme = if listener["protocol"] == "https/prometheus" { "https" } else { "http" };
+        let url =
+            Url { port: listener["port"].as_u64().and_then(|port| port.try_into().ok()).unwrap_or(0), ..url };
+        let metrics = Self { token_file: None, ..self.at(&format!("{scheme}://:@{}", url.place())) };
+        let (status, octets) = metrics.octets(what, Method::GET, "/metrics", String::new(), &[]).await?;
+        match status.is_success() {
+            true => Ok(String::from_utf8_lossy(&octets).into_owned()),
+            false => Err(metrics.failed(what, &format!("the answer is {status}"))),
+        }
     }
 
     /// Returns the failure of an operation whose response was not successful.
@@ -191,6 +223,13 @@ pub struct Vhost {
     /// The virtual host
     #[arg(long, short = 'p', global = true, value_name = "NAME", default_value = "/")]
     pub vhost: String,
+}
+
+impl Vhost {
+    /// Returns true if it is not the default one.
+    pub fn is_named(&self) -> bool {
+        self.vhost != "/"
+    }
 }
 
 /// `http://user:password@host:port`, or `https://` with TLS.

@@ -23,6 +23,7 @@ mod escape;
 mod explain;
 mod failure;
 mod first_user;
+mod follow;
 mod grammar;
 mod hash;
 mod http;
@@ -33,6 +34,7 @@ mod manual;
 mod messages;
 mod move_messages;
 mod moving;
+mod node_settings;
 mod objects;
 mod output;
 mod password;
@@ -45,6 +47,7 @@ mod rabbitmq;
 mod recv;
 mod redrive;
 mod reload;
+mod report;
 mod reset;
 mod send;
 mod serve;
@@ -130,6 +133,8 @@ enum Verb {
     Get(messages::Get),
     /// Publish a message to an exchange over the management API
     Publish(messages::Publish),
+    /// Print the lines of the log, or events, as they come
+    Follow(follow::Follow),
     /// Print the messages that pass through a queue or a connection, for a limited time
     Trace(trace::TraceArgs),
     /// Move the messages of a queue to another queue or to an exchange
@@ -160,7 +165,7 @@ enum Verb {
     /// Print the hash of a password
     #[command(subcommand)]
     Hash(hash::Hash),
-    /// Write everything but the messages to a file, in RabbitMQ's form
+    /// Write the definitions to a file, in RabbitMQ's form, or a report for support
     #[command(subcommand)]
     Export(definitions::Export),
     /// Carry out a file of definitions, of Sluice or of RabbitMQ
@@ -219,6 +224,7 @@ fn main() -> ExitCode {
         Verb::Peek(peek) => peek::run(&peek),
         Verb::Get(get) => messages::get(&get),
         Verb::Publish(publish) => messages::publish(&publish),
+        Verb::Follow(follow) => follow::run(&follow),
         Verb::Trace(trace) => trace::run(&trace),
         Verb::Move(arguments) => move_messages::run(&arguments),
         Verb::Redrive(redrive) => redrive::run(&redrive),
@@ -377,6 +383,18 @@ mod tests {
             "list limits --user u",
             "export definitions",
             "export definitions f -p v",
+            "follow log --level warning -p v",
+            "follow events --key queue.* --key user.# --json --url amqp://h",
+            "export report",
+            "export report -o f --log l --url http://h",
+            "set log-level debug",
+            "set log-level none --category user --url http://h",
+            "set log-level info --output console",
+            "clear log-level --category default",
+            "show log-level --json",
+            "set limit memory 0.5",
+            "set limit disk 1GiB --url http://h",
+            "clear limit disk",
             "import definitions f",
             "import definitions - --url https://h --cacert ca.pem",
             "delete vhost v",

@@ -107,6 +107,14 @@ pub fn global_parameter(name: &str) -> Object {
     }
 }
 
+/// The path of the settings in force.
+pub const EFFECTIVE: &str = "/api/config/effective";
+
+/// Returns a setting of the running broker.
+pub fn setting(key: &str) -> Object {
+    Object { words: format!("the setting '{key}'"), path: format!("{EFFECTIVE}/{}", segment(key)) }
+}
+
 /// The path of the name of the cluster.
 pub const CLUSTER_NAME: &str = "/api/cluster-name";
 

@@ -1,9 +1,12 @@
-//! What SIGHUP does, while the broker runs: reads the certificates and the configuration again, and opens the log file again.
+//! What changes while the broker runs. SIGHUP reads the certificates and the configuration again, and opens the log file again. An
+//! administrator may also set single settings until the broker stops.
 
 use std::sync::Arc;
 
-use admin::{Setting, SettingsInForce};
+use admin::{Setting, SettingChange, SettingRefusal, SettingsInForce};
+use broker::categories::USER;
 use node::Node;
+use tokio::sync::mpsc;
 
 use crate::certificates::Watched;
 use crate::config::{Config, Loaded, SetValues, Sources};
@@ -16,8 +19,14 @@ pub struct Reload {
     at_start: SetValues,
     /// The values that were read last.
     last: SetValues,
+    /// The values that administrators have set. They have priority over those that were read.
+    at_run_time: SetValues,
+    /// The values in force.
+    used: SetValues,
     /// What the HTTP API shows as the settings in force.
     in_force: SettingsInForce,
+    /// The changes that administrators ask for.
+    changes: mpsc::Receiver<SettingChange>,
     levels: Levels,
     certificates: Arc<Watched>,
     log_file: Option<Arc<LogFile>>,
@@ -32,9 +41,20 @@ impl Reload {
         certificates: Arc<Watched>,
         log_file: Option<Arc<LogFile>>,
     ) -> Self {
-        let in_force = SettingsInForce::default();
+        let (in_force, changes) = SettingsInForce::with_changes();
         in_force.set(settings(&values));
-        Self { sources, at_start: values.clone(), last: values, in_force, levels, certificates, log_file }
+        Self {
+            sources,
+            at_start: values.clone(),
+            last: values.clone(),
+            at_run_time: SetValues::default(),
+            used: values,
+            in_force,
+            changes,
+            levels,
+            certificates,
+            log_file,
+        }
     }
 
     /// Returns the settings in force. They change with each reload.
@@ -52,6 +72,56 @@ impl Reload {
         self.read_again(node);
     }
 
+    /// Returns the next change that an administrator asks for. Dropping the future loses none.
+    pub async fn next_change(&mut self) -> SettingChange {
+        match self.changes.recv().await {
+            Some(change) => change,
+            // `in_force` has a sender, so the channel is never closed.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Carries out a change, and answers.
+    pub fn change(&mut self, change: SettingChange, node: &Node) {
+        let SettingChange { key, value, user, answer } = change;
+        let changed = self.set_at_run_time(&key, value.as_deref(), &user, node);
+        // The administrator may be gone. The change counts nevertheless.
+        drop(answer.send(changed));
+    }
+
+    fn set_at_run_time(
+        &mut self,
+        key: &str,
+        value: Option<&str>,
+        user: &str,
+        node: &Node,
+    ) -> Result<(), SettingRefusal> {
+        let changed = self.at_run_time.changed_at_run_time(key, value)?;
+        // Before the change, which may silence the log. The line of the request follows after it.
+        match value {
+            Some(value) => {
+                tracing::info!(target: USER, user, key, value, "a setting is changed until the broker stops")
+            }
+            None => tracing::info!(target: USER, user, key, "a setting is as in the configuration again"),
+        }
+        self.at_run_time = changed;
+        self.use_values(node);
+        Ok(())
+    }
+
+    /// Uses the values that were read last, and above them those that were set at run time. Returns the keys that have changed.
+    fn use_values(&mut self, node: &Node) -> Vec<String> {
+        let values = self.at_start.reloaded(&self.last).overlaid(&self.at_run_time);
+        let config = Config::reloadable(&values);
+        self.levels.set(&config.log);
+        node.set_alarm_limits(config.alarms);
+        node.reload_settings(&config.settings);
+        self.in_force.set(settings(&values));
+        let changed = self.used.changes(&values).into_iter().map(|change| change.key).collect();
+        self.used = values;
+        changed
+    }
+
     /// Reads the configuration again, uses what can change, and logs what needs a restart. A configuration that is refused
     /// changes nothing.
     fn read_again(&mut self, node: &Node) {
@@ -65,15 +135,10 @@ impl Reload {
                 return;
             }
         };
-        let changed = self.last.changes(&values).into_iter().filter(|change| change.reloads);
-        let changed: Vec<String> = changed.map(|change| change.key).collect();
         let of_restart = self.at_start.changes(&values).into_iter().filter(|change| !change.reloads);
         let of_restart: Vec<String> = of_restart.map(|change| change.key).collect();
-        self.levels.set(&config.log);
-        node.set_alarm_limits(config.alarms);
-        node.reload_settings(&config.settings);
-        self.in_force.set(settings(&self.at_start.reloaded(&values)));
         self.last = values;
+        let changed = self.use_values(node);
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
@@ -87,12 +152,20 @@ impl Reload {
         } else {
             tracing::info!("the configuration was read again: in use from now on: {}", changed.join(", "));
         }
+        let at_run_time: Vec<&str> = self.at_run_time.names().collect();
+        if !at_run_time.is_empty() {
+            tracing::warn!("these settings were set at run time and stay in use: {}", at_run_time.join(", "));
+        }
     }
 }
 
 /// Returns all settings for people, without secrets.
 fn settings(values: &SetValues) -> Vec<Setting> {
     let all = values.all();
-    all.map(|shown| Setting { key: shown.key, value: shown.value.to_owned(), place: shown.place.to_owned() })
-        .collect()
+    all.map(|shown| Setting {
+        key: shown.key,
+        value: shown.value.into_owned(),
+        place: shown.place.to_owned(),
+    })
+    .collect()
 }

@@ -333,6 +333,7 @@ async fn serve_until_told(
                 reload.run(node).await;
                 systemd::ready();
             }
+            change = reload.next_change() => reload.change(change, node),
         }
     }
     systemd::stopping();

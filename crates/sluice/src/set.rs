@@ -7,6 +7,7 @@ use serde_json::{Map as Fields, Value, json};
 use crate::amqp::block_on;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::node_settings::{self, Lines, NodeLimit};
 use crate::objects::{self, Object};
 use crate::output::print;
 use crate::password::PasswordFrom;
@@ -47,10 +48,12 @@ enum What {
         #[command(flatten)]
         vhost: Vhost,
     },
-    /// max-connections or max-queues of the virtual host, or max-connections or max-channels of a user
+    /// max-connections or max-queues of the virtual host, max-connections or max-channels of a user, or memory or disk of the node
+    #[command(after_help = NODE_LIMITS)]
     Limit {
         limit: String,
-        value: u32,
+        #[arg(value_parser = limit_value)]
+        value: String,
         /// The user, instead of the virtual host, that is limited
         #[arg(long, value_name = "NAME", conflicts_with = "vhost")]
         user: Option<String>,
@@ -96,7 +99,19 @@ enum What {
     },
     /// The name of the cluster
     ClusterName { name: String },
+    /// The lowest level that is logged, until the broker stops: trace, debug, info, warning, error, critical or none
+    LogLevel {
+        level: String,
+        #[command(flatten)]
+        lines: Lines,
+    },
 }
+
+const NODE_LIMITS: &str = "\
+Limits of the node count until the broker stops:
+  memory  publishers are stopped when the broker uses more than this
+  disk    publishers are stopped when the data directory has less free space than this
+Their values are sizes (4GiB, 500MB), or parts of the memory with a decimal point (0.6).";
 
 /// Carries out the verb, and prints its result.
 ///
@@ -148,6 +163,12 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
             put(&format!("set {words}"), &path, body, "the topic permissions are set").await
         }
         What::Limit { limit, value, user, vhost } => {
+            if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost)? {
+                return node_settings::set_limit(api, limit, value).await;
+            }
+            let value: u32 = value.parse().map_err(|_| {
+                Failure::usage(format!("'{value}' cannot be the value of {limit}: a whole number is needed"))
+            })?;
             let Object { words, path } = objects::limit(limit, user.as_deref(), &vhost.vhost);
             let done = format!("{limit} of {words} is {value}");
             put(&format!("limit {words}"), &path, json!({ "value": value }), &done).await
@@ -171,6 +192,7 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
             let done = format!("the name of the cluster is '{name}'");
             put("name the cluster", objects::CLUSTER_NAME, json!({ "name": name }), &done).await
         }
+        What::LogLevel { level, lines } => node_settings::set_level(api, level, lines).await,
     }
 }
 
@@ -193,6 +215,14 @@ pub async fn change_user(
 fn definition(text: &str) -> Result<Fields<String, Value>, String> {
     serde_json::from_str(text)
         .map_err(|_| r#"a JSON object is needed, such as {"max-length": 1000}"#.to_owned())
+}
+
+/// Checks what the values of all limits have in common.
+fn limit_value(text: &str) -> Result<String, String> {
+    match text.starts_with(|c: char| c.is_ascii_digit()) {
+        true => Ok(text.to_owned()),
+        false => Err("a number is needed".to_owned()),
+    }
 }
 
 fn value(text: &str) -> Result<Value, String> {

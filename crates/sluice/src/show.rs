@@ -9,6 +9,7 @@ use crate::configuration::{self, ShowConfig};
 use crate::escape;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
+use crate::node_settings;
 use crate::objects::{self, Object, segment};
 use crate::table::{cell, fields};
 use crate::watch::Watch;
@@ -59,6 +60,8 @@ pub enum Show {
     },
     /// A parameter of the whole cluster
     GlobalParameter(Named),
+    /// The levels of the log that are in force, and where they are set
+    LogLevel(Options),
     /// The settings with which the broker would start: each key, its value and its place; hides secrets, and needs no broker without --running
     Config(ShowConfig),
 }
@@ -101,6 +104,7 @@ pub fn run(show: &Show) -> Result<(), Failure> {
         Show::ClusterName(options) => (fixed("the name of the cluster", objects::CLUSTER_NAME), options),
         Show::Version(options) => (fixed("the version", "/api/version"), options),
         Show::Whoami(options) => (fixed("who asks", "/api/whoami"), options),
+        Show::LogLevel(options) => return log_level(options),
         Show::Memory { percent, options } => return memory(*percent, options),
         Show::Queue(of) => (objects::queue(&of.vhost.vhost, &of.name), &of.options),
         Show::Exchange(of) => (objects::exchange(&of.vhost.vhost, &of.name), &of.options),
@@ -122,6 +126,17 @@ pub fn run(show: &Show) -> Result<(), Failure> {
         _ => fields,
     };
     block_on(options.watch.print(async || options.answer(&words, &object.path, render).await))
+}
+
+fn log_level(options: &Options) -> Result<(), Failure> {
+    block_on(options.watch.print(async || {
+        let levels = node_settings::levels(&options.api).await?;
+        Ok(if options.json {
+            escape::json(&Value::from(levels))
+        } else {
+            node_settings::level_table(&levels)
+        })
+    }))
 }
 
 fn memory(percent: bool, options: &Options) -> Result<(), Failure> {

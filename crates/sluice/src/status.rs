@@ -51,6 +51,8 @@ const LINES: &[Column] = &[
     ("process", "os_pid"),
     ("uptime (ms)", "uptime"),
     ("memory (bytes)", "mem_used"),
+    ("memory (limit)", "mem_limit"),
+    ("disk free (limit)", "disk_free_limit"),
     ("memory alarm", "mem_alarm"),
     ("disk alarm", "disk_free_alarm"),
     ("certificate alarm", "certificate_alarm"),
@@ -61,7 +63,8 @@ const LINES: &[Column] = &[
 const BUDGETS: &[Column] =
     &[("MEMORY FOR", "name"), ("USED (BYTES)", "used"), ("LIMIT (BYTES)", "limit"), ("USED (%)", "percent")];
 
-fn show(node: &Value) -> String {
+/// Renders a node and its budgets.
+pub fn show(node: &Value) -> String {
     let width = LINES.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
     let mut text = String::new();
     for (word, field) in LINES {
@@ -84,7 +87,7 @@ mod tests {
     #[test]
     fn budgets_are_shown_as_a_table() {
         let node = json!({
-            "name": "sluice@h", "node_id": "0a", "boots": 3, "os_pid": "7", "uptime": 12, "mem_used": 99, "mem_alarm": false,
+            "name": "sluice@h", "node_id": "0a", "boots": 3, "os_pid": "7", "uptime": 12, "mem_used": 99, "mem_limit": 100, "disk_free_limit": 50, "mem_alarm": false,
             "disk_free_alarm": true, "certificate_alarm": false, "fd_used": 4, "fd_total": null,
             "budgets": [
                 {"name": "unfinished_deliveries", "used": 512, "limit": 1024},
@@ -98,6 +101,8 @@ starts               3
 process              7
 uptime (ms)          12
 memory (bytes)       99
+memory (limit)       100
+disk free (limit)    50
 memory alarm         no
 disk alarm           yes
 certificate alarm    no

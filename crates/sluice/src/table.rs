@@ -65,7 +65,8 @@ pub fn rows_of(answer: &Value) -> &[Value] {
     answer.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
+/// Returns the field of a column.
+pub fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
     match field.starts_with('/') {
         true => row.pointer(field).unwrap_or(&Value::Null),
         false => &row[field],

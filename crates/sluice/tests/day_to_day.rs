@@ -2,11 +2,15 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::process::Command;
 
+use amqp091::{TableWriter, Value};
+use bytes::BytesMut;
 use client::{Connection, Options};
 
-use crate::broker::verb::sluice;
-use crate::broker::{Broker, Directory};
+use crate::amqp091::Client;
+use crate::broker::verb::{Did, ask_as, basic, finish, sluice};
+use crate::broker::{Broker, Directory, PROGRAM, Starting};
 
 /// Answers one request after the other with these responses. Returns the URL.
 fn answer_with(responses: &'static [&'static str]) -> String {
@@ -25,6 +29,21 @@ fn answer_with(responses: &'static [&'static str]) -> String {
         }
     });
     url
+}
+
+/// Refuses one request with 401 and this reason. Returns the URL.
+fn refusing(reason: &str) -> String {
+    let body = format!("{{\"error\":\"not_authorised\",\"reason\":\"{reason}\"}}");
+    let length = body.len();
+    let head = "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n";
+    let response = format!("{head}Content-Length: {length}\r\n\r\n{body}");
+    // It is one of three in a test.
+    answer_with(vec![&*response.leak()].leak())
+}
+
+/// Runs a verb that needs no broker, with this standard input.
+fn sluice_with_input(words: &[&str], input: &[u8]) -> Did {
+    finish(Command::new(PROGRAM).args(words), input)
 }
 
 const NOT_YET: &str = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 39\r\n\r\n\
@@ -68,6 +87,77 @@ fn a_password_is_taken_away() {
     assert!(broker.terminate().success());
 }
 
+/// Returns a response of AMQPLAIN: a table without its length. Without a password, it has no such field.
+fn amqplain(user: &str, password: Option<&str>) -> Vec<u8> {
+    let mut table = BytesMut::new();
+    let mut fields = TableWriter::new(&mut table);
+    fields.put("LOGIN", &Value::LongString(user.as_bytes()));
+    if let Some(password) = password {
+        fields.put("PASSWORD", &Value::LongString(password.as_bytes()));
+    }
+    drop(fields);
+    table[4..].to_vec()
+}
+
+/// An empty password is not that of a user without one, whichever way the password was taken away.
+#[tokio::test]
+async fn a_user_without_a_password_cannot_log_in_with_an_empty_one() {
+    let directory = Directory::new("day_to_day");
+    let broker = Starting::spawn(&directory, &["password_hashing=sha256"]).finish();
+    let add = |user: &str| {
+        broker.verb_with_input(&["add", "user", user, "--tags", "administrator"], b"secret\n").done();
+        broker.verb(&["set", "permission", user, ".*", ".*", ".*"]).done();
+    };
+    ["cleared", "tagged"].into_iter().for_each(add);
+    broker.verb(&["clear", "password", "cleared"]).done();
+    broker.verb(&["clear", "password", "tagged"]).done();
+    // The user is sent as a whole.
+    broker.verb(&["set", "tags", "tagged", "administrator", "management"]).done();
+    broker.verb(&["add", "user", "born", "--no-password", "--tags", "administrator"]).done();
+    broker.verb(&["set", "permission", "born", ".*", ".*", ".*"]).done();
+    let (status, users) = broker.get("/api/users");
+    assert_eq!(status, 200);
+    for user in ["cleared", "tagged", "born"] {
+        let row = users.as_array().unwrap().iter().find(|row| row["name"] == user).unwrap();
+        assert_eq!(row["password_hash"], "", "{row}");
+        for password in ["", "secret"] {
+            let authorization = basic(user, password);
+            assert_eq!(ask_as(broker.http_port, &authorization, "GET", "/api/whoami", "").0, 401, "{user}");
+        }
+    }
+    // Each refusal waits for seconds, so all of them wait together.
+    let mut clients = Vec::new();
+    for user in ["cleared", "tagged", "born"] {
+        let responses = [
+            ("PLAIN", format!("\0{user}\0").into_bytes()),
+            ("PLAIN", format!("\0{user}\0secret").into_bytes()),
+            ("AMQPLAIN", amqplain(user, Some(""))),
+            ("AMQPLAIN", amqplain(user, None)),
+        ];
+        clients.extend(responses.map(|(mechanism, response)| Client::log_in(&broker, mechanism, response)));
+    }
+    clients.iter_mut().for_each(Client::send_login);
+    let over_amqp10 = ["cleared", "tagged", "born"].map(|user| {
+        let url = format!("amqp://{user}:@127.0.0.1:{}", broker.amqp_port).parse().unwrap();
+        async move { Connection::open(&url, Options::default()).await }
+    });
+    let [cleared, tagged, born] = over_amqp10;
+    let opened = tokio::join!(cleared, tagged, born);
+    for opened in [opened.0, opened.1, opened.2] {
+        let why = opened.err().expect("the login is refused");
+        assert!(matches!(why, client::Error::Login(_)), "{why:?}");
+    }
+    let mut refused = 0;
+    for mut client in clients {
+        client.read_to_the_end();
+        // A response of AMQPLAIN without a password is malformed: the socket is closed without a word.
+        let told = client.refused.is_some_and(|(code, text)| code == 403 && text.contains("ACCESS_REFUSED"));
+        refused += usize::from(told);
+    }
+    assert_eq!(refused, 9);
+    assert!(broker.terminate().success());
+}
+
 #[test]
 fn a_password_is_tried() {
     let directory = Directory::new("day_to_day");
@@ -83,6 +173,16 @@ fn a_password_is_tried() {
         .refused(1, &["authenticate user 'anna'", "the login of user 'anna' is refused"]);
     tried("absent", b"wrong\n").refused(1, &["the login of user 'absent' is refused"]);
     tried("a:b", b"secret\n").refused(2, &["'a:b'", "colon"]);
+    // Each try counts as a login, so the limits of guesses are for it, too: anna and ops are right, and two are wrong.
+    let (_, attempts) = broker.get("/api/auth/attempts/sluice@localhost");
+    let over_http = attempts.as_array().unwrap().iter().find(|row| row["protocol"] == "http").unwrap();
+    assert_eq!(over_http["auth_attempts_failed"], 2, "{attempts}");
+    // Of other answers, only that of a user who is known counts as success.
+    for (reason, code) in [("Not management user", 0), ("Not administrator user", 1), ("Not_Authorized", 1)] {
+        let url = refusing(reason);
+        let tried = sluice_with_input(&["authenticate", "user", "anna", "--url", &url], b"secret\n");
+        assert_eq!(tried.code, code, "{tried:?}");
+    }
     assert!(broker.terminate().success());
 }
 

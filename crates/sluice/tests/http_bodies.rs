@@ -54,6 +54,7 @@ fn valid(action: Action) -> Value {
         }),
         Action::PutParameter | Action::PutGlobalParameter => json!({ "value": { "a": [1, null] } }),
         Action::NameCluster => json!({ "name": "c" }),
+        Action::SetSetting => json!({ "value": "info" }),
         Action::PutVhostLimit | Action::PutUserLimit => json!({ "value": 100_000 }),
         Action::PutUser => json!({
             "tags": "monitoring,management", "hashing_algorithm": "rabbit_password_hashing_sha256",
@@ -259,6 +260,7 @@ fn path(route: &Route) -> String {
         ("{node}", &node),
         ("{user}", "victim"),
         ("{component}", "ours"),
+        ("{key}", "log.level"),
         ("{source}", "amq.topic"),
         ("{destination}", destination),
         ("{name}", name),

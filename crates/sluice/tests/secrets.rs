@@ -517,6 +517,17 @@ fn fail_to_start(directory: &Directory, secrets: &Secrets) {
         format!("ssl_options.password = {DEFAULT_PASS}"),
         format!("management.ssl.password = {DEFAULT_PASS}"),
         format!("auth_ldap.dn_lookup_bind.password = {DEFAULT_PASS}"),
+        format!("auth_backends.1 = http\nauth_http.user_path = http://u:{DEFAULT_PASS}@h/"),
+        format!("auth_backends.1 = http\nauth_http.user_path = ftp://u:{DEFAULT_PASS}@h/"),
+        format!(
+            "auth_backends.1 = oauth2\nauth_oauth2.resource_server_id = r\nauth_oauth2.issuer = https://u:{DEFAULT_PASS}@h"
+        ),
+        format!(
+            "auth_backends.1 = oauth2\nauth_oauth2.resource_server_id = r\nauth_oauth2.jwks_uri = http://u:{DEFAULT_PASS}@h"
+        ),
+        format!("definitions.https.url = https://u:{DEFAULT_PASS}@h/definitions"),
+        format!("load_definitions = https://u:{DEFAULT_PASS}@h/definitions"),
+        format!("channel_max = https://u:{DEFAULT_PASS}@h/"),
     ] {
         std::fs::write(&file, &wrong).unwrap();
         let did = broker::verb::sluice(&[

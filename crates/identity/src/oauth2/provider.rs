@@ -11,7 +11,7 @@ use hyper::{Request, StatusCode, Uri};
 use jsonwebtoken::Algorithm;
 use serde_json::Value;
 use tls::ClientOptions;
-use web::{Bounds, Server};
+use web::{Bounds, Server, hide_userinfo};
 
 use super::keys::{Key, Keys};
 use super::{ProviderOptions, TokenError};
@@ -108,8 +108,12 @@ impl Web {
 
 /// Reads a URL. Keys must not come over a connection that others can change.
 fn https(url: &str) -> Result<Uri, String> {
-    let wrong = || format!("'{}' must be a URL that starts with https://", url.escape_debug());
+    let wrong = || format!("'{}' must be a URL that starts with https://", hide_userinfo(url).escape_debug());
     let uri: Uri = url.parse().map_err(|_| wrong())?;
+    // A password would be in each line of the log that names the URL.
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("the URL must not have a user and a password".to_owned());
+    }
     if uri.scheme_str() == Some("https") && uri.host().is_some() { Ok(uri) } else { Err(wrong()) }
 }
 

@@ -1,8 +1,11 @@
 //! The values that somebody has set, and where.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+
+use web::hide_userinfo;
 
 use super::keys::{self, Key};
 
@@ -36,8 +39,8 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown<'a> {
     pub key: String,
-    /// `***` for a secret that is set.
-    pub value: &'a str,
+    /// `***` for a secret that is set. User and password of a URL are hidden, too.
+    pub value: Cow<'a, str>,
     /// `FILE:LINE`, a variable of the environment, `--set`, or `default`.
     pub place: &'a str,
     /// True if somebody has set it.
@@ -47,6 +50,11 @@ pub struct Shown<'a> {
 impl SetValues {
     pub(super) fn insert(&mut self, key: &str, value: &str, place: &str) {
         self.0.insert(key.to_owned(), SetValue { value: value.to_owned(), place: place.to_owned() });
+    }
+
+    /// Removes the value of a key. Returns false if nobody has set it.
+    pub(super) fn remove(&mut self, key: &str) -> bool {
+        self.0.remove(key).is_some()
     }
 
     /// Returns where the key was set, or the first one that begins with it.
@@ -104,7 +112,8 @@ impl SetValues {
                     Some(set) => (true, &*set.place),
                     None => (false, DEFAULT),
                 };
-                let value = if key.secret && !value.is_empty() { HIDDEN } else { value };
+                let value =
+                    if key.secret && !value.is_empty() { HIDDEN.into() } else { hide_userinfo(value) };
                 Shown { key: name, value, place, is_set }
             })
         })
@@ -116,6 +125,22 @@ impl SetValues {
         let kept = self.0.iter().filter(|(name, _)| !reloads(name));
         let changed = after.0.iter().filter(|(name, _)| reloads(name));
         Self(kept.chain(changed).map(|(name, set)| (name.clone(), set.clone())).collect())
+    }
+
+    /// Returns these values, replaced by those that are set in `above`, too.
+    pub fn overlaid(&self, above: &Self) -> Self {
+        Self(self.0.iter().chain(&above.0).map(|(name, set)| (name.clone(), set.clone())).collect())
+    }
+
+    /// Returns the keys that a running broker takes, with their values.
+    pub(super) fn reloadable(&self) -> impl Iterator<Item = (&str, &str)> {
+        let reloads = |name: &str| keys::find(name).is_some_and(|(key, _)| key.reloads);
+        self.0.iter().map(|(name, set)| (&**name, &*set.value)).filter(move |(name, _)| reloads(name))
+    }
+
+    /// Returns the keys that somebody has set.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 
     /// Returns the keys whose value differs in `after`.
@@ -155,14 +180,17 @@ mod tests {
     #[test]
     fn each_key_is_shown_with_its_place_and_no_secret() {
         let values = values(
-            "default_pass = hunter2\nshards = 3\nproxy_protocol = true\nproxy_protocol.trusted.a = ::1\n",
+            "default_pass = hunter2\nauth_http.user_path = http://u:hunter2@h/x\nshards = 3\nproxy_protocol = true\nproxy_protocol.trusted.a = ::1\n",
         );
         let shown = |key: &str| values.all().find(|shown| shown.key == key).unwrap();
-        let row =
-            |key: &str, value, place| Shown { key: key.to_owned(), value, place, is_set: place != DEFAULT };
+        let row = |key: &str, value: &'static str, place| {
+            let value = value.into();
+            Shown { key: key.to_owned(), value, place, is_set: place != DEFAULT }
+        };
         assert_eq!(shown("default_pass"), row("default_pass", "***", "f:1"));
-        assert_eq!(shown("shards"), row("shards", "3", "f:2"));
-        assert_eq!(shown("proxy_protocol.trusted.a"), row("proxy_protocol.trusted.a", "::1", "f:4"));
+        assert_eq!(shown("shards"), row("shards", "3", "f:3"));
+        assert_eq!(shown("auth_http.user_path"), row("auth_http.user_path", "http://***@h/x", "f:2"));
+        assert_eq!(shown("proxy_protocol.trusted.a"), row("proxy_protocol.trusted.a", "::1", "f:5"));
         assert_eq!(shown("heartbeat"), row("heartbeat", "60", "default"));
         assert_eq!(shown("default_user"), row("default_user", "guest", "default"));
         assert!(!format!("{values:?}").contains("hunter2"));

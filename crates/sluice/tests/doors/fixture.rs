@@ -110,7 +110,13 @@ impl Fixture {
         tokio::spawn(node.listen(listener));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http = listener.local_addr().unwrap();
-        let ports = admin::Ports::default().naming_node(&node_name);
+        let (settings, mut changes) = admin::SettingsInForce::with_changes();
+        tokio::spawn(async move {
+            while let Some(change) = changes.recv().await {
+                change.answer.send(Ok(())).unwrap();
+            }
+        });
+        let ports = admin::Ports::default().naming_node(&node_name).with_settings(settings);
         let router = management::router(node.desk().clone(), ports.clone());
         tokio::spawn(admin::serve(listener, None, router, ports, std::future::pending()));
         Self { node, amqp, http, data_dir, tokens }

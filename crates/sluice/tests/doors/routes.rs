@@ -39,6 +39,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::HashPassword => vec![(r#"{"password":"p"}"#, all)],
         Action::PutParameter | Action::PutGlobalParameter => vec![(r#"{"value":1}"#, all)],
         Action::NameCluster => vec![(r#"{"name":"c"}"#, all)],
+        Action::SetSetting => vec![(r#"{"value":"info"}"#, all)],
         Action::PutVhostLimit | Action::PutUserLimit => vec![(r#"{"value":100000}"#, all)],
         Action::PutTopicPermissions => vec![(r#"{"exchange":"x","write":"","read":"^a"}"#, all)],
         Action::PutPermissions => vec![(r#"{"configure":"","write":".*","read":"^$"}"#, all)],
@@ -148,6 +149,8 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ClusterName
         | Action::OpenApi
         | Action::EffectiveSettings
+        | Action::SetSetting
+        | Action::ResetSetting
         | Action::EmptyList
         | Action::Missing(_)
         | Action::ElectedLeadersNamed
@@ -273,6 +276,7 @@ fn path(route: &Route, connections: &Connections, port: u16) -> String {
     };
     let filled = [
         ("{user}", user),
+        ("{key}", "log.level"),
         ("{channel}", &channel),
         ("{port}", &port),
         ("{protocols}", "amqp"),
