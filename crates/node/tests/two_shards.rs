@@ -54,7 +54,7 @@ fn run_in(made: fn(u64, bool) -> World, seed: u64, crash: Crash, fsync: bool, di
 
 #[test]
 fn nothing_confirmed_is_lost() {
-    let done: Vec<[u64; 7]> = seeds(150).map(|seed| run(seed, Crash::Process, false, false)).collect();
+    let done: Vec<[u64; 7]> = seeds(250).map(|seed| run(seed, Crash::Process, false, false)).collect();
     let some = |what: usize| done.iter().any(|counts| counts[what] > 0);
     assert!(some(0), "log files were deleted in some of the runs");
     assert!(some(1), "messages were paged out in some of the runs");
@@ -66,22 +66,22 @@ fn nothing_confirmed_is_lost() {
 
 #[test]
 fn nothing_confirmed_with_fsync_is_lost_with_the_power() {
-    seeds(150).for_each(|seed| _ = run(seed, Crash::Power, true, false));
+    seeds(250).for_each(|seed| _ = run(seed, Crash::Power, true, false));
 }
 
 #[test]
 fn nothing_confirmed_is_lost_on_a_failing_disk() {
-    seeds(150).for_each(|seed| _ = run(seed, Crash::Process, false, true));
+    seeds(250).for_each(|seed| _ = run(seed, Crash::Process, false, true));
 }
 
 #[test]
 fn nothing_confirmed_with_fsync_is_lost_with_the_power_on_a_failing_disk() {
-    seeds(150).for_each(|seed| _ = run(seed, Crash::Power, true, true));
+    seeds(250).for_each(|seed| _ = run(seed, Crash::Power, true, true));
 }
 
 #[test]
 fn nothing_confirmed_is_lost_on_its_way_to_another_queue() {
-    for seed in seeds(50) {
+    for seed in seeds(80) {
         for (crash, fsync) in [(Crash::Process, false), (Crash::Power, true)] {
             for disk_errors in [false, true] {
                 run_in(World::with_dead_letters, seed, crash, fsync, disk_errors);
@@ -94,7 +94,7 @@ fn nothing_confirmed_is_lost_on_its_way_to_another_queue() {
 #[test]
 fn nothing_confirmed_by_a_quorum_queue_is_lost() {
     let mut some = [false; 7];
-    for seed in seeds(100) {
+    for seed in seeds(160) {
         for crash in [Crash::Process, Crash::Power] {
             for disk_errors in [false, true] {
                 let counts = run_in(World::with_quorum_queue, seed, crash, false, disk_errors);
@@ -135,7 +135,7 @@ fn log_files_are_deleted_even_if_the_deciding_shard_writes_nothing() {
 #[test]
 fn settling_frees_a_full_disk() {
     let (mut full, mut forgotten) = (0, 0);
-    for seed in seeds(40) {
+    for seed in seeds(60) {
         let result = std::panic::catch_unwind(|| {
             let mut world = World::new(seed, seed % 2 == 0);
             world.limit(700 * 1024, 500 * 1024);
@@ -204,7 +204,7 @@ fn run_streams(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64;
 }
 
 fn run_all_streams(crash: Crash, fsync: bool, disk_errors: bool) {
-    let done: Vec<_> = seeds(60).map(|seed| run_streams(seed, crash, fsync, disk_errors)).collect();
+    let done: Vec<_> = seeds(100).map(|seed| run_streams(seed, crash, fsync, disk_errors)).collect();
     let sum = |what: usize| done.iter().map(|counts| counts[what]).sum::<u64>();
     assert!(sum(0) > 0, "retention took something");
     assert!(sum(1) > 1000, "{} messages were read back", sum(1));

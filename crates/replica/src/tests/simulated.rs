@@ -4,7 +4,7 @@
 use super::sim::{Tally, run};
 use crate::mutation::Mutation;
 
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 2_000;
 const STEPS: usize = 600;
 
 fn setting(name: &str) -> Option<u64> {
