@@ -91,7 +91,7 @@ page-test:
 	cargo build --profile ci -p sluice
 	tests/page/run
 
-# Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 runs of
+# Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 20,000 runs of
 # shards on top of them, 100,000 runs of each property of the queues, a million steps of flow control, kills, damage, floods
 # of hostile clients, all foreign clients with both types of queues, and a move from RabbitMQ, the Debian package, the container
 # and the release, which need root. SLUICE_SEED sets the first seed, so that one part can be run by hand and continued later.
