@@ -55,11 +55,12 @@ impl Steps {
     /// Takes some steps if any are left, perhaps more than that. Returns false if none are.
     #[inline]
     pub fn take(&mut self, steps: u64) -> bool {
-        self.is_cut |= self.taken >= self.max;
-        if !self.is_cut {
-            self.taken += steps;
+        if self.taken >= self.max {
+            self.is_cut = true;
+            return false;
         }
-        !self.is_cut
+        self.taken += steps;
+        true
     }
 }
 

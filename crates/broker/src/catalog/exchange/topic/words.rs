@@ -83,29 +83,32 @@ impl<T: Vacant> Words<T> {
     }
 
     /// Calls `found` for every value that the start of `key` leads to, with the rest of the key. Takes a step for each node
-    /// that is visited, each of them once. Ends early if no steps are left.
-    pub fn walk<'a, 'k, K>(
-        &'a self,
-        mut key: K,
-        steps: &mut Steps,
-        found: &mut impl FnMut(&'a T, K, &mut Steps),
-    ) where
+    /// that is visited, each of them once. If no steps are left, it follows no further branch.
+    pub fn walk<'a, 'k, K>(&'a self, mut key: K, steps: &mut Steps, found: &mut impl FnMut(&'a T, K, &mut Steps))
+    where
         K: Iterator<Item = &'k &'k str> + Clone,
     {
+        if !steps.take(0) {
+            return;
+        }
         let mut node = self;
-        while steps.take(1) {
+        let mut visited = 0;
+        loop {
+            visited += 1;
             if !node.value.is_vacant() {
                 found(&node.value, key.clone(), steps);
             }
-            let Some(word) = key.next() else { return };
+            let Some(word) = key.next() else { break };
             node = match (node.next(word), node.star.as_deref()) {
                 (Some(next), Some(star)) => {
+                    steps.taken += std::mem::take(&mut visited);
                     star.walk(key.clone(), steps, found);
                     next
                 }
                 (Some(only), None) | (None, Some(only)) => only,
-                (None, None) => return,
+                (None, None) => break,
             };
         }
+        steps.taken += visited;
     }
 }
