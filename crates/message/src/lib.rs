@@ -10,6 +10,7 @@ mod annotations;
 mod convert;
 mod deaths;
 mod delivery;
+mod delivery_max;
 mod envelope;
 mod filter;
 mod further_keys;
@@ -23,6 +24,7 @@ pub use convert::{
 };
 pub use deaths::{Death, DeathReason, Deaths, Redrives};
 pub use delivery::DeliveryHeads;
+pub use delivery_max::DeliveryMax;
 pub use envelope::{Format, Message, Parts, REDRIVEN, Route};
 pub use filter::{
     Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,

@@ -1,10 +1,11 @@
 //! What consumers of AMQP 0.9.1 get besides the message, and what becomes of a message that changes.
 
+use amqp091::frame::header_frame_len;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Additions, Annotations, Death, DeathReason, DeliveryHeads, LastRoute};
+use crate::{Additions, Annotations, Death, DeathReason, DeliveryHeads, DeliveryMax, LastRoute};
 
 fn delivered(message: &Message, additions: &Additions) -> Vec<u8> {
     let mut list = BytesMut::new();
@@ -128,6 +129,23 @@ fn deaths_are_headers_and_take_the_time_to_live() {
 }
 
 #[test]
+fn a_head_fits_to_the_byte() {
+    let dead = |message: Message| message.with_death(death(DeathReason::MaxLength), 1);
+    let other = Written10 {
+        application_properties: [("h", "x".repeat(500))].into_iter().collect(),
+        ..Written10::default()
+    };
+    let messages = [example().message(), other.message()];
+    for message in messages.clone().into_iter().chain(messages.map(dead)) {
+        let bytes = header_frame_len(delivered(&message, &Additions::default()).len()) as u64;
+        assert_eq!(message.head_bytes(), bytes);
+        for (max, fits) in [(bytes - 1, false), (bytes, true), (bytes + 1, true)] {
+            assert_eq!(message.fits(DeliveryMax::Head(max), 1, true), fits);
+        }
+    }
+}
+
+#[test]
 fn annotations_of_consumers_are_headers() {
     let set = |pairs: &[(&'static str, Amqp10)]| {
         let mut map = Map::new();
@@ -190,7 +208,7 @@ fn a_delivery_fits_to_the_byte() {
         let bytes = converted.delivery_bytes(1, true);
         assert_eq!(message.delivery_bytes(1, true), bytes);
         for max in bytes.saturating_sub(300)..bytes + 300 {
-            assert_eq!(message.fits(max, 1, true), bytes <= max);
+            assert_eq!(message.fits(DeliveryMax::Whole(max), 1, true), bytes <= max);
         }
     }
 }
