@@ -20,7 +20,8 @@ mod stream;
 
 pub use annotations::{Annotations, AnnotationsError};
 pub use convert::{
-    Additions, Basic, BasicError, ExpirationError, amqp10_argument, amqp10_value, put_amqp091_value,
+    ADDED_HEADERS_MAX, Additions, Basic, BasicError, ExpirationError, amqp10_argument, amqp10_value,
+    put_amqp091_value,
 };
 pub use deaths::{Death, DeathReason, Deaths, Redrives};
 pub use delivery::DeliveryHeads;
