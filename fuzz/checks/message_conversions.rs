@@ -6,7 +6,7 @@ use std::sync::Arc;
 use amqp10::sections;
 use amqp091::{Properties, SyntaxError};
 use bytes::{Bytes, BytesMut};
-use message::{Additions, Basic, Message, Route};
+use message::{Additions, Basic, DeliveryMax, Message, Route};
 
 /// The first two octets are the length of a property list, which follows, and the rest is a payload. All octets are a
 /// message of AMQP 1.0, too. Whatever can be published can be converted, and the result is valid.
@@ -34,7 +34,11 @@ fn check_amqp091(list: &[u8], payload: &[u8]) {
     let converted = message.in_amqp10();
     check_sections(&converted);
     assert_eq!(message.delivery_bytes(0, false), converted.delivery_bytes(0, false));
-    assert!(message.fits(u64::MAX, 0, false) && !message.fits(converted.len() - 1, 0, false));
+    let fits = |max| message.fits(max, 0, false);
+    assert!(fits(DeliveryMax::Whole(u64::MAX)) && !fits(DeliveryMax::Whole(converted.len() - 1)));
+    assert!(
+        fits(DeliveryMax::Head(message.head_bytes())) && !fits(DeliveryMax::Head(message.head_bytes() - 1))
+    );
     check_delivery(&message);
     check_delivery(&converted);
     assert!(Properties::parse(converted.in_amqp091().property_list()).is_ok());

@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"019d9b8ce74fe969\"",
+        etag: "W/\"3cd56528d629c884\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
+        path: "/assets/index-B-ZG59fX.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"f222d925a574eb0c\"",
+        plain: include_bytes!("assets/index-B-ZG59fX.js"),
+        gzip: include_bytes!("assets/index-B-ZG59fX.js.gz"),
+    },
+    File {
         path: "/assets/index-DAaNVxfh.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"5518fc46a7d12538\"",
         plain: include_bytes!("assets/index-DAaNVxfh.css"),
         gzip: include_bytes!("assets/index-DAaNVxfh.css.gz"),
-    },
-    File {
-        path: "/assets/index-D_Fr_65k.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"b9f43564fcdc87e2\"",
-        plain: include_bytes!("assets/index-D_Fr_65k.js"),
-        gzip: include_bytes!("assets/index-D_Fr_65k.js.gz"),
     },
 ]

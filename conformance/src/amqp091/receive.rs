@@ -23,6 +23,9 @@ pub struct Partial {
     frames: u64,
 }
 
+/// The smallest frame-max that RabbitMQ accepts.
+const LONG_HEADERS_FROM: usize = 8192;
+
 /// Removes frames from the input until they are one line, and describes them. It panics if the broker breaks a rule of the
 /// protocol.
 pub fn take(input: &mut Vec<u8>, track: &mut Track) -> Option<Seen> {
@@ -42,7 +45,9 @@ pub fn take(input: &mut Vec<u8>, track: &mut Track) -> Option<Seen> {
         let size = u32::from_be_bytes([s0, s1, s2, s3]) as usize;
         assert!(input.len() >= size + OVERHEAD, "the broker writes whole frames");
         // Properties cannot be split.
-        let is_small = kind == HEADER || size + OVERHEAD <= track.frame_max;
+        // A client of RabbitMQ takes content headers of any size.
+        let is_long_header = kind == HEADER && track.frame_max >= LONG_HEADERS_FROM;
+        let is_small = is_long_header || size + OVERHEAD <= track.frame_max;
         assert!(is_small, "a frame with {size} bytes of payload is too large");
         let frame: Vec<u8> = input.drain(..size + OVERHEAD).collect();
         assert_eq!(frame.last(), Some(&END), "a frame without its last octet");

@@ -309,6 +309,11 @@ fn global(page: &mut Exposition, overview: &Overview) {
         ("notices_published_total", "Messages of the broker itself that were published", c.notices_published),
         ("notices_dropped_total", "Messages of the broker itself that were dropped", c.notices_dropped),
         ("routing_steps_total", "Steps taken to find the routes of messages", c.routing_steps),
+        (
+            "deliveries_too_large_total",
+            "Messages that did not go to a consumer because they are larger than it accepts",
+            c.deliveries_too_large,
+        ),
         ("late_turns_total", "Turns of event loops that were more than 100 ms late", c.late_turns),
     ] {
         page.own_family(Kind::Counter, name, help).sample(&[], value);

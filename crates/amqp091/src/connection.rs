@@ -37,6 +37,11 @@ pub use self::event::{Event, Fault};
 /// 8192, but old clients ask for this much.
 pub const FRAME_MAX_MIN: u32 = 4096;
 
+/// The frame-max from which on a peer may get a content header that is larger than agreed. It is the smallest frame-max that
+/// RabbitMQ accepts. The protocol cannot split a content header. RabbitMQ sends it in one frame of any size, so clients that
+/// run with RabbitMQ take it. Clients with a smaller frame-max may lose their connection.
+pub const LONG_HEADERS_FROM: u32 = 8192;
+
 /// The limits of our end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -63,6 +68,14 @@ pub struct Tuned {
     pub frame_max: u32,
     /// The heartbeat interval, in seconds. 0 means that there are no heartbeats.
     pub heartbeat_s: u16,
+}
+
+impl Tuned {
+    /// Returns the largest frame with a content header that the peer must be sent, in bytes. `None` means any size; see
+    /// [`LONG_HEADERS_FROM`].
+    pub fn header_frame_max(&self) -> Option<u32> {
+        (1..LONG_HEADERS_FROM).contains(&self.frame_max).then_some(self.frame_max)
+    }
 }
 
 /// The states of a connection. See the diagram above.

@@ -28,6 +28,14 @@ pub const HEADER_SIZE: usize = 7;
 /// The size in bytes of a frame without payload: its header and the end octet.
 pub const OVERHEAD: usize = HEADER_SIZE + 1;
 
+/// The size in bytes of class, weight and body size in a content header. The property list follows.
+pub const CONTENT_HEADER_SIZE: usize = 12;
+
+/// Returns the size of the frame with a content header, in bytes. The property list has `properties_len` bytes.
+pub const fn header_frame_len(properties_len: usize) -> usize {
+    OVERHEAD + CONTENT_HEADER_SIZE + properties_len
+}
+
 /// Returns the length of a frame or protocol header, given its first bytes.
 pub(crate) fn output_frame_len(bytes: &[u8]) -> Option<usize> {
     match bytes {

@@ -360,6 +360,11 @@ impl<'o> ArrayWriter<'o> {
         Self { out, start }
     }
 
+    /// Returns true if nothing was appended.
+    pub fn is_empty(&self) -> bool {
+        self.out.len() == self.start + LENGTH_SIZE
+    }
+
     /// Appends a value.
     pub fn put(&mut self, value: &Value<'_>) {
         value.put(self.out);
@@ -384,6 +389,9 @@ impl Drop for ArrayWriter<'_> {
     }
 }
 
+/// The size in bytes of the length of a table or an array.
+const LENGTH_SIZE: usize = size_of::<u32>();
+
 /// Reserves the four bytes of a length. Returns their position.
 fn begin(out: &mut BytesMut) -> usize {
     let start = out.len();
@@ -393,8 +401,8 @@ fn begin(out: &mut BytesMut) -> usize {
 
 /// Writes the length of what follows the four bytes at `start`.
 fn end(out: &mut BytesMut, start: usize) {
-    let len = (out.len() - start - 4) as u32;
-    out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+    let len = (out.len() - start - LENGTH_SIZE) as u32;
+    out[start..start + LENGTH_SIZE].copy_from_slice(&len.to_be_bytes());
 }
 
 #[inline]

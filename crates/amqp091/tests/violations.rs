@@ -2,8 +2,8 @@
 
 use crate::wire::{CONFIG, Socket, connected, shake_hands, shown, written};
 use amqp091::{
-    BasicPublish, ChannelClose, ChannelCloseOk, Config, Connection, ConnectionClose, ConnectionCloseOk,
-    Event, Fault, Method, QueueDeclare, State, Table, Tuned,
+    BasicDeliver, BasicPublish, ChannelClose, ChannelCloseOk, Config, Connection, ConnectionClose,
+    ConnectionCloseOk, Event, Fault, Method, QueueDeclare, State, Table, Tuned,
 };
 use bytes::{Bytes, BytesMut};
 
@@ -529,6 +529,29 @@ fn an_incomplete_content_takes_memory_for_what_has_arrived() {
         (506, "incomplete contents take more than 2000000 bytes")
     );
     assert_eq!(server.incomplete_bytes(), 0, "the connection is closing");
+}
+
+/// A broker sends a content header in one frame of any size. A client takes it up to the size of the largest message.
+#[test]
+fn a_client_takes_content_headers_that_are_larger_than_agreed() {
+    let deliver = BasicDeliver { routing_key: "q", ..BasicDeliver::default() };
+    for (len, is_taken) in [(20_000, true), (CONFIG.max_message_size as usize + 1, false)] {
+        let (mut client, mut server, _) = connected(Config { frame_max: 8192, ..CONFIG }, CONFIG, &[1]);
+        let properties = vec![0; len];
+        server.send_deliver(1, &deliver, &properties, &Bytes::from_static(b"x"), 0);
+        let mut taken = None;
+        Socket::default().read(&mut client, &written(&mut server), &mut |_, event| match event {
+            Ok(Event::Content { content, .. }) => taken = Some(content.properties.len()),
+            Ok(other) => panic!("{other:?}"),
+            Err(fault) => assert!(fault.text.contains("frame_too_large"), "{}", fault.text),
+        });
+        assert_eq!(taken, is_taken.then_some(len));
+    }
+    // A server takes none.
+    let (mut client, mut server, _) = connected(Config { frame_max: 8192, ..CONFIG }, CONFIG, &[1]);
+    client.send_content(1, &BasicPublish::default().into(), &[0; 20_000], &Bytes::from_static(b"x"), 0);
+    let (fault, _) = fault_in(&mut server, &written(&mut client));
+    assert_eq!(fault.code.number(), 501);
 }
 
 /// Properties and payload of an assembled content lie in one buffer.

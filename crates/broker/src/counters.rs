@@ -25,6 +25,8 @@ pub struct Counters {
     pub raft: RaftSums,
     /// The number of replies that were dropped because their link had no credit or did not exist.
     pub replies_dropped: u64,
+    /// The number of messages that did not go to a consumer, because they are larger than it accepts.
+    pub deliveries_too_large: u64,
     pub connections_opened: u64,
     pub connections_closed: u64,
     /// The number of channels that were opened. RabbitMQ counts sessions of AMQP 1.0 as channels, too.
@@ -444,6 +446,7 @@ impl Counters {
             raft_bytes,
             raft,
             replies_dropped,
+            deliveries_too_large,
             connections_opened,
             connections_closed,
             channels_opened,
@@ -468,6 +471,7 @@ impl Counters {
         self.raft_bytes += raft_bytes;
         self.raft.add(raft);
         self.replies_dropped += replies_dropped;
+        self.deliveries_too_large += deliveries_too_large;
         self.connections_opened += connections_opened;
         self.connections_closed += connections_closed;
         self.channels_opened += channels_opened;

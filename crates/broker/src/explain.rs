@@ -9,6 +9,7 @@ mod look;
 
 use std::sync::Arc;
 
+use message::DeliveryMax;
 use queue::Standing;
 
 use crate::access::{Authority, UserRef};
@@ -182,7 +183,9 @@ impl Cause {
                 "a publisher on the connection is ahead of its queues: the connection is not read until they catch up"
             }
             Self::ClientWindowClosed => "the client has closed its session's window",
-            Self::MessageTooLarge => "the next message is larger than the client takes (max-message-size)",
+            Self::MessageTooLarge => {
+                "the next message is larger than the client takes (max-message-size, or frame_max of AMQP 0.9.1)"
+            }
             Self::ConsumerTimedOut => {
                 "the client has not settled deliveries that its queue took back after the consumer timeout"
             }
@@ -285,7 +288,7 @@ pub enum Role {
         unsettled: u32,
         unsettled_max: u32,
         /// The largest message that the consumer accepts; see [`queue::Attach`].
-        message_bytes_max: Option<u64>,
+        message_bytes_max: Option<DeliveryMax>,
         /// The number of unsettled deliveries that the queue has taken back after the consumer timeout.
         revoked: u64,
         /// The progress of the reader, if the link reads a stream.
@@ -470,8 +473,10 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             }
             let report = queue.map(|q| &q.report);
             let active = report.and_then(|r| r.active_consumer);
-            let next_bytes = report.and_then(|r| r.next_bytes);
-            let too_large = next_bytes.zip(*message_bytes_max).is_some_and(|(bytes, max)| bytes > max);
+            let too_large = report.zip(*message_bytes_max).is_some_and(|(report, max)| match max {
+                DeliveryMax::Whole(max) => report.next_bytes > Some(max),
+                DeliveryMax::Head(max) => report.next_head_bytes > Some(max),
+            });
             match () {
                 () if report.is_some_and(|r| r.ready == 0) => report.map_or(Cause::QueueEmpty, nothing_ready),
                 () if *standing == Some(Standing::AtEnd) => Cause::EndOfStream,
@@ -590,7 +595,10 @@ fn link_numbers(link: &LinkFacts, numbers: &mut Vec<(&'static str, u64)>) {
                 ("link_unsettled_max", u64::from(*unsettled_max)),
             ]);
             numbers.extend((*revoked > 0).then_some(("link_revoked", *revoked)));
-            numbers.extend(message_bytes_max.map(|max| ("link_message_max_bytes", max)));
+            numbers.extend(message_bytes_max.map(|max| match max {
+                DeliveryMax::Whole(max) => ("link_message_max_bytes", max),
+                DeliveryMax::Head(max) => ("link_frame_max_bytes", max),
+            }));
         }
         Role::Replies | Role::Management => {}
     }
@@ -614,6 +622,7 @@ fn queue_numbers(queue: &QueueFacts, numbers: &mut Vec<(&'static str, u64)>) {
         ("queue_consumers", u64::from(report.consumers)),
     ]);
     numbers.extend(report.next_bytes.map(|bytes| ("queue_next_bytes", bytes)));
+    numbers.extend(report.next_head_bytes.map(|bytes| ("queue_next_header_bytes", bytes)));
 }
 
 #[cfg(test)]

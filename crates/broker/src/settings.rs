@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use buffers::HIGH_WATER;
+use message::ADDED_HEADERS_MAX;
 
 pub use queue::QueueType;
 
@@ -204,6 +205,12 @@ impl Settings {
     pub fn node_unread_memory(&self) -> u64 {
         self.unread_output_memory
             .max(self.max_message_size.saturating_mul(2).saturating_add(UNREAD_MAX as u64))
+    }
+
+    /// Returns the largest content header that a publisher of AMQP 0.9.1 may send, in bytes. The rest of the largest frame is
+    /// for headers that the broker adds to the message. If frames are small, it is half of them.
+    pub fn content_header_max(&self) -> u32 {
+        self.frame_max.saturating_sub(ADDED_HEADERS_MAX).max(self.frame_max / 2)
     }
 
     /// Returns the memory for what is kept for clients, of all connections, in bytes. The last link may exceed the limit of its

@@ -157,7 +157,7 @@ impl Message {
 
     /// Returns true if [`Message::delivery_bytes`] is at most `max_bytes`. Encodes the head only if an
     /// estimate does not decide.
-    pub fn fits(&self, max_bytes: u64, delivery_count: u32, redelivered: bool) -> bool {
+    pub(crate) fn fits_whole(&self, max_bytes: u64, delivery_count: u32, redelivered: bool) -> bool {
         let sections = match self.format() {
             Format::Amqp10 => self.bytes_in_memory(),
             Format::Amqp091 => self.bytes_in_amqp10_max(),
@@ -328,7 +328,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{DeathReason, Parts, Route, trim};
+    use crate::{DeathReason, DeliveryMax, Parts, Route, trim};
 
     fn receive(wire: &[u8]) -> Message {
         let sections = scan(wire).unwrap();
@@ -473,9 +473,14 @@ mod tests {
                 let bytes = deliver(message, count, redelivered).len() as u64;
                 assert_eq!(message.delivery_bytes(count, redelivered), bytes);
                 for max in bytes.saturating_sub(200)..bytes + 200 {
-                    assert_eq!(message.fits(max, count, redelivered), bytes <= max, "{i}: {bytes} of {max}");
+                    assert_eq!(
+                        message.fits(DeliveryMax::Whole(max), count, redelivered),
+                        bytes <= max,
+                        "{i}: {bytes} of {max}"
+                    );
                 }
-                assert!(!message.fits(0, count, redelivered) && message.fits(u64::MAX, count, redelivered));
+                let fits = |max| message.fits(DeliveryMax::Whole(max), count, redelivered);
+                assert!(!fits(0) && fits(u64::MAX));
             }
         }
     }

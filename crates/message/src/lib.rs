@@ -10,6 +10,7 @@ mod annotations;
 mod convert;
 mod deaths;
 mod delivery;
+mod delivery_max;
 mod envelope;
 mod filter;
 mod further_keys;
@@ -19,10 +20,12 @@ mod stream;
 
 pub use annotations::{Annotations, AnnotationsError};
 pub use convert::{
-    Additions, Basic, BasicError, ExpirationError, amqp10_argument, amqp10_value, put_amqp091_value,
+    ADDED_HEADERS_MAX, Additions, Basic, BasicError, ExpirationError, amqp10_argument, amqp10_value,
+    put_amqp091_value,
 };
 pub use deaths::{Death, DeathReason, Deaths, Redrives};
 pub use delivery::DeliveryHeads;
+pub use delivery_max::DeliveryMax;
 pub use envelope::{Format, Message, Parts, REDRIVEN, Route};
 pub use filter::{
     Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use message::{Message, Parts, Route};
+use message::{DeliveryMax, Message, Parts, Route};
 use queue::{
     Attach, Config, ConsumerId, ConsumerTimeout, Effect, Fifo, Mode, Outcome, Output, Publish, PublisherId,
     Request, SettleAnswer,
@@ -105,4 +105,50 @@ fn a_warm_queue_does_not_allocate() {
     assert_eq!(ALLOCATIONS.get() - before, 0);
     let report = bench.fifo.report();
     assert_eq!((report.published, report.acknowledged), (110 * 75, 110 * 75));
+}
+
+/// Returns a message that another protocol has to convert to know the size of its head, which is above 4 KiB.
+fn to_convert() -> Message {
+    let value = vec![b'x'; 5000];
+    // Application-properties: a `map32` with the key `k` and a `str32`.
+    let pairs = [&b"\xa1\x01k\xb1"[..], &(value.len() as u32).to_be_bytes(), &value].concat();
+    let head = [&b"\x00\x53\x74\xd1"[..], &(pairs.len() as u32 + 4).to_be_bytes(), &2u32.to_be_bytes()];
+    let section = [head.concat(), pairs].concat();
+    let body_at = section.len() as u32;
+    let wire = [&section[..], b"\x00\x53\x75\xa0\x02hi"].concat();
+    Message::new(Parts { wire: wire.into(), body_at, ..Parts::default() }, Arc::new(Route::simple("", "q")))
+}
+
+/// Tests that a message which waits for another consumer is measured once, not in every turn.
+#[test]
+fn a_message_that_is_too_large_is_measured_once() {
+    let mut fifo = Fifo::new(Config::new("q"));
+    let mut out = Output::default();
+    let consumer = ConsumerId(1);
+    let attach = Attach {
+        consumer,
+        mode: Mode::Take,
+        priority: 0,
+        exclusive: false,
+        settled: false,
+        delivery_count: 0,
+        message_bytes_max: Some(DeliveryMax::Head(4096)),
+        timeout: ConsumerTimeout::default(),
+    };
+    fifo.apply(Request::Attach(attach), 0, &mut out, &mut Nobody);
+    let publish = Publish { publisher: PublisherId(1), seq: 1, message: to_convert(), pipelines: false };
+    let grant = |fifo: &mut Fifo, out: &mut Output, credit| {
+        let grant = Request::Grant { consumer, delivery_count: 0, credit, drain: false, echo: false };
+        fifo.apply(grant, 0, out, &mut Nobody);
+    };
+    fifo.apply(Request::Publish(publish), 0, &mut out, &mut Nobody);
+    let before = ALLOCATIONS.get();
+    grant(&mut fifo, &mut out, 1);
+    assert!(ALLOCATIONS.get() > before, "it was measured");
+    let before = ALLOCATIONS.get();
+    (2..100).for_each(|credit| grant(&mut fifo, &mut out, credit));
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    let report = fifo.report();
+    assert_eq!((report.ready, report.delivered, out.too_large), (1, 0, 1));
+    assert!(report.next_head_bytes > Some(5000));
 }

@@ -90,6 +90,28 @@ fn a_message_is_published_and_shown_with_its_properties() {
     assert!(broker.terminate().success());
 }
 
+/// Application-properties of AMQP 1.0 are headers of AMQP 0.9.1, and may be longer than its frames.
+#[test]
+fn a_message_with_long_headers_is_taken() {
+    let directory = Directory::new("http-long-headers");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q"]).done();
+    let value = "x".repeat(100_000);
+    let [a, b] = ["a", "b"].map(|name| format!("{name}={value}"));
+    broker.verb(&["send", "q", "body", "--property", &a, "--property", &b]).done();
+    let all = json!({ "count": 1, "ackmode": "ack_requeue_false", "encoding": "auto" });
+    let (status, rows) = get(&broker, "q", &all);
+    assert_eq!(status, 200, "{rows}");
+    assert_eq!(rows[0]["properties"]["headers"], json!({ "a": value, "b": value }));
+    // Over AMQP 0.9.1, such a message cannot be published.
+    let headers = json!({ "properties": { "headers": { "a": "x".repeat(128_000) } } });
+    let (status, failure) = publish(&broker, "amq.default", "q", "body", &headers);
+    let reason = failure["reason"].as_str().unwrap_or_default().to_owned();
+    assert_eq!((status, reason.contains("is larger than the maximum 126976")), (400, true), "{failure}");
+    assert_eq!(messages(&broker, "q"), (0, 0));
+    assert!(broker.terminate().success());
+}
+
 #[test]
 fn each_mode_leaves_the_queue_as_it_says() {
     let directory = Directory::new("http-modes");

@@ -79,9 +79,9 @@ const CAUSES: Record<string, Cause> = {
   },
   message_too_large: {
     tone: "warn",
-    means: "The client has said how large a message may be (max-message-size). The next message is larger, and those behind it do not overtake it.",
+    means: "The client has said how large a message may be (max-message-size), or a frame with its headers (frame_max). The next message is larger, and those behind it do not overtake it.",
     advice: "Let the client accept larger messages, start one that does, or take this message out of the queue.",
-    numbers: ["queue_next_bytes", "link_message_max_bytes", "queue_ready"],
+    numbers: ["queue_next_header_bytes", "link_frame_max_bytes", "queue_next_bytes", "link_message_max_bytes", "queue_ready"],
   },
   consumer_timed_out: {
     tone: "warn",
@@ -218,6 +218,7 @@ const LABELS: Record<string, string> = {
   link_unsettled_max: "It may hold",
   link_revoked: "Taken back",
   link_message_max_bytes: "The client accepts",
+  link_frame_max_bytes: "Largest frame of the client",
   queue_staged: "Not synced",
   queue_ready: "Ready messages",
   queue_unsettled: "Not acknowledged",
@@ -226,6 +227,7 @@ const LABELS: Record<string, string> = {
   queue_over_limit: "Failed too often",
   queue_consumers: "Consumers",
   queue_next_bytes: "Size of the next message",
+  queue_next_header_bytes: "Frame with its headers",
   log_receipts_held: "Confirms that wait for the log",
   log_groups_held: "Quorum queues that wait for the log",
   memory_receipts_held: "Confirms that wait for memory",

@@ -294,6 +294,36 @@ const checks = {
         await onQueue(await channel(connection), 'after-the-quiet');
     },
 
+    async a_long_header_goes_to_a_consumer_with_larger_frames() {
+        if (process.env.SLUICE_AGAINST === 'rabbitmq') return 'RabbitMQ wants at least 8,192 bytes';
+        const on = await confirming();
+        await onQueue(on, 'long-headed');
+        const connection = await connect(url('/?frameMax=4096'));
+        const small = await Consumer.on(await channel(connection), 'long-headed', { noAck: true });
+        on.sendToQueue('long-headed', Buffer.from('long'), { headers: { h: 'x'.repeat(5000) } });
+        on.sendToQueue('long-headed', Buffer.from('after'));
+        await on.waitForConfirms();
+        await small.nothing();
+        const other = await channel();
+        await other.prefetch(1);
+        const large = await Consumer.on(other, 'long-headed');
+        const [message] = await large.take(1);
+        assert.deepEqual([text(message), message.properties.headers.h.length], ['long', 5000]);
+        assert.equal(message.fields.redelivered, false);
+        assert.deepEqual(await small.texts(1), ['after']);
+        other.nack(message);
+        assert.equal((await large.take(1))[0].fields.redelivered, true);
+        const getting = await channel(connection);
+        await onQueue(on, 'long-headed-too');
+        on.sendToQueue('long-headed-too', Buffer.from('long'), { headers: { h: 'x'.repeat(5000) } });
+        await on.waitForConfirms();
+        await refused(getting, 406, 'negotiated frame_max = 4096', () => getting.get('long-headed-too'));
+        assert.equal(text(await get(on, 'long-headed-too')), 'long');
+        on.sendToQueue('long-headed', Buffer.from('last'));
+        assert.deepEqual(await small.texts(1), ['last']);
+        assert.equal(connection.failure, undefined);
+    },
+
     async many_channels_at_once() {
         const connection = await connect();
         const all = await Promise.all(Array.from({ length: 100 }, () => confirming(connection)));

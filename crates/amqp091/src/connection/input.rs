@@ -55,17 +55,27 @@ impl Connection {
     /// is too short to tell.
     ///
     /// # Errors
-    /// The frame is larger than agreed.
+    /// The frame is larger than agreed. A client takes content headers of the size of the largest message.
     pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, Fault> {
         if self.expects_protocol_header(input) {
             return Ok((input.len() >= PROTOCOL_HEADER_SIZE).then_some(PROTOCOL_HEADER_SIZE));
         }
         let Some(header) = FrameHeader::parse(input) else { return Ok(None) };
         let len = header.frame_len();
-        if len > self.frame_len_max {
+        if len > self.frame_len_max && !self.takes_long_header(header) {
             return Err(self.frame_too_large(header));
         }
         Ok(Some(len))
+    }
+
+    /// Returns true if the frame may be larger than agreed: a broker cannot split a content header, and sends one of any size.
+    #[cold]
+    fn takes_long_header(&self, header: FrameHeader) -> bool {
+        let FrameHeader { kind, size, .. } = header;
+        !self.server
+            && kind == FRAME_HEADER
+            && self.state == State::Opened
+            && u64::from(size) <= self.config.max_message_size
     }
 
     #[cold]

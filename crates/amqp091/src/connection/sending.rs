@@ -4,13 +4,10 @@ use buffers::{Output, PayloadOf};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::Connection;
-use crate::frame::{OVERHEAD, put_frame, put_header};
+use crate::frame::{CONTENT_HEADER_SIZE, OVERHEAD, put_frame, put_header};
 use crate::generated::{
     BasicDeliver, BasicPublish, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, Method,
 };
-
-/// The size in bytes of class, weight and body size in a content header.
-const CONTENT_HEADER_SIZE: usize = 12;
 
 /// Content with bodies of at most this many bytes are written to memory that is reserved at once. It is enough for typical
 /// messages; larger bodies are worth the few steps in which the output grows.
@@ -30,7 +27,8 @@ impl Connection {
 
     /// Sends a method with content, in frames of at most the negotiated size. Sends nothing if the channel is not open.
     /// `properties` is the encoded property list. The body is `payload` from the byte `from` on; large parts of it are
-    /// shared, not copied. The protocol cannot split properties, so the peer gets them in one frame of any size.
+    /// shared, not copied. The protocol cannot split properties, so the peer gets them in one frame of any size. The caller
+    /// observes [`Tuned::header_frame_max`](super::Tuned::header_frame_max).
     pub fn send_content(
         &mut self,
         channel: u16,

@@ -53,7 +53,7 @@ fn consuming_role(consumer: u64, unsettled: u32) -> Role {
         consumer,
         unsettled,
         unsettled_max: 100,
-        message_bytes_max: Some(1000),
+        message_bytes_max: Some(DeliveryMax::Whole(1000)),
         revoked: 0,
         standing: None,
         left_out: None,
@@ -165,6 +165,16 @@ fn the_cause_at_a_consuming_link() {
     assert_eq!(at(&no_credit, large.clone(), LOG, other), Cause::MessageTooLarge);
     assert_eq!(at(&consuming(100), large, LOG, other), Cause::MessageTooLarge);
     assert_eq!(at(&no_credit, fits, LOG, other), Cause::NoCredit);
+    let mut small_frames = consuming(0);
+    if let Role::Consuming { message_bytes_max, .. } = &mut small_frames.role {
+        *message_bytes_max = Some(DeliveryMax::Head(4096));
+    }
+    for (bytes, cause) in
+        [(None, Cause::Moving), (Some(4096), Cause::Moving), (Some(4097), Cause::MessageTooLarge)]
+    {
+        let report = Report { next_bytes: Some(1 << 20), next_head_bytes: bytes, ..ready(1) };
+        assert_eq!(at(&small_frames, report, LOG, other), cause, "{bytes:?}");
+    }
     let serves = Report { active_consumer: Some(ME), ..waits };
     assert_eq!(at(&consuming(100), serves.clone(), LOG, other), Cause::UnsettledLimit);
     let yields = Report { yielding: true, ..serves };

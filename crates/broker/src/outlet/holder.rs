@@ -65,6 +65,16 @@ impl Holder {
         cx.counters.over_mut(self.protocol).get_empty += 1;
     }
 
+    /// Returns the message with this number to the queue. It was not sent, because the peer cannot take it.
+    pub fn give_back(&self, number: u64, cx: &mut Cx<'_>) {
+        self.request_settle((number, number), Outcome::Unsent, SettleAnswer::Never, cx);
+    }
+
+    /// Settles a message that counts as settled when it is sent, and that the queue has lent unsettled.
+    pub fn accept(&self, number: u64, cx: &mut Cx<'_>) {
+        self.request_settle((number, number), Outcome::Accepted, SettleAnswer::Never, cx);
+    }
+
     /// Settles the deliveries `first..=last` with the peer's outcome. `answer` says when [`queue::Effect::Settled`]
     /// follows.
     pub fn settle(&self, (first, last): (u64, u64), outcome: Outcome, answer: SettleAnswer, cx: &mut Cx<'_>) {
@@ -72,6 +82,16 @@ impl Holder {
             cx.counters.over_mut(self.protocol).deliveries_from(self.queue_type).acknowledged +=
                 last - first + 1;
         }
+        self.request_settle((first, last), outcome, answer, cx);
+    }
+
+    fn request_settle(
+        &self,
+        (first, last): (u64, u64),
+        outcome: Outcome,
+        answer: SettleAnswer,
+        cx: &mut Cx<'_>,
+    ) {
         let settle = Request::Settle { consumer: self.id, first, last, outcome, answer };
         cx.post.request(self.queue, settle);
     }

@@ -17,7 +17,7 @@ mod holder;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use message::Message;
+use message::{DeliveryMax, Message};
 use queue::{
     Attach, ConsumerId, ConsumerTimeout, DeliveryRef, Effect, GoneReason, Mode, Outcome, QueueType, Refusal,
     Request, SettleAnswer, Span,
@@ -52,8 +52,8 @@ pub struct Wanted {
     pub exclusive: bool,
     /// True if deliveries are settled as they are sent.
     pub settled: bool,
-    /// The largest delivery that the peer accepts, in bytes. `None` means any size.
-    pub message_bytes_max: Option<u64>,
+    /// The largest delivery that the peer accepts. `None` means any size.
+    pub message_bytes_max: Option<DeliveryMax>,
     /// The time for which the peer wants to be allowed to hold a delivery, in milliseconds. Only quorum queues use it.
     pub timeout_ms: Option<u64>,
     /// The filters that are not in effect, for `sluice explain`.
@@ -80,8 +80,8 @@ pub struct Outlet<A> {
     protocol: Protocol,
     /// The queue that is deleted with the consumer.
     pub owned: Option<QueueId>,
-    /// The largest delivery that the peer accepts, in bytes.
-    pub message_bytes_max: Option<u64>,
+    /// The largest delivery that the peer accepts.
+    pub message_bytes_max: Option<DeliveryMax>,
     attach_state: AttachState,
     /// True if the reader of the stream waits until there is room for its deliveries.
     waits_for_room: bool,

@@ -2,13 +2,24 @@
 
 use std::borrow::Cow;
 
-use amqp091::{KEY_BYTES_MAX, Properties, Table, TableWriter, Value};
+use amqp091::{ArrayWriter, KEY_BYTES_MAX, Properties, Table, TableWriter, Value};
 use bytes::{Bytes, BytesMut};
 
 use super::from_amqp10::{self, Annotated};
 use super::{name, values};
 use crate::deaths::{Death, Deaths};
 use crate::{Format, Message};
+
+/// The most bytes of headers that the broker adds to a message of AMQP 0.9.1 in its deliveries: `x-death`, the other headers
+/// about deaths, and how often the message was delivered. It holds if the names of queues and exchanges have at most 255
+/// bytes, as they have in AMQP 0.9.1. A publisher may send headers that are that much smaller than the largest frame, so
+/// that a consumer with the same frame size still takes them.
+pub const ADDED_HEADERS_MAX: u32 = 4096;
+
+/// The most bytes of the entries of `x-death`. The newest entries that fit are sent. The others count for cycles and for
+/// redrives. Without this bound, a message that dies in many queues would get a header that no client takes. All other
+/// headers that deliveries add take less than the rest of [`ADDED_HEADERS_MAX`].
+pub(crate) const DEATHS_BYTES_MAX: usize = 2560;
 
 /// What a delivery adds to the headers of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,18 +176,62 @@ impl<'a> Headers<'a> {
                 Header::Value(value) => table.put(name, value),
                 Header::Entry(entry) => table.put_entries(entry),
                 Header::Amqp10(encoded) => values::put_amqp091_entry(&mut table, name, encoded),
-                Header::Deaths(deaths) => {
-                    let mut array = table.array(name);
-                    deaths.iter().for_each(|death| put_death(&mut array.table(), death));
-                }
+                Header::Deaths(deaths) => put_deaths(&mut table.array(name), deaths),
             }
         }
         Some(())
     }
 }
 
-/// Appends one entry of `x-death`.
-fn put_death(table: &mut TableWriter<'_>, death: &Death) {
+/// Appends the newest entries of `x-death`, in at most [`DEATHS_BYTES_MAX`] bytes.
+fn put_deaths(array: &mut ArrayWriter<'_>, deaths: &Deaths) {
+    let mut room = DEATHS_BYTES_MAX;
+    for death in deaths.iter() {
+        let own = death_bytes(death);
+        let (keys, keys_bytes) = keys_within(room.saturating_sub(own), death);
+        let is_whole = own <= room && keys == death.keys.len();
+        // The newest entry is always there. If it has very many routing keys, only the first of them are.
+        if !(is_whole || array.is_empty()) {
+            return;
+        }
+        put_death(&mut array.table(), death, keys);
+        room = room.saturating_sub(own + keys_bytes);
+    }
+}
+
+/// Returns how many of the first routing keys of a death take at most `room` bytes, and how many they take.
+fn keys_within(room: usize, death: &Death) -> (usize, usize) {
+    let (mut keys, mut bytes) = (0, 0);
+    for key in &death.keys {
+        let more = VALUE_START + key.len();
+        if bytes + more > room {
+            break;
+        }
+        (keys, bytes) = (keys + 1, bytes + more);
+    }
+    (keys, bytes)
+}
+
+/// The bytes before the text of a value: its type, and the length of a long string, a table or an array.
+const VALUE_START: usize = 5;
+
+/// Returns the size of an entry of `x-death` without its routing keys, in bytes.
+fn death_bytes(death: &Death) -> usize {
+    let number = |name: &str| 1 + name.len() + 9;
+    let text = |name: &str, len: usize| 1 + name.len() + VALUE_START + len;
+    let expiration = death.ttl_ms.map(|ttl_ms| text("original-expiration", ttl_ms.to_string().len()));
+    VALUE_START
+        + expiration.unwrap_or(0)
+        + number("count")
+        + text("reason", death.reason.as_str().len())
+        + text("queue", death.queue.len())
+        + number("time")
+        + text("exchange", death.exchange.len())
+        + text("routing-keys", 0)
+}
+
+/// Appends one entry of `x-death`, with the first `keys` of its routing keys.
+fn put_death(table: &mut TableWriter<'_>, death: &Death, keys: usize) {
     if let Some(ttl_ms) = death.ttl_ms {
         table.put("original-expiration", &Value::LongString(ttl_ms.to_string().as_bytes()));
     }
@@ -186,6 +241,6 @@ fn put_death(table: &mut TableWriter<'_>, death: &Death) {
     table.put("queue", &Value::LongString(death.queue.as_bytes()));
     table.put("time", &Value::Timestamp(death.first_ms / 1_000));
     table.put("exchange", &Value::LongString(death.exchange.as_bytes()));
-    let mut keys = table.array("routing-keys");
-    death.keys.iter().for_each(|key| keys.put(&Value::LongString(key.as_bytes())));
+    let mut array = table.array("routing-keys");
+    death.keys.iter().take(keys).for_each(|key| array.put(&Value::LongString(key.as_bytes())));
 }

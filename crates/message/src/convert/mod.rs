@@ -18,7 +18,7 @@ mod values;
 use std::borrow::Cow;
 
 pub use arrived::{Basic, BasicError, ExpirationError};
-pub use deliver::Additions;
+pub use deliver::{ADDED_HEADERS_MAX, Additions};
 pub use values::{amqp10_argument, amqp10_value, put_amqp091_value};
 
 use crate::envelope::{Format, Message};

@@ -3,9 +3,11 @@
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
+use amqp091::frame::header_frame_len;
 use amqp091::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicPublish, BasicQos, Config, Connection,
-    ConnectionStartOk, Event, Method, Secret, State, Table, TableWriter, TxCommit, TxSelect, Value,
+    ConnectionStartOk, Event, Method, Properties, Secret, State, Table, TableWriter, TxCommit, TxSelect,
+    Value,
 };
 use broker::gate::Phase;
 use bytes::{Bytes, BytesMut};
@@ -33,6 +35,12 @@ pub struct Client091 {
     pub got: u32,
     /// The code and the text with which the broker has closed the connection, if it may.
     pub closed: Option<(u16, String)>,
+    /// The code and the text with which the broker has closed a channel, if it may.
+    pub closed_channel: Option<(u16, String)>,
+    /// True if the broker has cancelled a consumer.
+    pub was_cancelled: bool,
+    /// The bodies of messages that were delivered, or got.
+    pub bodies: Vec<Bytes>,
     /// True if the broker may close the connection.
     pub doomed: bool,
     /// Who logs in.
@@ -56,20 +64,35 @@ impl Client091 {
 
     /// Opens a connection with this interval of heartbeats. The client sends none.
     pub fn open_with_heartbeat(house: &mut House, heartbeat_s: u16) -> Self {
-        let client = Self::connect(house, GUEST, heartbeat_s, 0);
+        let client = Self::connect(house, GUEST, heartbeat_s, 0, 0);
         assert_eq!(client.conn.state(), State::Opened);
         client
     }
 
     /// Connects a client with this number of properties. The broker may close it.
     pub fn connect_with_properties(house: &mut House, user: &'static str, properties: usize) -> Self {
-        Self::connect(house, user, 0, properties)
+        Self::connect(house, user, 0, properties, 0)
     }
 
-    fn connect(house: &mut House, user: &'static str, heartbeat_s: u16, properties: usize) -> Self {
+    /// Opens a connection with this `frame_max`, and channel 1. The broker may close the channel.
+    pub fn open_with_frames(house: &mut House, frame_max: u32) -> Self {
+        let mut client = Self::connect(house, GUEST, 0, 0, frame_max);
+        assert!(client.conn.open_channel(1));
+        client.settle(house);
+        client.doomed = true;
+        client
+    }
+
+    fn connect(
+        house: &mut House,
+        user: &'static str,
+        heartbeat_s: u16,
+        properties: usize,
+        frame_max: u32,
+    ) -> Self {
         let config = Config {
             channel_max: 0,
-            frame_max: 0,
+            frame_max,
             initial_frame_max: 8192,
             heartbeat_s,
             max_message_size: u64::MAX,
@@ -90,6 +113,9 @@ impl Client091 {
             returned: 0,
             got: 0,
             closed: None,
+            closed_channel: None,
+            was_cancelled: false,
+            bodies: Vec::new(),
             doomed: properties > 0,
             user,
             properties,
@@ -143,6 +169,37 @@ impl Client091 {
         let body = Bytes::from(vec![b'm'; bytes]);
         for _ in 0..messages {
             self.conn.send_content(channel, &Method::BasicPublish(publish), &DURABLE, &body, 0);
+        }
+        self.settle(house);
+    }
+
+    /// Publishes durable messages to a queue, whose content headers make frames of this size.
+    pub fn publish_headed(
+        &mut self,
+        house: &mut House,
+        queue: &str,
+        bodies: &[&'static str],
+        frame_len: usize,
+    ) {
+        let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
+        let list = |text: &[u8]| {
+            let mut list = BytesMut::new();
+            let properties = Properties { delivery_mode: Some(2), ..Properties::default() };
+            properties.put_with_headers(&mut list, |out| {
+                TableWriter::new(out).put("h", &Value::LongString(text));
+                Some(())
+            });
+            list
+        };
+        let text = vec![b'x'; frame_len - header_frame_len(list(b"").len())];
+        for body in bodies {
+            self.conn.send_content(
+                1,
+                &Method::BasicPublish(publish),
+                &list(&text),
+                &Bytes::from_static(body.as_bytes()),
+                0,
+            );
         }
         self.settle(house);
     }
@@ -207,6 +264,23 @@ impl Client091 {
     /// Consumes from a queue. The queue's name is the consumer's tag.
     pub fn consume(&mut self, house: &mut House, channel: u16, queue: &str) {
         let consume = BasicConsume { queue, consumer_tag: queue, ..BasicConsume::default() };
+        self.conn.send(channel, &Method::BasicConsume(consume));
+        self.settle(house);
+    }
+
+    /// Lets each new consumer of a channel have this number of unsettled deliveries.
+    pub fn limit_prefetch(&mut self, house: &mut House, channel: u16, prefetch_count: u16) {
+        let qos = BasicQos { prefetch_size: 0, prefetch_count, global: false };
+        self.conn.send(channel, &Method::BasicQos(qos));
+        self.settle(house);
+    }
+
+    /// Consumes from the first message of a stream on.
+    pub fn consume_from_first(&mut self, house: &mut House, channel: u16, queue: &str) {
+        let mut table = BytesMut::new();
+        TableWriter::new(&mut table).put("x-stream-offset", &Value::LongString(b"first"));
+        let arguments = Table::parse(&table[4..]).expect("it was just written");
+        let consume = BasicConsume { queue, consumer_tag: queue, arguments, ..BasicConsume::default() };
         self.conn.send(channel, &Method::BasicConsume(consume));
         self.settle(house);
     }
@@ -354,12 +428,21 @@ impl Client091 {
                 Some(Event::Close { code, text, .. }) if self.doomed => {
                     self.closed = Some((code, text.to_owned()))
                 }
+                Some(Event::ChannelClose { channel, code, text, .. }) if self.doomed => {
+                    self.closed_channel = Some((code, text.to_owned()));
+                    self.conn.channel_close_ok(channel);
+                }
                 Some(Event::Close { text, .. } | Event::ChannelClose { text, .. }) => panic!("{text}"),
+                Some(Event::Method { method: Method::BasicCancel(_), .. }) => self.was_cancelled = true,
                 Some(Event::Blocked(_)) => (self.was_blocked, self.is_blocked) = (true, true),
                 Some(Event::Unblocked) => self.is_blocked = false,
                 Some(Event::Content { content, .. }) if content.returned().is_some() => self.returned += 1,
-                Some(Event::Content { content, .. }) if content.deliver().is_none() => self.got += 1,
+                Some(Event::Content { content, .. }) if content.deliver().is_none() => {
+                    self.bodies.push(Bytes::copy_from_slice(&content.payload));
+                    self.got += 1;
+                }
                 Some(Event::Content { content, .. }) => {
+                    self.bodies.push(Bytes::copy_from_slice(&content.payload));
                     self.deliveries += 1;
                     self.last_tag = content.deliver().expect("a delivery").delivery_tag;
                 }

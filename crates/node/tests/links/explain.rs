@@ -53,7 +53,8 @@ impl House {
         look
     }
 
-    fn explain(&self, subject: &Subject) -> Explanation {
+    /// Returns what `sluice explain` says.
+    pub fn explain(&self, subject: &Subject) -> Explanation {
         let look = self.look(subject);
         look.explain(&look, subject).expect("it is there")
     }

@@ -19,6 +19,7 @@ mod lateness;
 mod left;
 mod line;
 mod login;
+mod long_headers;
 mod own_queues;
 mod readers;
 mod refused;

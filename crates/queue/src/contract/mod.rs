@@ -8,7 +8,7 @@ mod replay;
 
 use std::sync::Arc;
 
-use message::{Annotations, DeathReason, Message};
+use message::{Annotations, DeathReason, DeliveryMax, Message};
 use ranges::{Range, Ranges, Span};
 
 pub use self::config::{
@@ -136,9 +136,9 @@ pub struct Attach {
     pub settled: bool,
     /// The initial delivery count of the consumer's grants.
     pub delivery_count: u32,
-    /// The size of the largest delivery that the consumer accepts, in bytes. `None` means no limit. For a larger
-    /// message, a queue skips the consumer as if it had no credit. Streams leave this check to the gate.
-    pub message_bytes_max: Option<u64>,
+    /// The size of the largest delivery that the consumer accepts. `None` means no limit. For a larger message, a queue
+    /// skips the consumer as if it had no credit. Streams leave this check to the gate.
+    pub message_bytes_max: Option<DeliveryMax>,
     pub timeout: ConsumerTimeout,
 }
 
@@ -588,6 +588,8 @@ pub struct Report {
     pub reading: bool,
     /// The size of a delivery of the next message in bytes, if the message is in memory.
     pub next_bytes: Option<u64>,
+    /// [`Message::head_bytes`] of the next message, if a consumer was skipped because of it.
+    pub next_head_bytes: Option<u64>,
     /// The time at which the next message arrived, in milliseconds since the epoch. If it is on the disk, a time before which no
     /// message of its run arrived. Of a stream, when the oldest chunk was written.
     pub head_at_ms: Option<u64>,

@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use message::Message;
+use message::{DeliveryMax, Message};
 
 use super::Fifo;
 use super::entry::{Entry, Reference, Spot};
@@ -42,7 +42,7 @@ pub(super) struct Browser {
     /// The messages from this sequence number on were published after its attach.
     end: u64,
     next_number: u64,
-    message_bytes_max: Option<u64>,
+    message_bytes_max: Option<DeliveryMax>,
     /// The block in which the last message was found. It saves reading those before it.
     hint: Option<PeekBlock>,
     /// Unread parts of runs that were looked into and had nothing to show then, by run and first block: the sequence number of

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use message::DeliveryMax;
+
 use super::entry::{Entry, Reference};
 use super::timeout::Timeout;
 use super::unsettled::Unsettled;
@@ -41,7 +43,7 @@ pub(super) struct Consumer {
     pub standing: Standing,
     pub settled: bool,
     /// See [`Attach::message_bytes_max`].
-    pub message_bytes_max: Option<u64>,
+    pub message_bytes_max: Option<DeliveryMax>,
     /// True if it is removed once it holds no messages. False for a holder that fetches, because its numbering
     /// continues.
     pub cancelled: bool,
@@ -136,9 +138,9 @@ impl Consumers {
     }
 
     /// Returns the consumer that is served with the next message. This is `first`, or the next consumer that accepts a
-    /// message of this size. `fits` returns whether the delivery has at most the given number of bytes.
+    /// message of this size. `fits` returns whether a consumer with this limit accepts it.
     #[inline(always)]
-    pub fn next_for(&self, first: Slot, fits: impl Fn(u64) -> bool) -> Option<Slot> {
+    pub fn next_for(&self, first: Slot, fits: impl Fn(DeliveryMax) -> bool) -> Option<Slot> {
         match self.slots.get(first as usize)?.as_ref()?.message_bytes_max {
             None => Some(first),
             Some(_) => self.pass_over(fits),
@@ -146,7 +148,7 @@ impl Consumers {
     }
 
     /// Finds the first consumer that accepts the message, in the order in which they are served.
-    fn pass_over(&self, fits: impl Fn(u64) -> bool) -> Option<Slot> {
+    fn pass_over(&self, fits: impl Fn(DeliveryMax) -> bool) -> Option<Slot> {
         self.rings.iter().rev().find_map(|ring| {
             let mut slot = ring.first;
             loop {

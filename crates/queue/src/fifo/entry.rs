@@ -177,16 +177,6 @@ impl Entry {
         }
     }
 
-    /// Returns the size of a delivery of the message in bytes, if it is in memory.
-    pub fn delivery_bytes(&self) -> Option<u64> {
-        Some(self.message()?.delivery_bytes(self.delivery_count, self.redelivered))
-    }
-
-    /// Returns whether a delivery has at most `max_bytes` bytes. Returns false if the message is not in memory.
-    pub fn fits(&self, max_bytes: u64) -> bool {
-        self.message().is_some_and(|message| message.fits(max_bytes, self.delivery_count, self.redelivered))
-    }
-
     /// Returns the priority of the message, if it has one.
     pub fn priority(&self) -> Option<u8> {
         match &self.body {

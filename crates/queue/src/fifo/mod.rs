@@ -23,6 +23,7 @@ mod repeat;
 mod restore;
 mod runs;
 mod settle;
+mod sizes;
 mod timeout;
 mod turns;
 mod uncommitted;
@@ -33,8 +34,6 @@ mod tests;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
-
-use message::Message;
 
 use acquired::Acquired;
 use browse::Browser;
@@ -76,6 +75,8 @@ pub struct Output {
     pub browser_loads: Vec<BrowserLoad>,
     /// Runs that may be freed as soon as all facts so far are safe.
     pub released: Vec<u32>,
+    /// The number of messages for which a consumer was skipped, because they are larger than it accepts.
+    pub too_large: u64,
 }
 
 /// A queue: ready messages, consumers with their unsettled messages, and dead letters.
@@ -297,6 +298,7 @@ impl Fifo {
             damaged: self.is_damaged(),
             reading: self.reading.is_some() && self.ready.missing().is_some(),
             next_bytes: self.next_bytes(),
+            next_head_bytes: self.next_head_bytes(),
             head_at_ms: self.head_at_ms(),
             active_consumer: self.consumers.active().map(|id| id.0),
             yielding: self.consumers.is_yielding(),
@@ -345,7 +347,7 @@ impl Fifo {
             out.receipts.push(publisher, number, Verdict::Accepted, true);
             return self.stage(message, seq, now_ms, out, carrier);
         }
-        let direct = self.direct(&message);
+        let direct = self.direct(&message, out);
         // A message that is settled as it is sent need never be restored.
         let journaled = self.journal.policy.needs_fact(&message)
             && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
@@ -364,14 +366,6 @@ impl Fifo {
             self.journal.put(&entry);
         }
         self.enter(direct, entry, now_ms, out, carrier);
-    }
-
-    /// Returns the consumer that gets a new message at once, if any.
-    #[inline(always)]
-    fn direct(&self, message: &Message) -> Option<Slot> {
-        let first = if self.ready.is_empty() { self.consumers.next() } else { None };
-        let fits = |max_bytes| message.fits(max_bytes, message.delivery_count(), false);
-        first.and_then(|first| self.consumers.next_for(first, fits))
     }
 
     /// Delivers a new message or makes it ready.
@@ -500,28 +494,10 @@ impl Fifo {
         }
     }
 
-    /// Returns whether a delivery of the next message has at most `max_bytes` bytes.
-    fn next_fits(&self, max_bytes: u64) -> bool {
-        let Some(entry) = self.ready.next() else { return false };
-        match self.journal.shown(entry) {
-            Some(message) => message.fits(max_bytes, entry.delivery_count, entry.redelivered),
-            None => entry.fits(max_bytes),
-        }
-    }
-
-    /// Returns the size of a delivery of the next message in bytes, if it is in memory.
-    fn next_bytes(&self) -> Option<u64> {
-        let entry = self.ready.next()?;
-        match self.journal.shown(entry) {
-            Some(message) => Some(message.delivery_bytes(entry.delivery_count, entry.redelivered)),
-            None => entry.delivery_bytes(),
-        }
-    }
-
     fn deliver_heads(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while let Some(first) = self.consumers.next()
             && let Some(level) = self.next_level(now_ms, out)
-            && let Some(slot) = self.consumers.next_for(first, |max_bytes| self.next_fits(max_bytes))
+            && let Some(slot) = self.next_slot(first, out)
             && let Some(entry) = self.ready.pop(level)
         {
             self.deliver(slot, entry, out, deliver);

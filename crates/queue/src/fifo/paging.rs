@@ -8,6 +8,7 @@ use super::dead_letter::Leaving;
 use super::entry::{Entry, Reference, Spot};
 use super::level::Head;
 use super::rare::Nothing;
+use super::sizes::TooLarge;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output, lend};
 use crate::{
@@ -46,6 +47,7 @@ pub(super) struct Seldom {
     pub fetched_settled: u64,
     /// At most [`BROWSERS_MAX`](super::browse::BROWSERS_MAX).
     pub browsers: Vec<Browser>,
+    pub too_large: Option<TooLarge>,
 }
 
 impl Nothing for Seldom {
@@ -55,6 +57,7 @@ impl Nothing for Seldom {
         fetched: 0,
         fetched_settled: 0,
         browsers: Vec::new(),
+        too_large: None,
     };
 }
 

@@ -149,7 +149,7 @@ impl Fifo {
     #[cold]
     fn enter_late(&mut self, entry: Entry, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let is_dead = entry.expires_ms(self.config.message_ttl_ms).is_some_and(|end_ms| end_ms <= now_ms);
-        let direct = entry.message().filter(|_| !is_dead).and_then(|message| self.direct(message));
+        let direct = entry.message().filter(|_| !is_dead).and_then(|message| self.direct(message, out));
         self.enter(direct, entry, now_ms, out, deliver);
     }
 

@@ -11,6 +11,7 @@ use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Mode};
 use super::arguments::ConsumerArguments;
 use super::channel::{Cancelled, Consumer, Role};
 use super::held::Held;
+use super::long_headers::shorten;
 use super::replies::REPLY_TO;
 use super::{Gate, REPLIES, Refused, channel_in, refusal};
 use crate::access::{Resource, Verb};
@@ -72,6 +73,7 @@ impl Gate {
         let record = self.queue_of(&name, cx)?;
         let vhost = &self.peer.vhost;
         let arguments = ConsumerArguments::read(consume.arguments, cx.now_ms)?;
+        let message_bytes_max = self.header_max();
         let Some(state) = channel_in(&mut self.channels, channel) else { return Ok(()) };
         let mode = match record.is_stream() {
             true if consume.no_ack => {
@@ -94,7 +96,7 @@ impl Gate {
             priority: arguments.priority,
             exclusive: consume.exclusive,
             settled: consume.no_ack,
-            message_bytes_max: None,
+            message_bytes_max,
             timeout_ms: arguments.timeout_ms,
             left_out: None,
         };
@@ -340,6 +342,11 @@ impl Gate {
             }
             return false;
         }
+        // The broker has cancelled it. It must not get what comes after a message that it did not get.
+        if outlet.reads_stream() && outlet.message_bytes_max.is_some() && consumer.cancelled != Cancelled::No
+        {
+            return true;
+        }
         // Another consumer has used the room that the channel's consumers share. A stream never goes back, so its reader
         // waits for `grant_sharing`.
         if outlet.reads_stream() && !has_room {
@@ -351,13 +358,17 @@ impl Gate {
             outlet.give_back(lent.number, cx);
             return true;
         }
-        state.last_tag += 1;
         let message = lent.message;
         properties.clear();
-        message.put_amqp091_properties(
-            &additions(&lent, outlet.reads_quorum(), outlet.reads_stream()),
-            properties,
-        );
+        let additions = additions(&lent, outlet.reads_quorum(), outlet.reads_stream());
+        message.put_amqp091_properties(&additions, properties);
+        if let Some(max) = outlet.message_bytes_max
+            && !shorten(message, &additions, max, properties)
+        {
+            self.refuse_long_header(channel, place, cx);
+            return true;
+        }
+        state.last_tag += 1;
         let deliver = BasicDeliver {
             consumer_tag: &consumer.tag,
             delivery_tag: state.last_tag,
@@ -377,6 +388,26 @@ impl Gate {
         }
         self.touch(channel, place);
         true
+    }
+
+    /// Ends the consumer of a stream at a message whose content header is in the buffer and too long for the client.
+    #[cold]
+    fn refuse_long_header(&mut self, channel: u16, place: u32, cx: &mut Cx<'_>) {
+        cx.counters.deliveries_too_large += 1;
+        let Some(Role::Consumer(consumer)) = self.role(channel, place) else { return };
+        let queue = consumer.outlet.queue_name.clone();
+        let (needed, frame_max) = (self.header_needs(), self.conn.tuned().frame_max);
+        tracing::warn!(
+            name: PEER, target: CHANNEL, connection = %self.peer.name, queue = %queue, vhost = %self.peer.vhost, frame_max, needed,
+            "a consumer is cancelled: the headers of the next message do not fit into a frame of the client"
+        );
+        if self.client.is_told_of_cancel {
+            return self.cancel_by_broker(channel, place, cx);
+        }
+        // A client that does not understand `basic.cancel` would wait for ever.
+        let refused =
+            self.long_header(&format!("the next message of queue '{queue}' in vhost '{}'", self.peer.vhost));
+        self.refuse_method(channel, (0, 0), refused, cx);
     }
 
     /// Requests as many messages from the queue as the client and the settings allow.

@@ -7,6 +7,7 @@ use queue::Effect;
 
 use super::channel::Role;
 use super::consume::{additions, is_redelivered};
+use super::long_headers::shorten;
 use super::{Gate, Refused, Waiting, channel_in, refusal};
 use crate::access::{Resource, Verb};
 use crate::counters::Protocol;
@@ -46,8 +47,10 @@ impl Gate {
         };
         let ticket =
             self.wait(Waiting::Fetch { channel, holder: place, queue: name, settled: get.no_ack }, cx)?;
+        // A message may have to go back if it does not fit into a frame of the client. So it must not have left the queue.
+        let settled = get.no_ack && self.header_max().is_none();
         if let Some(Role::Holder { holder, .. }) = self.role(channel, place) {
-            holder.fetch(1, get.no_ack, ticket, cx);
+            holder.fetch(1, settled, ticket, cx);
         }
         Ok(())
     }
@@ -74,6 +77,7 @@ impl Gate {
                 return self.refuse_method(channel, failed, refused, cx);
             }
         };
+        let header_max = self.header_max();
         let Self { channels, conn, properties, peer, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return };
         let Some(Role::Holder { unsettled, holder, .. }) = state.roles.get_mut(place as usize) else {
@@ -84,19 +88,30 @@ impl Gate {
             state.counts.get_empty += 1;
             return conn.send(channel, &Method::BasicGetEmpty(BasicGetEmpty));
         };
+        let (lent, message) = (delivery.lend(), &delivery.message);
+        properties.clear();
+        let additions = additions(&lent, holder.reads_quorum(), false);
+        message.put_amqp091_properties(&additions, properties);
+        if let Some(max) = header_max {
+            if !shorten(message, &additions, max, properties) {
+                cx.counters.deliveries_too_large += 1;
+                holder.give_back(delivery.number, cx);
+                let what = format!("the next message of queue '{queue}' in vhost '{}'", self.peer.vhost);
+                return self.refuse_method(channel, failed, self.long_header(&what), cx);
+            }
+            if settled {
+                holder.accept(delivery.number, cx);
+            }
+        }
         state.last_tag += 1;
         if !settled {
             *unsettled += 1;
         }
-        let lent = delivery.lend();
         holder.note_sent(&lent, settled, cx, || state.unsettled.oldest_of(place));
         if !settled {
             state.unsettled.push(state.last_tag, place, delivery.number);
         }
         state.counts.deliveries.count_fetched(lent.redelivered(), settled);
-        let message = &delivery.message;
-        properties.clear();
-        message.put_amqp091_properties(&additions(&lent, holder.reads_quorum(), false), properties);
         let get_ok = BasicGetOk {
             delivery_tag: state.last_tag,
             redelivered: is_redelivered(&lent),

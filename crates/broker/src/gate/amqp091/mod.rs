@@ -17,6 +17,7 @@ mod flush;
 mod get;
 mod held;
 mod login;
+mod long_headers;
 mod publish;
 mod queues;
 mod refusal;

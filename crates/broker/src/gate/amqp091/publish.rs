@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use amqp091::frame::CONTENT_HEADER_SIZE;
 use amqp091::{BasicPublish, BasicReturn, Content, Method, ReplyCode};
 use bytes::Bytes;
 use message::{Basic, Route};
@@ -18,6 +19,7 @@ use crate::cx::Cx;
 use crate::follow::home_of_route;
 use crate::intake::{self, Arrived, Intake, Publication as _, Target};
 use crate::mail::GateAddress;
+use crate::settings::Settings;
 
 impl Gate {
     /// Handles a method with content. The only one that a client sends is `basic.publish`.
@@ -111,7 +113,7 @@ impl Gate {
             state.publisher = Some(Publisher::open(address, &publish, cx)?);
         }
         let Channel { publisher: Some(publisher), replies, .. } = state else { return Ok(()) };
-        let basic = read(arriving, replies.as_deref(), peer.identity.as_ref())?;
+        let basic = read(arriving, replies.as_deref(), peer.identity.as_ref(), cx.settings)?;
         let route = publisher.route_of(&publish, &basic);
         let checked = publisher.intake.check(peer.sender(channel), Arrived::Amqp091(&basic), &route, cx);
         checked.map_err(|refused| refusal_of(refused, &peer.vhost))
@@ -141,7 +143,7 @@ impl Gate {
         counts.received += 1;
         let wants_receipt = published.wants_receipt();
         publisher.intake.note_received(payload.len(), wants_receipt, cx);
-        let basic = read(arriving, replies.as_deref(), peer.identity.as_ref())?;
+        let basic = read(arriving, replies.as_deref(), peer.identity.as_ref(), cx.settings)?;
         let route = publisher.route_of(&publish, &basic);
         let result = publisher.intake.publish(
             peer.sender(channel),
@@ -225,8 +227,10 @@ fn read<'a>(
     arriving: &'a Arriving<'_>,
     replies: Option<&Replies>,
     identity: Option<&Identity>,
+    settings: &Settings,
 ) -> Result<Basic<'a>, Refused> {
     let Arriving { properties, payload, assembled, .. } = arriving;
+    check_header_size(properties.len(), settings)?;
     let basic = match assembled {
         Some(whole) => Basic::owned(whole, properties.len()),
         None => Basic::borrowed(properties, payload),
@@ -260,6 +264,17 @@ fn refusal_of(refused: intake::Refused, vhost: &str) -> Refused {
             Refused::new(ReplyCode::NoRoute, "no queue takes the message")
         }
     }
+}
+
+/// Checks that there is room in a frame for the headers that the broker adds when it delivers the message.
+fn check_header_size(properties_len: usize, settings: &Settings) -> Result<(), Refused> {
+    let (size, max) = (CONTENT_HEADER_SIZE + properties_len, settings.content_header_max());
+    if size <= max as usize {
+        return Ok(());
+    }
+    Err(refusal::precondition_failed(format!(
+        "content header size {size} is larger than the maximum {max} (frame_max less room for headers that the broker adds)"
+    )))
 }
 
 /// Checks that the property `user-id` is absent or names the user.

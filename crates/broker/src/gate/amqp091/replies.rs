@@ -7,6 +7,7 @@ use amqp091::{BasicConsume, BasicConsumeOk, BasicDeliver, Method};
 use message::{Additions, Message};
 use queue::Verdict;
 
+use super::long_headers::shorten;
 use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, parts, refusal};
 use crate::counters::Protocol;
 use crate::cx::Cx;
@@ -85,6 +86,7 @@ impl Gate {
     /// Delivers a reply now or drops it. The publisher receives an accepting receipt in both cases.
     pub fn handle_reply(&mut self, at: u64, message: &Message, cx: &mut Cx<'_>) -> Verdict {
         let (channel, _) = parts(at);
+        let header_max = self.header_max();
         let Self { channels, conn, properties, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return Verdict::Accepted };
         let Some(replies) = &state.replies else { return Verdict::Accepted };
@@ -92,10 +94,19 @@ impl Gate {
             cx.counters.replies_dropped += 1;
             return Verdict::Accepted;
         }
+        properties.clear();
+        let additions = Additions::default();
+        message.put_amqp091_properties(&additions, properties);
+        if let Some(max) = header_max
+            && !shorten(message, &additions, max, properties)
+        {
+            cx.counters.replies_dropped += 1;
+            cx.counters.deliveries_too_large += 1;
+            self.refuse_method(channel, (0, 0), self.long_header("a reply"), cx);
+            return Verdict::Accepted;
+        }
         state.last_tag += 1;
         state.counts.deliveries.auto_ack += 1;
-        properties.clear();
-        message.put_amqp091_properties(&Additions::default(), properties);
         let deliver = BasicDeliver {
             consumer_tag: &replies.tag,
             delivery_tag: state.last_tag,

@@ -23,6 +23,7 @@ use amqp10::link::NAME_MAX;
 use amqp10::{
     Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value, condition,
 };
+use message::DeliveryMax;
 
 /// The outcomes that a receiver may list.
 const OUTCOMES: [&str; 4] =
@@ -379,7 +380,7 @@ impl Gate {
             exclusive: false,
             settled: attach.snd_settle_mode == SenderSettleMode::Settled,
             // [2.7.3] 0 means no limit.
-            message_bytes_max: attach.max_message_size.filter(|max| *max > 0),
+            message_bytes_max: attach.max_message_size.filter(|max| *max > 0).map(DeliveryMax::Whole),
             left_out: (!left_out.is_empty()).then(|| left_out.iter().map(ToString::to_string).collect()),
         };
         let at = self.address(session, link);

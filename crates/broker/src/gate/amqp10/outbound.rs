@@ -5,7 +5,7 @@ use amqp10::{
     Attach, Connection, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, Symbol, Tag, Value,
     condition,
 };
-use message::{Annotations, AnnotationsError, Format};
+use message::{Annotations, AnnotationsError, DeliveryMax, Format};
 use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Outcome, Refusal, Span};
 
 use super::address::queue_address;
@@ -251,7 +251,12 @@ impl Gate {
             return false;
         }
         outlet.handle_delivery(message);
-        let (settled, max) = (outlet.settled, outlet.message_bytes_max);
+        let settled = outlet.settled;
+        let max = match outlet.message_bytes_max {
+            Some(DeliveryMax::Whole(max)) => Some(max),
+            // A limit of the other protocol.
+            Some(DeliveryMax::Head(_)) | None => None,
+        };
         let offset = outlet.reads_stream().then_some(seq);
         let (of, from) = message.bare_in();
         let bare = Part { of, from };
@@ -268,6 +273,7 @@ impl Gate {
         if let Some(max) = max
             && (head.len() + bare.len()) as u64 > max
         {
+            cx.counters.deliveries_too_large += 1;
             let (name, vhost) = (outlet.queue_name.clone(), self.peer.vhost.clone());
             let reason = format!(
                 "a message of queue '{name}' in vhost '{vhost}' is larger than the link's max-message-size of {max} bytes"

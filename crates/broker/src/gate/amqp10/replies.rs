@@ -173,6 +173,7 @@ impl Gate {
         let bare = Part { of, from };
         if max > 0 && (head.len() + bare.len()) as u64 > max {
             cx.counters.replies_dropped += 1;
+            cx.counters.deliveries_too_large += 1;
             let reason = format!("a reply is larger than the link's max-message-size of {max} bytes");
             self.detach(session, link, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
             return Verdict::Accepted;

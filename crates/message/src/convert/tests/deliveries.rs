@@ -1,10 +1,15 @@
 //! What consumers of AMQP 0.9.1 get besides the message, and what becomes of a message that changes.
 
+use amqp091::frame::header_frame_len;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Additions, Annotations, Death, DeathReason, DeliveryHeads, LastRoute};
+use crate::convert::deliver::DEATHS_BYTES_MAX;
+use crate::{
+    ADDED_HEADERS_MAX, Additions, Annotations, Death, DeathReason, DeliveryHeads, DeliveryMax, LastRoute,
+    Parts,
+};
 
 fn delivered(message: &Message, additions: &Additions) -> Vec<u8> {
     let mut list = BytesMut::new();
@@ -127,6 +132,96 @@ fn deaths_are_headers_and_take_the_time_to_live() {
     }
 }
 
+/// Returns the entries of `x-death` in a property list, and the size of their encoding in bytes.
+fn deaths_in(list: &[u8]) -> (Vec<String>, usize) {
+    let headers = Properties::parse(list).unwrap().headers.unwrap();
+    let (_, value) = headers.iter().find(|(name, _)| *name == "x-death").unwrap();
+    let Value::Array(array) = value else { panic!("{value:?}") };
+    let queue_of = |item: Value<'_>| {
+        let Value::Table(table) = item else { panic!("{item:?}") };
+        let (_, queue) = table.iter().find(|(name, _)| *name == "queue").unwrap();
+        let Value::LongString(queue) = queue else { panic!("{queue:?}") };
+        String::from_utf8(queue.to_vec()).unwrap()
+    };
+    (array.iter().map(queue_of).collect(), array.as_bytes().len())
+}
+
+/// Tests that what a delivery adds to a message is bounded, and that the bound is used as far as entries fit.
+#[test]
+fn x_death_has_the_newest_entries_that_fit() {
+    for (name_len, has_ttl) in [(10, false), (100, true), (255, true)] {
+        let name = |number: usize| format!("{number:0>name_len$}");
+        let of = |number: usize| Death {
+            queue: name(number).into(),
+            exchange: name(number).into(),
+            keys: vec![name(number).into()],
+            ..death(DeathReason::DeliveryLimit)
+        };
+        let mut message = Written091 { payload: b"hi", ..Written091::default() }.message();
+        if has_ttl {
+            let terms = Parts { ttl_ms: Some(Message::TTL_MS_MAX), ..message.parts() };
+            message = Message::new(terms, message.route().clone());
+        }
+        let without = message.head_bytes();
+        let (mut most, mut entry) = (0, 0);
+        for number in 0..60 {
+            message = message.with_death(of(number), 1);
+            let list = delivered(&message, &Additions::default());
+            let (queues, bytes) = deaths_in(&list);
+            let newest: Vec<String> = (0..=number).rev().map(name).take(queues.len()).collect();
+            assert_eq!(queues, newest);
+            assert!(bytes <= DEATHS_BYTES_MAX, "{bytes} bytes for names of {name_len}");
+            if queues.len() <= number {
+                assert!(bytes + entry > DEATHS_BYTES_MAX, "another entry of {entry} bytes would have fitted");
+            }
+            (most, entry) = (most.max(queues.len()), bytes / queues.len());
+            let all = Additions {
+                delivery_count: Some(u32::MAX),
+                acquired_count: Some(u32::MAX),
+                stream_offset: Some(u64::MAX >> 1),
+            };
+            let added = delivered(&message, &all).len() as u64 + header_frame_len(0) as u64 - without;
+            assert!(added <= ADDED_HEADERS_MAX.into(), "{added} bytes are added for names of {name_len}");
+            assert_eq!(message.head_bytes(), header_frame_len(list.len()) as u64);
+        }
+        assert!((2..60).contains(&most), "{most} entries for names of {name_len}");
+        let shown = shown(&message, &Additions::default());
+        for line in
+            [format!("x-first-death-queue={:?}", name(0)), format!("x-last-death-queue={:?}", name(59))]
+        {
+            assert!(shown.contains(&line), "{line} in {shown:?}");
+        }
+        assert_eq!(message.deaths().unwrap().iter().len(), 60, "cycles and redrives know all of them");
+    }
+}
+
+#[test]
+fn the_newest_death_has_the_first_of_its_routing_keys() {
+    let keys: Vec<_> = (0..100).map(|number| format!("{number:0>100}").into()).collect();
+    let message = example().message().with_death(death(DeathReason::Expired), 0);
+    let message = message.with_death(Death { queue: "r".into(), keys, ..death(DeathReason::Rejected) }, 0);
+    let (queues, bytes) = deaths_in(&delivered(&message, &Additions::default()));
+    assert_eq!(queues, ["r"]);
+    assert!((DEATHS_BYTES_MAX - 105..=DEATHS_BYTES_MAX).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn a_head_fits_to_the_byte() {
+    let dead = |message: Message| message.with_death(death(DeathReason::MaxLength), 1);
+    let other = Written10 {
+        application_properties: [("h", "x".repeat(500))].into_iter().collect(),
+        ..Written10::default()
+    };
+    let messages = [example().message(), other.message()];
+    for message in messages.clone().into_iter().chain(messages.map(dead)) {
+        let bytes = header_frame_len(delivered(&message, &Additions::default()).len()) as u64;
+        assert_eq!(message.head_bytes(), bytes);
+        for (max, fits) in [(bytes - 1, false), (bytes, true), (bytes + 1, true)] {
+            assert_eq!(message.fits(DeliveryMax::Head(max), 1, true), fits);
+        }
+    }
+}
+
 #[test]
 fn annotations_of_consumers_are_headers() {
     let set = |pairs: &[(&'static str, Amqp10)]| {
@@ -190,7 +285,7 @@ fn a_delivery_fits_to_the_byte() {
         let bytes = converted.delivery_bytes(1, true);
         assert_eq!(message.delivery_bytes(1, true), bytes);
         for max in bytes.saturating_sub(300)..bytes + 300 {
-            assert_eq!(message.fits(max, 1, true), bytes <= max);
+            assert_eq!(message.fits(DeliveryMax::Whole(max), 1, true), bytes <= max);
         }
     }
 }

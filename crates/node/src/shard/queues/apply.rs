@@ -360,6 +360,7 @@ impl Shard {
         self.storage.hold_settled(queue, &mut output.effects, mark.level);
         let ends = ends(&output.effects);
         self.counters.never_written += if ends { 0 } else { never_written };
+        self.counters.deliveries_too_large += std::mem::take(&mut output.too_large);
         match ends {
             true => self.delete(queue, &mut output.effects),
             false => self.carry_out_all(queue, &mut output.effects),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use message::{Message, Parts, Route};
+use message::{DeliveryMax, Message, Parts, Route};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Adds a consumer.
-    fn attach(&mut self, id: ConsumerId, mode: Mode, exclusive: bool, message_bytes_max: Option<u64>) {
+    fn attach(&mut self, id: ConsumerId, mode: Mode, exclusive: bool, bytes_max: Option<u64>) {
         self.ask(Request::Attach(Attach {
             consumer: id,
             mode,
@@ -118,7 +118,7 @@ impl World {
             exclusive,
             settled: false,
             delivery_count: 0,
-            message_bytes_max,
+            message_bytes_max: bytes_max.map(DeliveryMax::Whole),
             timeout: ConsumerTimeout::default(),
         }));
     }
@@ -145,7 +145,7 @@ impl World {
         self.ask(Request::Settle { consumer, first, last, outcome, answer });
     }
 
-    fn browse(&mut self, message_bytes_max: Option<u64>) -> ConsumerId {
+    fn browse(&mut self, bytes_max: Option<u64>) -> ConsumerId {
         let id = ConsumerId(10 + self.viewers.len() as u64);
         self.viewers.push(Viewer {
             id,
@@ -159,7 +159,7 @@ impl World {
             is_through: false,
             waits: false,
         });
-        self.attach(id, Mode::Browse, false, message_bytes_max);
+        self.attach(id, Mode::Browse, false, bytes_max);
         id
     }
 

@@ -1,5 +1,7 @@
 //! Tests grants, and the order in which consumers are served.
 
+use message::DeliveryMax;
+
 use super::model::note;
 use super::transcript::{Page, config, with};
 use crate::{Mode, Outcome};
@@ -102,7 +104,7 @@ fn higher_priority_is_served_first_while_it_has_credit() {
 /// Makes a consumer that accepts every message of these tests except the long one.
 fn small(attach: &mut crate::Attach) {
     let bytes = super::transcript::message("12345").delivery_bytes(0, false);
-    attach.message_bytes_max = Some(bytes - 1);
+    attach.message_bytes_max = Some(DeliveryMax::Whole(bytes - 1));
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod properties;
 mod quorum;
 mod rollback;
 mod shelf;
+mod sizes;
 mod staged;
 mod timeouts;
 mod transcript;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use message::DeliveryMax;
 use proptest::prelude::*;
 
 use super::model::{Model, Notes, Observed, Place, note, notes};
@@ -306,7 +307,7 @@ impl Run {
                     exclusive: false,
                     settled,
                     delivery_count: START as u32,
-                    message_bytes_max: bytes_max,
+                    message_bytes_max: bytes_max.map(DeliveryMax::Whole),
                     timeout: ConsumerTimeout::default(),
                 })
             }

@@ -50,6 +50,8 @@ pub struct Page {
     pub shelf: Shelf,
     /// Blocks that were requested and have not been read.
     pub loads: Vec<Load>,
+    /// See [`Output::too_large`].
+    pub too_large: u64,
 }
 
 /// The output of one request.
@@ -75,6 +77,7 @@ impl Page {
             journal: Vec::new(),
             shelf: Shelf::default(),
             loads: Vec::new(),
+            too_large: 0,
         }
     }
 
@@ -110,15 +113,15 @@ impl Page {
 
     /// Publishes each word.
     pub fn publish(&mut self, words: &str) -> Response {
+        self.publish_all(words.split_whitespace().map(message))
+    }
+
+    pub fn publish_all(&mut self, messages: impl IntoIterator<Item = Message>) -> Response {
         let mut all = Output::default();
-        for word in words.split_whitespace() {
+        for message in messages {
             self.published += 1;
-            let publish = Publish {
-                publisher: PublisherId(1),
-                seq: self.published,
-                message: message(word),
-                pipelines: false,
-            };
+            let publish =
+                Publish { publisher: PublisherId(1), seq: self.published, message, pipelines: false };
             self.fifo.ask(Request::Publish(publish), self.now_ms, &mut all);
         }
         self.read(all)
@@ -263,6 +266,7 @@ impl Page {
         let facts: Vec<String> = out.facts.iter().map(fact).collect();
         self.journal.extend(out.facts);
         self.loads.extend(out.loads);
+        self.too_large += out.too_large;
         self.shelf.release(out.released);
         let mut text = effects.join("; ");
         if !facts.is_empty() {
