@@ -1,5 +1,5 @@
 //! `bare_message_is_immutable`: random valid sections in any encoding are sent. The same bytes must be
-//! received from a classic queue and from a stream, also after a restart.
+//! received from every type of queue, also after a restart.
 
 use std::net::SocketAddr;
 
@@ -243,7 +243,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn bare_message_is_immutable((head, bare) in message(), kind in prop::sample::select(vec!["classic", "stream"])) {
+    fn bare_message_is_immutable((head, bare) in message(), kind in prop::sample::select(vec!["classic", "quorum", "stream"])) {
         let whole = [head, bare.clone()].concat();
         prop_assume!(sections::scan(&whole).is_ok());
         let mut world = World::default();

@@ -125,6 +125,73 @@ async fn many_messages_keep_their_order_and_credit_follows_the_reader() {
 }
 
 #[tokio::test]
+async fn a_settled_link_renews_its_credit() {
+    const TARGET: u32 = 10;
+    const COUNT: u32 = 2_000;
+    let script = Script::default();
+    let (_connection, session) = session(&script).await;
+    let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+    let options =
+        ReceiverOptions { credit: Credit::Auto(TARGET), settled: true, ..ReceiverOptions::default() };
+    let receiver = session.receiver(Some("/queues/q"), options).await.unwrap();
+    let sending = tokio::spawn(async move {
+        for n in 0..COUNT {
+            drop(sender.send_pipelined(numbered(n)).await.unwrap());
+        }
+        sender
+    });
+    for n in 0..COUNT {
+        let delivery = receiver.recv().await.unwrap();
+        assert_eq!((number(&delivery.message), delivery.settled), (n, true));
+        let may_arrive = receiver.credit() + receiver.waiting() as u32;
+        assert!(may_arrive > TARGET / 2 && may_arrive <= TARGET, "{may_arrive} of {TARGET}");
+    }
+    drop(sending.await.unwrap());
+    receiver.detach().await.unwrap();
+    let seen = script.seen.lock().unwrap();
+    assert_eq!((seen.dispositions, seen.settled, seen.credit_max), (0, 0, TARGET));
+    // Credit is granted once at the start, and once for each half of the target.
+    assert_eq!(seen.flows, 1 + COUNT / (TARGET / 2));
+}
+
+#[tokio::test]
+async fn a_message_of_many_frames_has_one_delivery_id() {
+    // A message of the largest size takes several windows, so the numbers of transfers run far ahead of those of deliveries.
+    let sizes = [1, 20_000, 100_000, 1, 50_000, 1];
+    let script = Script::default();
+    let (_connection, session) = session(&script).await;
+    let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+    let receiver = session.receiver(Some("/queues/q"), ReceiverOptions::default()).await.unwrap();
+    let mut outcomes = Vec::new();
+    for (n, size) in sizes.into_iter().enumerate() {
+        let subject = if n % 2 == 0 { "keep" } else { "reject" };
+        let message = Message::data(vec![n as u8; size]).subject(subject).encode();
+        outcomes.push(sender.send_pipelined(message).await.unwrap());
+    }
+    // Each outcome finds its message, so both ends have numbered deliveries and not frames.
+    for (n, outcome) in outcomes.into_iter().enumerate() {
+        assert_eq!(outcome.await.unwrap() == DeliveryState::Accepted, n % 2 == 0, "message {n}");
+    }
+    let mut ids = Vec::new();
+    for size in [sizes[0], sizes[2], sizes[4]] {
+        let delivery = receiver.recv().await.unwrap();
+        assert!(delivery.message.len() >= size);
+        ids.push(delivery.id);
+        delivery.accept().unwrap();
+    }
+    assert_eq!(ids, [ids[0], ids[0] + 1, ids[0] + 2]);
+    receiver.detach().await.unwrap();
+    let seen = script.seen.lock().unwrap();
+    let frames: usize = sizes.iter().map(|size| size.div_ceil(4096)).sum();
+    assert!(seen.transfers as usize >= frames, "{} transfers of {frames}", seen.transfers);
+    assert_eq!(
+        seen.delivery_ids,
+        (0..sizes.len() as u32).map(|n| seen.delivery_ids[0] + n).collect::<Vec<_>>()
+    );
+    assert_eq!(seen.settled, 3);
+}
+
+#[tokio::test]
 async fn an_idle_reader_gets_its_credit_and_no_more() {
     let script = Script::default();
     let (_connection, session) = session(&script).await;

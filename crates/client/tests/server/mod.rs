@@ -41,6 +41,12 @@ pub struct Seen {
     pub closed: bool,
     pub ended: u32,
     pub detached: u32,
+    /// The number of transfers received, as the session counts them.
+    pub transfers: u32,
+    /// The delivery-ids of the messages received.
+    pub delivery_ids: Vec<u32>,
+    /// The first transfer-id of the client.
+    first_transfer: u32,
 }
 
 impl Default for Script {
@@ -154,6 +160,7 @@ impl Server {
             }
             Event::Begin { session, .. } => {
                 self.endpoint.begin(Some(session), true);
+                seen.first_transfer = self.next_transfer(session);
             }
             Event::End { session, answered, .. } => {
                 seen.ended += 1;
@@ -184,6 +191,8 @@ impl Server {
             }
             Event::Transfer { session, link, delivery } => {
                 let message = Bytes::copy_from_slice(&delivery.message);
+                seen.delivery_ids.push(delivery.id);
+                seen.transfers = self.next_transfer(session).wrapping_sub(seen.first_transfer);
                 self.handle_transfer(session, link, delivery.id, delivery.settled, message);
             }
             Event::Disposition { session, role: Role::Receiver, settled, state, first, last } => {
@@ -197,6 +206,11 @@ impl Server {
             }
             _ => {}
         }
+    }
+
+    /// Returns the id that the next transfer of the client must have.
+    fn next_transfer(&self, session: u16) -> u32 {
+        self.endpoint.session(session).map_or(0, |s| s.next_incoming_id())
     }
 
     fn handle_attach(&mut self, session: u16, link: u32, attach: &Attach) {

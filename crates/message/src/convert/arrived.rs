@@ -11,7 +11,10 @@ use super::name;
 use crate::{Format, FurtherKeys, Message, Parts, TooManyKeys};
 
 /// The value of delivery-mode for a message that must survive a restart.
-const PERSISTENT: u8 = 2;
+pub(super) const PERSISTENT: u8 = 2;
+
+/// The value of delivery-mode for a message that may be lost in a restart.
+pub(super) const NOT_PERSISTENT: u8 = 1;
 
 /// A message of AMQP 0.9.1 whose properties have been checked.
 ///

@@ -9,6 +9,7 @@ use amqp10::sections::{self, SectionKind, map_pairs, property_fields};
 use amqp091::{KEY_BYTES_MAX, Properties, Value};
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::arrived::{NOT_PERSISTENT, PERSISTENT};
 use super::deliver::{Additions, Headers};
 use super::values::{Urn, ms_to_seconds, percent_decoded, simple, text, urn_of};
 use super::{AMQP10_TYPE, QUEUES, name};
@@ -64,11 +65,17 @@ pub(super) fn put_properties(message: &Message, additions: Option<&Additions>, o
     let reply_to = fields.reply_to();
     let mut expiration = Text::default();
     let is_octets = matches!(body(message), Body::Octets(_) | Body::Joined(_));
+    // Every message of a stream has a header, as in RabbitMQ. A queue keeps no header that says nothing.
+    let is_of_stream = additions.is_some_and(|additions| additions.stream_offset.is_some());
     let properties = Properties {
         content_type: fields.symbol(Fields::CONTENT_TYPE),
         content_encoding: fields.symbol(Fields::CONTENT_ENCODING),
         headers: None,
-        delivery_mode: if message.durable_header() { Some(2) } else { basic.delivery_mode },
+        delivery_mode: match message.durable_header() {
+            true => Some(PERSISTENT),
+            false if is_of_stream => Some(NOT_PERSISTENT),
+            false => basic.delivery_mode,
+        },
         priority: message.priority().or(basic.priority),
         correlation_id,
         reply_to: reply_to.as_deref(),
