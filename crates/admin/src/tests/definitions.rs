@@ -538,3 +538,38 @@ async fn a_user_keeps_the_hash_that_is_of_the_password() {
     desk.change_account(&who, change(old)).await.unwrap();
     assert_eq!(import("secret").await.hashing(), Hashing::Sha256);
 }
+
+/// Definitions name the type of each queue, and a virtual host may add it.
+#[tokio::test]
+async fn a_queue_with_as_many_arguments_as_possible_is_imported_again() {
+    let server = Server::start().await;
+    server.check("guest", r#"PUT /api/vhosts/team {"default_queue_type":"quorum"} -> 201"#).await;
+    let arguments: serde_json::Map<String, serde_json::Value> =
+        (0..256).map(|at| (format!("note-{at}"), at.into())).collect();
+    let body = serde_json::json!({ "arguments": arguments }).to_string();
+    for vhost in ["%2F", "team"] {
+        let path = format!("/api/queues/{vhost}/q");
+        let answer = server.ask(Some("guest"), "PUT", &path, &body).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let answer = server.ask(Some("guest"), "PUT", &path, &body).await;
+        assert_eq!(answer.status, 204, "{}", answer.body);
+    }
+    let exported = server.ask(Some("guest"), "GET", "/api/definitions", "").await.body;
+    for other in [server, Server::start().await] {
+        let answer = other.ask(Some("guest"), "POST", "/api/definitions", &exported).await;
+        assert_eq!(answer.status, 204, "{}", answer.body);
+        let again = other.ask(Some("guest"), "GET", "/api/definitions", "").await.body;
+        let rows: serde_json::Value = serde_json::from_str(&again).unwrap();
+        let counts: Vec<usize> = rows["queues"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["arguments"].as_object().unwrap().len())
+            .collect();
+        assert!(counts.iter().all(|count| (256..=257).contains(count)) && counts.len() == 2, "{counts:?}");
+        let more = body.replacen(r#""note-0""#, r#""note":0,"note-0""#, 1);
+        let answer = other.ask(Some("guest"), "PUT", "/api/queues/%2F/r", &more).await;
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        assert!(answer.body.contains("more than 256 arguments"), "{}", answer.body);
+    }
+}
