@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use broker::catalog::{Arguments, Binding, Destination};
+use broker::catalog::{Binding, Destination};
 use broker::desk::Desk;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -85,16 +83,24 @@ pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failur
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
-    let (binding, _) = find(call, to).await?;
-    Ok(Reply::Json(shape::columns(to_json(&binding), &call.query)))
+    let found = find(call, to).await?;
+    Ok(Reply::Json(shape::columns(to_json(&found.binding), &call.query)))
 }
 
 /// Deletes a binding.
 ///
 /// # Errors
-/// 400 if the key fits one binding as it is, and another one that lacks an encoding. The wrong one of them would be lost.
+/// 400 if the key fits several bindings: as it is, or one as it is and another one that lacks an encoding. The wrong one of them
+/// would be lost.
 pub async fn delete<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
-    let (binding, other) = find(call, to).await?;
+    let Found { binding, same, other } = find(call, to).await?;
+    if same > 1 {
+        return Err(Failure::bad_request(format!(
+            "'{}' is the key of {same} bindings that differ in their arguments: remove one with queue.unbind or \
+             exchange.unbind of AMQP 0.9.1",
+            call.param(3),
+        )));
+    }
     if let Some(other) = other {
         return Err(Failure::bad_request(format!(
             "'{}' may be the key of two bindings, with the routing keys '{}' and '{}'",
@@ -129,11 +135,20 @@ async fn pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, 
     Ok(all)
 }
 
-/// Returns the binding that the path names, and another one that it may name, too.
+/// The binding that a path names.
+struct Found {
+    binding: Arc<Binding>,
+    /// The number of bindings with exactly this key. 0 if it fits in another form.
+    same: usize,
+    /// Another binding that the path may name, if it lacks an encoding.
+    other: Option<Arc<Binding>>,
+}
+
+/// Returns the binding that the path names. If it names several exactly, the first one.
 ///
 /// If no key fits exactly, two other forms are accepted, each if it fits only one binding: a key that lacks one level of encoding,
 /// as in `Location`, and one that is encoded in another way, such as `a%2fb`.
-async fn find<D: Desk>(call: &Call<'_, D>, to: To) -> Result<(Arc<Binding>, Option<Arc<Binding>>), Failure> {
+async fn find<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Found, Failure> {
     let props = call.param(3);
     let all = pair(call, to).await?;
     let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -141,14 +156,14 @@ async fn find<D: Desk>(call: &Call<'_, D>, to: To) -> Result<(Arc<Binding>, Opti
         let mut fitting = all.iter().filter(|b| fits(&properties_key(b)));
         fitting.next().filter(|_| fitting.next().is_none()).cloned()
     };
-    let exact = all.iter().find(|b| properties_key(b) == props).cloned();
+    let mut exact = all.iter().filter(|b| properties_key(b) == props);
     let decoded = only(&|key| key != props && decode(key) == props);
-    if let Some(exact) = exact {
-        return Ok((exact, decoded));
+    if let Some(first) = exact.next() {
+        return Ok(Found { binding: first.clone(), same: 1 + exact.count(), other: decoded });
     }
     let wanted = decode(props);
     let found = decoded.or_else(|| only(&|key| decode(key) == wanted));
-    found.map(|found| (found, None)).ok_or_else(|| {
+    found.map(|binding| Found { binding, same: 0, other: None }).ok_or_else(|| {
         Failure::not_found(format!(
             "no binding '{props}' from exchange '{}' to '{}' in vhost '{}'",
             call.param(1),
@@ -160,22 +175,11 @@ async fn find<D: Desk>(call: &Call<'_, D>, to: To) -> Result<(Arc<Binding>, Opti
 
 fn properties_key(binding: &Binding) -> String {
     let key = utf8_percent_encode(&binding.key, PLAIN);
-    match (&*binding.key, arguments_hash(&binding.arguments)) {
+    match (&*binding.key, binding.arguments.hash_name()) {
         ("", hash) if hash.is_empty() => "~".to_owned(),
         (_, hash) if hash.is_empty() => key.to_string(),
         (_, hash) => format!("{key}~{hash}"),
     }
-}
-
-/// Returns a hash that is opaque to clients: 32 bits of FNV-1a over the JSON form. Empty if there are no
-/// arguments.
-fn arguments_hash(arguments: &Arguments) -> String {
-    if arguments.is_empty() {
-        return String::new();
-    }
-    let text = json::from_arguments(arguments).to_string();
-    let hash = text.bytes().fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
-    URL_SAFE_NO_PAD.encode(hash.to_be_bytes())
 }
 
 pub fn to_json(binding: &Binding) -> Value {
@@ -196,6 +200,8 @@ pub fn to_json(binding: &Binding) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use broker::catalog::Arguments;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
-use crate::{components, shape};
+use crate::{components, definitions, shape};
 
 /// The global parameter with an id of the cluster for programs. If nobody has set it, it is made of the id of the node.
 pub const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
@@ -72,7 +72,7 @@ pub async fn name_cluster<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
 /// Checks the value of a parameter that this broker uses, or that belongs to a component of RabbitMQ.
 ///
 /// # Errors
-/// 400 if it is the name of the cluster, but not a name, or if RabbitMQ's component would not take it.
+/// 400 if it is the name of the cluster, but not a name, if it has a route of its own, or if RabbitMQ's component would not take it.
 pub fn check(key: &ParameterKey, value: &Value) -> Result<(), Failure> {
     let names_cluster = *key == ParameterKey::global(CLUSTER_NAME);
     if names_cluster && !value.as_str().is_some_and(is_cluster_name) {
@@ -82,6 +82,7 @@ pub fn check(key: &ParameterKey, value: &Value) -> Result<(), Failure> {
         )));
     }
     if key.vhost.is_some() {
+        definitions::check_component(&key.component)?;
         components::check(&key.component, value)?;
     }
     Ok(())

@@ -173,7 +173,7 @@ pub fn limits_map(limits: [(&str, Maximum); 2]) -> Value {
 async fn change_known<D: Desk>(call: &Call<'_, D>, patch: VhostPatch) -> Result<Reply, Failure> {
     let name = call.param(0);
     require(call, name).await?;
-    let change = AccountChange::SetVhost { name: name.into(), patch, creator: None };
+    let change = AccountChange::PatchVhost { name: name.into(), patch };
     call.desk.change_account(&call.who, change).await?;
     Ok(Reply::NoContent)
 }

@@ -1,6 +1,9 @@
 //! Values by name, in little memory.
 
-use amqp10::Value;
+use amqp10::{Value, encode};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::BytesMut;
 
 /// Arguments of a queue, an exchange or a binding, or the definition of a policy. Sorted by name.
 ///
@@ -54,6 +57,24 @@ impl Arguments {
     /// Returns the names in their order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &String> {
         self.0.iter().map(|(name, _)| name)
+    }
+
+    /// Returns the name of these arguments in the address of a binding: empty without arguments, else 32 bits of a hash in base64
+    /// for URLs. Different arguments can have the same name. It is opaque to clients, which take it from a list of bindings.
+    pub fn hash_name(&self) -> String {
+        if self.is_empty() {
+            return String::new();
+        }
+        let mut encoded = BytesMut::new();
+        for (name, value) in self.iter() {
+            encode::put_str(&mut encoded, name);
+            encode::put_value(&mut encoded, value);
+        }
+        // The hash is FNV-1a. It must stay the same across versions, because clients keep it.
+        let hash = encoded
+            .iter()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        URL_SAFE_NO_PAD.encode(hash.to_be_bytes())
     }
 
     /// Returns the place of an argument, or the place where it would be.

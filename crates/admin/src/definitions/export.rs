@@ -9,7 +9,7 @@ use broker::catalog::{Destination, Exchange, ParameterKey, Parameters, QueueReco
 use broker::desk::{Contents, Desk};
 use serde_json::{Value, json};
 
-use super::{OPERATOR_POLICY, VHOST_LIMITS, unchanged};
+use super::{OPERATOR_POLICY, VHOST_LIMITS, has_route, unchanged};
 use crate::budget::Held;
 use crate::call::Call;
 use crate::pages::{self, PAGE_BYTES, Source};
@@ -175,6 +175,7 @@ async fn add_contents<D: Desk>(
     }
     for (key, value) in desk.parameters(who).await? {
         if let Some(of) = &key.vhost
+            && !has_route(&key.component)
             && vhost.is_none_or(|vhost| **of == *vhost)
         {
             let value: Value = serde_json::from_str(&value).unwrap_or(Value::Null);

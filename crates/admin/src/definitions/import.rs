@@ -425,8 +425,15 @@ fn read_user(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Res
     let limits = fields.get("limits").filter(|limits| !limits.is_null());
     let limits = limits.map_or(Ok(Map::new()), |limits| object(limits, "limits"))?;
     if !limits.is_empty() {
-        let of = |name| limits.contains_key(name).then(|| vhosts::maximum(&limits, name)).transpose();
-        let (max_connections, max_channels) = (of("max-connections")?, of("max-channels")?);
+        let (mut max_connections, mut max_channels) = (None, None);
+        for name in limits.keys() {
+            let max = Some(vhosts::maximum(&limits, name)?);
+            match name.as_str() {
+                "max-connections" => max_connections = max,
+                "max-channels" => max_channels = max,
+                other => return Err(Failure::bad_request(format!("'{other}' is not a limit of a user"))),
+            }
+        }
         let limits = AccountChange::SetUserLimits { user: name.into(), max_connections, max_channels };
         definitions.push(line, &shown, Command::Account(limits));
     }
@@ -479,7 +486,7 @@ fn read_parameter(definitions: &mut Definitions, entry: Entry, reading: Reading<
     if component == VHOST_LIMITS.0 {
         let mut patch = VhostPatch::default();
         add_limits(&mut patch, value, "value")?;
-        let set = AccountChange::SetVhost { name: vhost.into(), patch, creator: None };
+        let set = AccountChange::PatchVhost { name: vhost.into(), patch };
         definitions.push(line, &shown, Command::Account(set));
         return Ok(());
     }

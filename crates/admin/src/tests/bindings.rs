@@ -1,5 +1,10 @@
 //! Bindings, and the keys that stand for them in paths.
 
+use amqp10::Value;
+use amqp10::sasl::Secret;
+use broker::catalog::{Binding, Destination};
+use broker::desk::Desk as _;
+
 use super::http::Server;
 
 #[tokio::test]
@@ -22,7 +27,7 @@ async fn bindings() {
             POST /api/bindings/%2F/e/amq.default/q/q {} -> 401 {"error":"not_authorised","reason":"operation not permitted on the default exchange"}
             POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":7} -> 400 {"error":"bad_request","reason":"'routing_key' is not a string"}
 
-            GET /api/bindings/%2F?columns=destination,properties_key -> 200 [{"destination":"q","properties_key":"q"},{"destination":"x","properties_key":"b"},{"destination":"q","properties_key":"~"},{"destination":"q","properties_key":"a.%23"},{"destination":"q","properties_key":"%7E~T3fZtw"}]
+            GET /api/bindings/%2F?columns=destination,properties_key -> 200 [{"destination":"q","properties_key":"q"},{"destination":"x","properties_key":"b"},{"destination":"q","properties_key":"~"},{"destination":"q","properties_key":"a.%23"},{"destination":"q","properties_key":"%7E~G08dtg"}]
             GET /api/bindings/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
             GET /api/bindings/%2F/e/amq.topic/q/q?columns=routing_key -> 200 [{"routing_key":""},{"routing_key":"a.#"},{"routing_key":"~"}]
             GET /api/bindings/%2F/e/amq.topic/e/x?columns=routing_key,destination_type -> 200 [{"destination_type":"exchange","routing_key":"b"}]
@@ -45,7 +50,7 @@ async fn bindings() {
             DELETE /api/bindings/%2F/e/amq.topic/q/q/a.%23 -> 204
             DELETE /api/bindings/%2F/e/amq.topic/q/q/a.%23 -> 404 {"error":"Object Not Found",..
             DELETE /api/bindings/%2F/e/amq.topic/q/q/~ -> 204
-            DELETE /api/bindings/%2F/e/amq.topic/q/q/%257E~T3fZtw -> 204
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/%257E~G08dtg -> 204
             DELETE /api/bindings/%2F/e/amq.topic/e/x/b -> 204
             GET /api/bindings?columns=routing_key -> 200 [{"routing_key":"q"}]
             "#,
@@ -57,7 +62,7 @@ async fn bindings() {
         ("q", r#"{"routing_key":"a/b"}"#, "q/a%2Fb"),
         ("q", "{}", "q/~"),
         ("q", r#"{"routing_key":"a~b"}"#, "q/a%7Eb"),
-        ("q", r#"{"routing_key":"~","arguments":{"k":1}}"#, "q/%7E~T3fZtw"),
+        ("q", r#"{"routing_key":"~","arguments":{"k":1}}"#, "q/%7E~G08dtg"),
         ("q%20r", r#"{"routing_key":"k"}"#, "q%20r/k"),
         ("q%20r", r#"{"routing_key":"a%2Fb"}"#, "q%20r/a%252Fb"),
     ] {
@@ -84,12 +89,12 @@ async fn a_key_that_lacks_an_encoding_names_the_binding_that_fits_exactly() {
             "guest",
             r#"
             PUT /api/queues/%2F/q {} -> 201
-            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"~T3fZtw"} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"~G08dtg"} -> 201
             POST /api/bindings/%2F/e/amq.topic/q/q {"arguments":{"k":1}} -> 201
-            GET /api/bindings/%2F/e/amq.topic/q/q?columns=properties_key -> 200 [{"properties_key":"~T3fZtw"},{"properties_key":"%7ET3fZtw"}]
+            GET /api/bindings/%2F/e/amq.topic/q/q?columns=properties_key -> 200 [{"properties_key":"~G08dtg"},{"properties_key":"%7EG08dtg"}]
             # A key as in the list names one of them.
-            GET /api/bindings/%2F/e/amq.topic/q/q/~T3fZtw?columns=routing_key -> 200 {"routing_key":""}
-            GET /api/bindings/%2F/e/amq.topic/q/q/%257ET3fZtw?columns=routing_key -> 200 {"routing_key":"~T3fZtw"}
+            GET /api/bindings/%2F/e/amq.topic/q/q/~G08dtg?columns=routing_key -> 200 {"routing_key":""}
+            GET /api/bindings/%2F/e/amq.topic/q/q/%257EG08dtg?columns=routing_key -> 200 {"routing_key":"~G08dtg"}
             "#,
         )
         .await;
@@ -134,4 +139,63 @@ async fn a_key_that_may_be_of_two_bindings_deletes_neither() {
             "#,
         )
         .await;
+}
+
+/// Values of different types may have the same form in JSON.
+#[tokio::test]
+async fn bindings_that_differ_in_the_types_of_their_arguments_have_different_keys() {
+    let server = Server::start().await;
+    server.check("guest", "PUT /api/queues/%2F/q {} -> 201").await;
+    let who = server.desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap();
+    let decimal = |scale, value| Value::Decimal64(amqp10::decimal::decimal64(scale, value));
+    let binding = |value| Binding {
+        vhost: "/".into(),
+        source: "amq.headers".into(),
+        destination: Destination::Queue("q".into()),
+        key: "".into(),
+        arguments: [("n".to_owned(), value)].into(),
+    };
+    let values =
+        [Value::Int(1), Value::Long(1), decimal(0, 1), Value::Double(1.5), decimal(1, 15), decimal(2, 150)];
+    for value in values.clone() {
+        server.desk.bind(&who, binding(value)).await.unwrap();
+    }
+    let path = "/api/bindings/%2F/e/amq.headers/q/q";
+    let rows = server.ask(Some("guest"), "GET", path, "").await.body;
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&rows).unwrap();
+    let mut keys: Vec<&str> = rows.iter().map(|row| row["properties_key"].as_str().unwrap()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), values.len(), "{rows:?}");
+    for (at, key) in keys.iter().enumerate() {
+        server.check("guest", &format!("DELETE {path}/{key} -> 204")).await;
+        let left = server.ask(Some("guest"), "GET", path, "").await.body;
+        let left: Vec<serde_json::Value> = serde_json::from_str(&left).unwrap();
+        assert_eq!(left.len(), values.len() - at - 1, "{key}");
+    }
+}
+
+/// Two texts whose encodings as arguments have the same hash.
+const COLLISION: [&str; 2] = ["301ba988", "a43f9c68"];
+
+/// A key has 32 bits of a hash, so two bindings may have the same one.
+#[tokio::test]
+async fn a_key_of_several_bindings_deletes_none() {
+    let server = Server::start().await;
+    server.check("guest", "PUT /api/queues/%2F/q {} -> 201").await;
+    let path = "/api/bindings/%2F/e/amq.headers/q/q";
+    for text in COLLISION {
+        server.check("guest", &format!(r#"POST {path} {{"arguments":{{"n":"{text}"}}}} -> 201"#)).await;
+    }
+    let rows = server.ask(Some("guest"), "GET", path, "").await.body;
+    let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+    let key = rows[0]["properties_key"].as_str().unwrap();
+    assert_eq!(rows[1]["properties_key"], key);
+    let answer = server.ask(Some("guest"), "DELETE", &format!("{path}/{key}"), "").await;
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    assert!(
+        answer.body.contains("is the key of 2 bindings that differ in their arguments"),
+        "{}",
+        answer.body
+    );
 }

@@ -538,3 +538,113 @@ async fn a_user_keeps_the_hash_that_is_of_the_password() {
     desk.change_account(&who, change(old)).await.unwrap();
     assert_eq!(import("secret").await.hashing(), Hashing::Sha256);
 }
+
+/// Definitions name the type of each queue, and a virtual host may add it.
+#[tokio::test]
+async fn a_queue_with_as_many_arguments_as_possible_is_imported_again() {
+    let server = Server::start().await;
+    server.check("guest", r#"PUT /api/vhosts/team {"default_queue_type":"quorum"} -> 201"#).await;
+    let arguments: serde_json::Map<String, serde_json::Value> =
+        (0..256).map(|at| (format!("note-{at}"), at.into())).collect();
+    let body = serde_json::json!({ "arguments": arguments }).to_string();
+    for vhost in ["%2F", "team"] {
+        let path = format!("/api/queues/{vhost}/q");
+        let answer = server.ask(Some("guest"), "PUT", &path, &body).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let answer = server.ask(Some("guest"), "PUT", &path, &body).await;
+        assert_eq!(answer.status, 204, "{}", answer.body);
+    }
+    let exported = server.ask(Some("guest"), "GET", "/api/definitions", "").await.body;
+    for other in [server, Server::start().await] {
+        let answer = other.ask(Some("guest"), "POST", "/api/definitions", &exported).await;
+        assert_eq!(answer.status, 204, "{}", answer.body);
+        let again = other.ask(Some("guest"), "GET", "/api/definitions", "").await.body;
+        let rows: serde_json::Value = serde_json::from_str(&again).unwrap();
+        let counts: Vec<usize> = rows["queues"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["arguments"].as_object().unwrap().len())
+            .collect();
+        assert!(counts.iter().all(|count| (256..=257).contains(count)) && counts.len() == 2, "{counts:?}");
+        let more = body.replacen(r#""note-0""#, r#""note":0,"note-0""#, 1);
+        let answer = other.ask(Some("guest"), "PUT", "/api/queues/%2F/r", &more).await;
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        assert!(answer.body.contains("more than 256 arguments"), "{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn limits_of_a_virtual_host_that_does_not_exist_are_refused() {
+    let server = Server::start().await;
+    let limits =
+        r#""parameters":[{"vhost":"w","component":"vhost-limits","name":"limits","value":{"max-queues":1}}]"#;
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions", &format!("{{{limits}}}")).await;
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    let why = "line 1: parameter 'limits' of component 'vhost-limits' in vhost 'w': no vhost 'w'";
+    assert!(answer.body.contains(why), "{}", answer.body);
+    server.check("guest", r#"GET /api/vhosts?columns=name -> 200 [{"name":"/"}]"#).await;
+    let both = format!(r#"{{"vhosts":[{{"name":"w"}}],{limits}}}"#);
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions", &both).await;
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    server.check("guest", r#"GET /api/vhosts/w?columns=limits -> 200 {"limits":{"max-queues":1}}"#).await;
+}
+
+/// RabbitMQ keeps them as parameters, but refuses some of them here, too.
+#[tokio::test]
+async fn what_has_a_route_of_its_own_is_no_parameter() {
+    let server = Server::start().await;
+    for (component, body, route) in [
+        ("vhost-limits", r#"{"value":{"max-queues":1}}"#, "PUT /api/vhost-limits/VHOST/NAME"),
+        ("policy", r#"{"value":{"pattern":"q"}}"#, "PUT /api/policies/VHOST/NAME"),
+        ("operator_policy", r#"{"value":{"pattern":"q"}}"#, "PUT /api/operator-policies/VHOST/NAME"),
+    ] {
+        let path = format!("/api/parameters/{component}/%2F/p");
+        let answer = server.ask(Some("guest"), "PUT", &path, body).await;
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        let why = format!("parameters of component '{component}' are set with {route}");
+        assert!(answer.body.contains(&why), "{}", answer.body);
+        server.check("guest", &format!("DELETE {path} -> 404 {{..")).await;
+    }
+    let policy = r#"{"parameters":[{"vhost":"/","component":"policy","name":"p","value":{"pattern":"q","definition":{"max-length":1}}}]}"#;
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions", policy).await;
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    assert!(answer.body.contains("the section 'policies'"), "{}", answer.body);
+}
+
+/// An older version has kept parameters that have no effect. An import would make them take effect, so they are not exported.
+#[tokio::test]
+async fn parameters_that_an_older_version_has_kept_are_not_exported() {
+    use broker::catalog::ParameterKey;
+    let server = Server::start().await;
+    let who = server.desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap();
+    for component in ["vhost-limits", "policy", "operator_policy", "ours"] {
+        let key = ParameterKey { vhost: Some("/".into()), component: component.into(), name: "p".into() };
+        let value = r#"{"max-queues":1,"pattern":"q","definition":{"max-length":1}}"#.into();
+        server.desk.change_parameter(&who, key, Some(value)).await.unwrap();
+    }
+    for path in ["/api/definitions", "/api/definitions/%2F"] {
+        let exported = server.ask(Some("guest"), "GET", path, "").await.body;
+        let exported: serde_json::Value = serde_json::from_str(&exported).unwrap();
+        let components: Vec<_> = exported["parameters"].as_array().unwrap().iter().collect();
+        assert_eq!(components.len(), 1, "{components:?}");
+        assert_eq!(components[0]["component"], "ours");
+    }
+    // They can still be cleared.
+    server.check("guest", "DELETE /api/parameters/policy/%2F/p -> 204").await;
+}
+
+#[tokio::test]
+async fn unknown_limits_of_users_are_refused() {
+    let server = Server::start().await;
+    for limits in [r#"{"max-cats":3}"#, r#"[["max-cats",3]]"#] {
+        let text = format!(r#"{{"users":[{{"name":"u","tags":"","limits":{limits}}}]}}"#);
+        let answer = server.ask(Some("guest"), "POST", "/api/definitions", &text).await;
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        assert!(
+            answer.body.contains("line 1: user 'u': 'max-cats' is not a limit of a user"),
+            "{}",
+            answer.body
+        );
+    }
+}

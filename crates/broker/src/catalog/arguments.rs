@@ -10,7 +10,7 @@ use super::Arguments;
 
 use super::error::CatalogError;
 
-/// The maximum number of arguments in one declaration. Every shard keeps them.
+/// The maximum number of arguments in one declaration, without the type of a queue. Every shard keeps them.
 pub(super) const ARGUMENTS_MAX: usize = 256;
 
 /// The queue type. A queue without this argument is classic.

@@ -131,7 +131,11 @@ impl Claims {
                     }
                 }
             }
-            Command::Account(AccountChange::CloseVhost { name } | AccountChange::DeleteVhost { name }) => {
+            Command::Account(
+                AccountChange::PatchVhost { name, .. }
+                | AccountChange::CloseVhost { name }
+                | AccountChange::DeleteVhost { name },
+            ) => {
                 claims.add_vhost(name, catalog);
             }
             Command::Account(

@@ -163,7 +163,7 @@ impl Catalog {
             internal,
         } = declare;
         check_name("queue", &name)?;
-        check_arguments(&arguments)?;
+        check_count(arguments.keys().filter(|name| *name != QUEUE_TYPE).count())?;
         self.check_vhost(&vhost)?;
         arguments.remove(NAME_PREFIX);
         if let Some(existing) = self.listed_queue(&vhost, &name) {
@@ -409,7 +409,12 @@ fn check_not_default(exchange: &str) -> Result<(), CatalogError> {
 }
 
 fn check_arguments(arguments: &Arguments) -> Result<(), CatalogError> {
-    if arguments.len() > ARGUMENTS_MAX {
+    check_count(arguments.len())
+}
+
+/// Checks the number of arguments. Of a queue, the type does not count: a virtual host may add it, and definitions always name it.
+fn check_count(count: usize) -> Result<(), CatalogError> {
+    if count > ARGUMENTS_MAX {
         return Err(CatalogError::Invalid { reason: format!("more than {ARGUMENTS_MAX} arguments") });
     }
     Ok(())

@@ -76,6 +76,9 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::Account(AccountChange::SetVhost { name, patch, creator }) => {
             ListWriter::new(9).text(name).vhost_patch(patch).optional_text(creator.as_deref())
         }
+        Command::Account(AccountChange::PatchVhost { name, patch }) => {
+            ListWriter::new(23).text(name).vhost_patch(patch)
+        }
         Command::Account(AccountChange::CloseVhost { name }) => ListWriter::new(17).text(name),
         Command::Account(AccountChange::SetUserLimits { user, max_connections, max_channels }) => {
             ListWriter::new(18).text(user).optional_maximum(*max_connections).optional_maximum(*max_channels)
@@ -191,6 +194,7 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
             });
             Command::Batch(commands.collect::<Option<_>>()?)
         }
+        23 => Command::Account(AccountChange::PatchVhost { name: text(1)?, patch: fields.vhost_patch(2)? }),
         20 => Command::SetParameter { key: fields.parameter_key(1)?, value: text(4)? },
         21 => Command::ClearParameter { key: fields.parameter_key(1)? },
         22 => Command::Account(AccountChange::RenewHash {
@@ -347,7 +351,10 @@ mod tests {
                         max_connections,
                         max_queues,
                     };
-                    Command::Account(AccountChange::SetVhost { name: name.into(), patch, creator })
+                    Command::Account(match creator.is_some() && protected.is_none() {
+                        true => AccountChange::PatchVhost { name: name.into(), patch },
+                        false => AccountChange::SetVhost { name: name.into(), patch, creator },
+                    })
                 }
             ),
             (names(), any::<[bool; 3]>()).prop_map(|((vhost, component, name), [global, sets, batch])| {

@@ -21,6 +21,11 @@ pub enum AccountChange {
         /// Without effect if there is no such user.
         creator: Option<Arc<str>>,
     },
+    /// Changes settings of a virtual host, which must exist.
+    PatchVhost {
+        name: Arc<str>,
+        patch: VhostPatch,
+    },
     /// Begins to delete a virtual host: nobody can use it any more.
     CloseVhost {
         name: Arc<str>,
@@ -88,6 +93,10 @@ impl Catalog {
     pub(super) fn change_account(&self, change: AccountChange) -> Result<Decision, CatalogError> {
         match change {
             AccountChange::SetVhost { name, patch, creator } => self.set_vhost(name, patch, creator),
+            AccountChange::PatchVhost { name, patch } => {
+                self.check_vhost(&name)?;
+                self.set_vhost(name, patch, None)
+            }
             AccountChange::CloseVhost { name } => self.close_vhost(name),
             AccountChange::SetUserLimits { user, max_connections, max_channels } => {
                 self.set_user_limits(user, max_connections, max_channels)

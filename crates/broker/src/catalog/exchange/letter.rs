@@ -7,7 +7,7 @@ use amqp10::sections::{self, Sections};
 use amqp10::{Reader, Value};
 use amqp091::{Properties, Value as Field};
 use hashbrown::HashMap;
-use message::{Format, Message, amqp10_value};
+use message::{Format, Message, amqp10_argument};
 
 use super::hash;
 
@@ -286,9 +286,11 @@ impl<'a> Plain<'a> {
     fn of_field(value: Field<'a>) -> Self {
         match value {
             Field::LongString(octets) | Field::Binary(octets) => Self::Octets(octets),
-            // A decimal has no form in AMQP 1.0. It is equal to nothing, but it is present.
-            other => amqp10_value(other)
-                .map_or(Self::Other(Value::Null), |value| Self::scalar(&value).unwrap_or(Self::Other(value))),
+            // As in the arguments of bindings, so that decimals are compared, too.
+            other => {
+                let value = amqp10_argument(other);
+                Self::scalar(&value).unwrap_or(Self::Other(value))
+            }
         }
     }
 

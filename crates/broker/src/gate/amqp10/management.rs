@@ -303,14 +303,18 @@ impl Gate {
             }
             Verb::Unbind { source, destination, key, hash } => {
                 let all = cx.catalog.bindings_between(&vhost, source, destination);
-                let found =
-                    all.into_iter().find(|b| b.key == *key && request::arguments_hash(&b.arguments) == *hash);
-                match found {
-                    Some(binding) => {
+                let mut found = all.into_iter().filter(|b| b.key == *key && b.arguments.hash_name() == *hash);
+                match (found.next(), found.next()) {
+                    // The hash is short, so that the wrong one could be removed.
+                    (Some(_), Some(_)) => {
+                        let why = "several bindings that differ in their arguments have this location";
+                        self.respond(pair, pending, Reply::error(400, why.into()));
+                    }
+                    (Some(binding), None) => {
                         let command = Command::Unbind((*binding).clone(), self.peer.caller());
                         self.propose(pair, pending, command, cx);
                     }
-                    None => self.respond(pair, pending, Reply::no_content()),
+                    (None, _) => self.respond(pair, pending, Reply::no_content()),
                 }
             }
             Verb::ListBindings { source, destination, key } => {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use amqp10::sasl::Secret;
 use amqp10::sections::{self, SectionKind};
 use amqp10::{Map, Properties, Reader, Value, descriptor, encode};
-use base64::Engine as _;
 use bytes::{Bytes, BytesMut};
 
 use crate::catalog::{
@@ -305,24 +304,6 @@ fn list_bindings(query: &str) -> Result<Verb, Reply> {
     }
 }
 
-/// Returns the name of a set of arguments in a path: empty for no arguments, else 32 bits in URL-safe base64.
-/// It is opaque to clients, which take it from `location`.
-pub(super) fn arguments_hash(arguments: &Arguments) -> String {
-    if arguments.is_empty() {
-        return String::new();
-    }
-    let mut encoded = BytesMut::new();
-    for (key, value) in arguments.iter() {
-        encode::put_str(&mut encoded, key);
-        encode::put_value(&mut encoded, value);
-    }
-    // The hash is FNV-1a. It must stay the same across versions, because clients keep it.
-    let hash = encoded
-        .iter()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(hash.to_be_bytes())
-}
-
 impl Reply {
     pub fn error(status: u16, reason: String) -> Self {
         Self { status, body: Value::String(reason) }
@@ -407,7 +388,7 @@ impl Reply {
                 encode_segment(&binding.source),
                 encode_segment(destination),
                 encode_segment(&binding.key),
-                arguments_hash(&binding.arguments)
+                binding.arguments.hash_name()
             );
             let mut map = Map::new();
             map.insert("source", Value::String(binding.source.to_string()));
