@@ -93,6 +93,10 @@ impl Reload {
 /// Returns all settings for people, without secrets.
 fn settings(values: &SetValues) -> Vec<Setting> {
     let all = values.all();
-    all.map(|shown| Setting { key: shown.key, value: shown.value.to_owned(), place: shown.place.to_owned() })
-        .collect()
+    all.map(|shown| Setting {
+        key: shown.key,
+        value: shown.value.into_owned(),
+        place: shown.place.to_owned(),
+    })
+    .collect()
 }

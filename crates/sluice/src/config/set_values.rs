@@ -1,8 +1,11 @@
 //! The values that somebody has set, and where.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+
+use identity::url::hide;
 
 use super::keys::{self, Key};
 
@@ -36,8 +39,8 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown<'a> {
     pub key: String,
-    /// `***` for a secret that is set.
-    pub value: &'a str,
+    /// `***` for a secret that is set. Of a URL, user, password, query and fragment are hidden.
+    pub value: Cow<'a, str>,
     /// `FILE:LINE`, a variable of the environment, `--set`, or `default`.
     pub place: &'a str,
     /// True if somebody has set it.
@@ -104,7 +107,7 @@ impl SetValues {
                     Some(set) => (true, &*set.place),
                     None => (false, DEFAULT),
                 };
-                let value = if key.secret && !value.is_empty() { HIDDEN } else { value };
+                let value = shown_value(key, value);
                 Shown { key: name, value, place, is_set }
             })
         })
@@ -136,6 +139,11 @@ impl fmt::Debug for SetValues {
     }
 }
 
+/// Returns the value of a key for people.
+pub(super) fn shown_value<'a>(key: &Key, value: &'a str) -> Cow<'a, str> {
+    if key.secret && !value.is_empty() { Cow::Borrowed(HIDDEN) } else { hide(value) }
+}
+
 /// Returns true if this key has this name, and none of the keys before it has.
 fn is_of(name: &str, key: &Key) -> bool {
     keys::find(name).is_some_and(|(found, _)| found.name == key.name)
@@ -158,8 +166,12 @@ mod tests {
             "default_pass = hunter2\nshards = 3\nproxy_protocol = true\nproxy_protocol.trusted.a = ::1\n",
         );
         let shown = |key: &str| values.all().find(|shown| shown.key == key).unwrap();
-        let row =
-            |key: &str, value, place| Shown { key: key.to_owned(), value, place, is_set: place != DEFAULT };
+        let row = |key: &str, value: &'static str, place| Shown {
+            key: key.to_owned(),
+            value: value.into(),
+            place,
+            is_set: place != DEFAULT,
+        };
         assert_eq!(shown("default_pass"), row("default_pass", "***", "f:1"));
         assert_eq!(shown("shards"), row("shards", "3", "f:2"));
         assert_eq!(shown("proxy_protocol.trusted.a"), row("proxy_protocol.trusted.a", "::1", "f:4"));
