@@ -23,9 +23,10 @@ use hyper::{Method, Request, StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tls::ClientOptions;
 use tokio::sync::Semaphore;
-use web::{Bounds, Server, hide_userinfo};
+use web::{Bounds, Server};
 
 use crate::setting::SettingError;
+use crate::url::{has_user, hide, shown};
 
 /// The most requests for logins at the same time, and for permissions. Others wait. So a slow server does not make the broker open thousands of connections.
 const REQUESTS_MAX: usize = 64;
@@ -75,10 +76,10 @@ struct Place {
 
 impl Place {
     fn parse(setting: &str, url: &str, tls: &Arc<tls::ClientConfig>) -> Result<Self, SettingError> {
-        let shown = hide_userinfo(url);
-        let shown = shown.escape_debug();
-        let wrong =
-            || SettingError::new(setting, format!("'{shown}' must be a URL with http:// or https://"));
+        let wrong = || {
+            let why = format!("'{}' must be a URL with http:// or https://", hide(url).escape_debug());
+            SettingError::new(setting, why)
+        };
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let (tls, port) = match uri.scheme_str() {
             Some("http") => (None, 80),
@@ -86,7 +87,7 @@ impl Place {
             _ => return Err(wrong()),
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        if has_user(&uri) {
             return Err(SettingError::new(setting, "the URL must not have a user and a password"));
         }
         let host = host.trim_matches(['[', ']']).to_owned();
@@ -158,14 +159,7 @@ impl Http {
 
     /// Asks one of the URLs. The error names no value of `fields`.
     async fn ask(&self, place: &Place, room: &Semaphore, fields: &[(&str, &str)]) -> Result<Answer, String> {
-        let failed = |why: &dyn std::fmt::Display| {
-            format!(
-                "{}://{}{}: {why}",
-                place.url.scheme_str().unwrap_or(""),
-                place.server.host,
-                place.url.path()
-            )
-        };
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", shown(&place.url));
         let request = self.request(place, fields).map_err(|error| failed(&error))?;
         let _permit = room.acquire().await.map_err(|error| failed(&error))?;
         let (status, body) = place.server.send(request, self.bounds).await.map_err(|error| failed(&error))?;

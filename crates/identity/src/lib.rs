@@ -8,5 +8,6 @@ pub mod cache;
 pub mod http;
 pub mod oauth2;
 mod setting;
+pub mod url;
 
 pub use setting::SettingError;

@@ -37,7 +37,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::web::hide_userinfo;
 use admin::{HeaderOptions, PageLogin};
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Permissions};
@@ -50,10 +49,11 @@ use wal::files::Sharing;
 
 pub use self::chain::{BackendEntry, BackendName, ExternalName};
 use self::defaults::Defaults;
+use self::keys::Key;
 #[cfg(test)]
 pub use self::layers::ARGUMENTS;
+pub use self::layers::{CONFIG_FILE_VARIABLE, Sources, files_of};
 use self::layers::{Layers, shown};
-pub use self::layers::{Sources, files_of};
 use self::listeners::ListenerKeys;
 use self::logins::LoginKeys;
 pub use self::logs::{Format, LogOptions, Output, Rotation};
@@ -62,6 +62,7 @@ use self::page_login::PageLoginKeys;
 pub use self::problems::ConfigError;
 use self::problems::Problem;
 pub use self::schedule::Schedule;
+use self::set_values::shown_value;
 pub use self::set_values::{DEFAULT, SetValues, Shown};
 use self::web::WebKeys;
 
@@ -420,6 +421,18 @@ const ENCRYPTED: &str = "encrypted:";
 const CLEAR: &str =
     "write the value itself, in a file that only the user of the broker can read, or set it by environment";
 
+/// Words in the free part of a name whose value may be a secret.
+const SECRET_WORDS: [&str; 3] = ["secret", "pass", "token"];
+
+/// Values, one of which each key with a free part takes.
+const POSSIBLE_VALUES: [&str; 5] = ["", "internal", "verify_peer", "true", "1"];
+
+/// Returns true if the value of a key with this free part must not be shown in an error.
+fn has_name_of_secret(part: &str) -> bool {
+    let part = part.to_ascii_lowercase();
+    SECRET_WORDS.iter().any(|word| part.contains(word))
+}
+
 impl Draft {
     /// Sets a key. `place` says where the value is.
     fn set(&mut self, name: &str, value: &str, place: &str) -> Result<(), String> {
@@ -433,11 +446,22 @@ impl Draft {
             ));
         }
         (key.set)(self, part, value).map_err(|need| {
-            let value = if key.secret && !value.is_empty() { "***".into() } else { hide_userinfo(value) };
-            format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug())
+            // If the name itself is wrong, the value may be that of any key.
+            let is_of_name = key.name.ends_with('*') && !self.takes(key, part);
+            let value = shown_value(key, value);
+            match is_of_name || has_name_of_secret(part) {
+                true => format!("'{}': {need}", shown(name)),
+                false => format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug()),
+            }
         })?;
         self.values.insert(keys::current_name(name), value, place);
         Ok(())
+    }
+
+    /// Returns true if a name with this free part takes any value.
+    fn takes(&self, key: &Key, part: &str) -> bool {
+        let mut values = POSSIBLE_VALUES.iter().copied().chain([key.default]);
+        values.any(|value| (key.set)(&mut self.clone(), part, value).is_ok())
     }
 
     /// Returns what is wrong between several keys.

@@ -8,8 +8,8 @@ use admin::{Definitions, Reading};
 use broker::access::Identity;
 use clap::{Args, Subcommand};
 use hyper::Method;
+use identity::url::hide;
 use wal::files::{self, Sharing};
-use web::hide_userinfo;
 
 use crate::amqp::block_on;
 use crate::config::{Config, SetValues, files_of};
@@ -132,7 +132,7 @@ pub fn read(config: &Config, values: &SetValues) -> Result<Option<Definitions>, 
 fn read_files(config: &Config) -> Result<Option<Definitions>, String> {
     let Some(path) = &config.load_definitions else { return Ok(None) };
     // Somebody may have written a URL.
-    let shown = |path: &Path| hide_userinfo(&path.display().to_string()).into_owned();
+    let shown = |path: &Path| hide(&path.display().to_string()).into_owned();
     let named = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", shown(path));
     let skip_unknown = config.skip_unknown_definitions;
     let reading = Reading { vhost: None, skip_unknown, warns_of_components: true };

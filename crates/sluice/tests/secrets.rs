@@ -38,6 +38,9 @@ const TO_HASH: &str = "Zq9-password-to-hash";
 const OF_VERBS: &str = "ZqA-password-of-a-verb";
 const IN_HEADER: &str = "ZqB-text-of-a-bad-header";
 
+/// The query of a URL in the configuration.
+const IN_URL: &str = "ZqC-token-in-a-url";
+
 /// Everything that must not be written anywhere.
 struct Secrets(Vec<String>);
 
@@ -56,6 +59,7 @@ impl Secrets {
             TO_HASH,
             OF_VERBS,
             IN_HEADER,
+            IN_URL,
         ] {
             all.add(password.as_bytes());
             all.0.push(password.to_owned());
@@ -125,6 +129,9 @@ fn configure(folder: &Path) -> String {
          auth_oauth2.resource_server_id = rabbitmq\n\
          auth_oauth2.algorithms.1 = HS256\n\
          auth_oauth2.signing_keys.k = {}\n\
+         auth_oauth2.resource_servers.other.oauth_provider_id = p\n\
+         auth_oauth2.oauth_providers.p.jwks_uri = https://127.0.0.1:1/jwks?token={IN_URL}\n\
+         auth_http.user_path = http://127.0.0.1:1/user?token={IN_URL}\n\
          track_auth_attempt_source = true\n",
         path("server.pem"),
         path("server.key"),
@@ -528,6 +535,11 @@ fn fail_to_start(directory: &Directory, secrets: &Secrets) {
         format!("definitions.https.url = https://u:{DEFAULT_PASS}@h/definitions"),
         format!("load_definitions = https://u:{DEFAULT_PASS}@h/definitions"),
         format!("channel_max = https://u:{DEFAULT_PASS}@h/"),
+        format!("auth_oauth2.issuer = https://u:{DEFAULT_PASS}@h"),
+        format!("auth_oauth2.oauth_providers.p.jwks_uri = https://u:{DEFAULT_PASS}@h/jwks"),
+        format!("auth_http.user_path = http://u:{DEFAULT_PASS}@h/"),
+        format!("auth_oauth2.oauth_providers.p.client_secret = {DEFAULT_PASS}"),
+        format!("auth_oauth2.oauth_providers.client_secrt = {DEFAULT_PASS}"),
     ] {
         std::fs::write(&file, &wrong).unwrap();
         let did = broker::verb::sluice(&[
@@ -568,6 +580,7 @@ async fn no_secret_is_written() {
     // The log leaves out lines of one place when there are many. Their reasons are those of answers that were checked.
     secrets.check("the log", &log);
     assert!(!log.contains("secret"), "the password of the TLS key: {log}");
+    assert!(log.contains("https://127.0.0.1:1/jwks: "), "the provider was asked: {log}");
 }
 
 /// What a server answers that is asked about a login. `URL` stands for the path and the query that it was asked for, which have
@@ -629,7 +642,7 @@ async fn a_password_in_the_url_of_a_backend_is_not_written() {
     assert!(broker.terminate().success());
     let log = directory.logged();
     for why in ["the answer is 500", "the answer is neither allow nor deny", "Connection refused"] {
-        assert!(log.contains(&format!("http://127.0.0.1/user: {why}")), "{why} is not in {log}");
+        assert!(log.contains(&format!("http://127.0.0.1:{port}/user: {why}")), "{why} is not in {log}");
     }
     secrets.check("the log", &log);
 }

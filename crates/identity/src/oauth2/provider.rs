@@ -11,11 +11,12 @@ use hyper::{Request, StatusCode, Uri};
 use jsonwebtoken::Algorithm;
 use serde_json::Value;
 use tls::ClientOptions;
-use web::{Bounds, Server, hide_userinfo};
+use web::{Bounds, Server};
 
 use super::keys::{Key, Keys};
 use super::{ProviderOptions, TokenError};
 use crate::setting::SettingError;
+use crate::url::{has_user, hide, shown};
 
 /// The path where a provider says where its keys are.
 const DISCOVERY_PATH: &str = ".well-known/openid-configuration";
@@ -97,22 +98,22 @@ impl Web {
             .header(HOST, url.authority().map_or(host, |authority| authority.as_str()))
             .header(ACCEPT, "application/json")
             .body(Full::default());
-        let request = request.map_err(|error| format!("{url}: {error}"))?;
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", shown(url));
+        let request = request.map_err(|error| failed(&error))?;
         match server.send(request, BOUNDS).await {
             Ok((StatusCode::OK, body)) => Ok(body),
-            Ok((status, _)) => Err(format!("{url}: the answer is {status}")),
-            Err(error) => Err(format!("{url}: {error}")),
+            Ok((status, _)) => Err(failed(&format!("the answer is {status}"))),
+            Err(error) => Err(failed(&error)),
         }
     }
 }
 
-/// Reads a URL. Keys must not come over a connection that others can change.
+/// Reads a URL. Keys must not come over a connection that others can change. A password would be shown and logged.
 fn https(url: &str) -> Result<Uri, String> {
-    let wrong = || format!("'{}' must be a URL that starts with https://", hide_userinfo(url).escape_debug());
+    let wrong = || format!("'{}' must be a URL that starts with https://", hide(url).escape_debug());
     let uri: Uri = url.parse().map_err(|_| wrong())?;
-    // A password would be in each line of the log that names the URL.
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("the URL must not have a user and a password".to_owned());
+    if has_user(&uri) {
+        return Err(format!("'{}' must not have a user and a password", hide(url).escape_debug()));
     }
     if uri.scheme_str() == Some("https") && uri.host().is_some() { Ok(uri) } else { Err(wrong()) }
 }
@@ -131,16 +132,17 @@ impl Source {
     async fn fetch(&self, algorithms: &[Algorithm]) -> Result<Keys, String> {
         let url = if self.is_discovered { self.discover().await? } else { self.url.clone() };
         let jwks = self.web.get(&url).await?;
-        Keys::from_jwks(&jwks, algorithms).map_err(|why| format!("{url}: {why}"))
+        Keys::from_jwks(&jwks, algorithms).map_err(|why| format!("{}: {why}", shown(&url)))
     }
 
     /// Reads in the discovery document where the keys are.
     async fn discover(&self) -> Result<Uri, String> {
         let document = self.web.get(&self.url).await?;
         let found: Value =
-            serde_json::from_slice(&document).map_err(|error| format!("{}: {error}", self.url))?;
-        let url = found["jwks_uri"].as_str().ok_or_else(|| format!("{}: it has no jwks_uri", self.url))?;
-        https(url).map_err(|why| format!("{}: jwks_uri: {why}", self.url))
+            serde_json::from_slice(&document).map_err(|error| format!("{}: {error}", shown(&self.url)))?;
+        let url =
+            found["jwks_uri"].as_str().ok_or_else(|| format!("{}: it has no jwks_uri", shown(&self.url)))?;
+        https(url).map_err(|why| format!("{}: jwks_uri: {why}", shown(&self.url)))
     }
 }
 

@@ -13,6 +13,7 @@ use rcgen::{KeyPair, PublicKeyData as _};
 use serde_json::json;
 
 use super::*;
+use crate::url::shown;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const ISSUER: &str = "https://provider.example/realm";
@@ -53,8 +54,9 @@ impl Pages {
 
     pub fn get(&self, url: &Uri) -> Result<Bytes, String> {
         let mut pages = self.0.lock().unwrap();
-        let page =
-            pages.get_mut(&url.to_string()).ok_or_else(|| format!("{url}: the answer is 404 Not Found"))?;
+        let page = pages
+            .get_mut(&url.to_string())
+            .ok_or_else(|| format!("{}: the answer is 404 Not Found", shown(url)))?;
         page.1 += 1;
         Ok(page.0.clone().into())
     }
@@ -346,6 +348,13 @@ async fn what_a_provider_publishes_must_make_sense() {
     let keys = json!({ "keys": [signer.jwk()] });
     let why = of(json!({ "jwks_uri": "http://keys.example/jwks" }), keys.clone()).await;
     assert!(why.contains("must be a URL that starts with https://"), "{why}");
+    let with_password = "https://u:hunter2@keys.example/jwks";
+    let why = of(json!({ "jwks_uri": with_password }), keys.clone()).await;
+    assert!(why.contains("must not have a user and a password") && !why.contains("hunter2"), "{why}");
+    let why = of(json!({ "jwks_uri": "http://u:hunter2@keys.example/jwks" }), keys.clone()).await;
+    assert!(!why.contains("hunter2"), "{why}");
+    let why = of(json!({ "jwks_uri": "https://none.example/jwks?token=hunter2" }), keys.clone()).await;
+    assert!(why.contains("https://none.example/jwks") && !why.contains("hunter2"), "{why}");
     assert!(of(json!({}), keys.clone()).await.contains("it has no jwks_uri"));
     assert!(of(json!({ "jwks_uri": JWKS }), json!([])).await.contains("this is not a JWKS"));
     // Keys for encryption, secrets, and keys of other kinds are not keys of tokens.

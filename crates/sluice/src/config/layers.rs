@@ -40,11 +40,14 @@ pub const ARGUMENTS: [&str; 9] = [
     "URL",
 ];
 
+/// The variable of the environment that names the configuration file.
+pub const CONFIG_FILE_VARIABLE: &str = "SLUICE_CONFIG_FILE";
+
 /// Where the configuration is.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Sources {
     /// The configuration file; files *.conf in the directory conf.d beside it have priority over it (default: none, every key has its default)
-    #[arg(long = "config", value_name = "FILE", env = "SLUICE_CONFIG_FILE")]
+    #[arg(long = "config", value_name = "FILE", env = CONFIG_FILE_VARIABLE)]
     pub file: Option<PathBuf>,
     /// Set one key of the configuration, with priority over files and the environment; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]

@@ -6,7 +6,7 @@ use identity::oauth2::Options;
 use super::chain::{BackendEntry, BackendName, ChainKeys, ExternalName};
 use super::keys::{Key, key, put, starred};
 use super::oauth2::OAuth2Keys;
-use super::values::{boolean, file, number, text, verified};
+use super::values::{boolean, file, number, url, verified};
 
 /// The keys of this file, in the order of the example file.
 pub const KEYS: &[Key] = &[
@@ -26,7 +26,11 @@ pub const KEYS: &[Key] = &[
             "",
             "The same for the HTTP API and the web page. Without any: auth_backends.",
             // An empty value is the default, so that it changes nothing.
-            |c, part, v| if v.is_empty() { Ok(()) } else { c.logins.http_chain.set(part, v) },
+            |c, part, v| match v {
+                // It changes nothing, but the name must be right.
+                "" => ChainKeys::default().set(part, "internal"),
+                v => c.logins.http_chain.set(part, v),
+            },
         ),
     ),
     key("auth_http.http_method", "get", "How the server is asked: get or post.", |c, _, v| {
@@ -43,25 +47,25 @@ pub const KEYS: &[Key] = &[
         "auth_http.user_path",
         "http://localhost:8000/auth/user",
         "The URL that is asked whether a login is right. The answer is allow with tags, or deny.",
-        |c, _, v| put(&mut c.logins.http.user_path, text(v)),
+        |c, _, v| put(&mut c.logins.http.user_path, url(v)),
     ),
     key(
         "auth_http.vhost_path",
         "http://localhost:8000/auth/vhost",
         "The URL that is asked whether the user may use a virtual host.",
-        |c, _, v| put(&mut c.logins.http.vhost_path, text(v)),
+        |c, _, v| put(&mut c.logins.http.vhost_path, url(v)),
     ),
     key(
         "auth_http.resource_path",
         "http://localhost:8000/auth/resource",
         "The URL that is asked for a permission on a queue or an exchange.",
-        |c, _, v| put(&mut c.logins.http.resource_path, text(v)),
+        |c, _, v| put(&mut c.logins.http.resource_path, url(v)),
     ),
     key(
         "auth_http.topic_path",
         "http://localhost:8000/auth/topic",
         "The URL that is asked for a permission on a routing key of a topic exchange.",
-        |c, _, v| put(&mut c.logins.http.topic_path, text(v)),
+        |c, _, v| put(&mut c.logins.http.topic_path, url(v)),
     ),
     key(
         "auth_http.request_timeout",

@@ -2,6 +2,7 @@
 
 use admin::PageLogin;
 use hyper::Uri;
+use identity::url::has_user;
 
 use super::keys::{Key, key, put};
 use super::values::{boolean, optional, text};
@@ -112,7 +113,7 @@ fn url(value: &str) -> Result<Option<String>, String> {
         let is_near = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
         let is_safe = uri.scheme_str() == Some("https") || uri.scheme_str() == Some("http") && is_near;
         // The authority becomes a part of a header, in which these characters have a meaning.
-        is_safe && uri.query().is_none() && !authority.contains(['@', ';', ',', '\'', '*'])
+        is_safe && uri.query().is_none() && !has_user(uri) && !authority.contains([';', ',', '\'', '*'])
     };
     let is_good = value.parse().is_ok_and(|uri| is_provider(&uri));
     match is_good {

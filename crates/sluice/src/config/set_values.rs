@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-use web::hide_userinfo;
+use identity::url::hide;
 
 use super::keys::{self, Key};
 
@@ -39,7 +39,7 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown<'a> {
     pub key: String,
-    /// `***` for a secret that is set. User and password of a URL are hidden, too.
+    /// `***` for a secret that is set. Of a URL, user, password, query and fragment are hidden.
     pub value: Cow<'a, str>,
     /// `FILE:LINE`, a variable of the environment, `--set`, or `default`.
     pub place: &'a str,
@@ -112,8 +112,7 @@ impl SetValues {
                     Some(set) => (true, &*set.place),
                     None => (false, DEFAULT),
                 };
-                let value =
-                    if key.secret && !value.is_empty() { HIDDEN.into() } else { hide_userinfo(value) };
+                let value = shown_value(key, value);
                 Shown { key: name, value, place, is_set }
             })
         })
@@ -161,6 +160,11 @@ impl fmt::Debug for SetValues {
     }
 }
 
+/// Returns the value of a key for people.
+pub(super) fn shown_value<'a>(key: &Key, value: &'a str) -> Cow<'a, str> {
+    if key.secret && !value.is_empty() { Cow::Borrowed(HIDDEN) } else { hide(value) }
+}
+
 /// Returns true if this key has this name, and none of the keys before it has.
 fn is_of(name: &str, key: &Key) -> bool {
     keys::find(name).is_some_and(|(found, _)| found.name == key.name)
@@ -183,9 +187,11 @@ mod tests {
             "default_pass = hunter2\nauth_http.user_path = http://u:hunter2@h/x\nshards = 3\nproxy_protocol = true\nproxy_protocol.trusted.a = ::1\n",
         );
         let shown = |key: &str| values.all().find(|shown| shown.key == key).unwrap();
-        let row = |key: &str, value: &'static str, place| {
-            let value = value.into();
-            Shown { key: key.to_owned(), value, place, is_set: place != DEFAULT }
+        let row = |key: &str, value: &'static str, place| Shown {
+            key: key.to_owned(),
+            value: value.into(),
+            place,
+            is_set: place != DEFAULT,
         };
         assert_eq!(shown("default_pass"), row("default_pass", "***", "f:1"));
         assert_eq!(shown("shards"), row("shards", "3", "f:3"));

@@ -1,4 +1,5 @@
 mod schema;
+mod secrets;
 
 use std::path::Path;
 

@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 use broker::access::{Hashing, Maximum};
 use broker::settings::{LinkCredit, QueueType};
+use hyper::Uri;
+use identity::url::{has_user, hide};
 use node::proxy::{Network, NetworkError};
 use tls::{NameKind, Password};
 
@@ -53,6 +55,28 @@ pub fn index(n: &str) -> Result<u32, String> {
 /// A message that says what is needed.
 pub fn optional(value: &str) -> Result<Option<String>, String> {
     if value.is_empty() { Ok(None) } else { text(value).map(Some) }
+}
+
+/// Parses a URL that is asked, or nothing. With a user and a password, whoever reads the settings or the log would see them.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn optional_url(value: &str) -> Result<Option<String>, String> {
+    if value.is_empty() { Ok(None) } else { url(value).map(Some) }
+}
+
+/// Like [`optional_url`], but not nothing.
+///
+/// # Errors
+/// A message that says what is needed.
+pub fn url(value: &str) -> Result<String, String> {
+    let parsed = text(value)?.parse::<Uri>();
+    // One that cannot be parsed is refused when it is used.
+    let has_user = parsed.map_or_else(|_| hide(value).contains('@'), |url| has_user(&url));
+    match has_user {
+        true => Err("a URL without a user and a password is needed".into()),
+        false => Ok(value.into()),
+    }
 }
 
 /// Parses `verify_peer` where nothing else is safe.

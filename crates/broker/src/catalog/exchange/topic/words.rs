@@ -84,8 +84,12 @@ impl<T: Vacant> Words<T> {
 
     /// Calls `found` for every value that the start of `key` leads to, with the rest of the key. Takes a step for each node
     /// that is visited, each of them once. If no steps are left, it follows no further branch.
-    pub fn walk<'a, 'k, K>(&'a self, mut key: K, steps: &mut Steps, found: &mut impl FnMut(&'a T, K, &mut Steps))
-    where
+    pub fn walk<'a, 'k, K>(
+        &'a self,
+        mut key: K,
+        steps: &mut Steps,
+        found: &mut impl FnMut(&'a T, K, &mut Steps),
+    ) where
         K: Iterator<Item = &'k &'k str> + Clone,
     {
         if !steps.take(0) {
