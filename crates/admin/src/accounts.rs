@@ -27,14 +27,19 @@ pub fn get_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::columns(user_json(known(&users, call.param(0))?), &call.query)))
 }
 
-/// Adds a user, or changes it. A password of null is refused, unless there is a hash beside it: otherwise a mistake of a client
-/// would leave the user without a password.
+/// Adds a user, or changes it. A password or a hash of null is refused, unless the other one is there: otherwise a mistake of a
+/// client would leave the user without a password.
 pub async fn put_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let tags = tags(&call.fields)?;
     let hash = match given_hash(&call.fields)? {
         Some(hash) => hash,
-        None if is_null(&call.fields, "password") && !has(&call.fields, "password_hash") => {
-            return Err(Failure::bad_request("'password' is null"));
+        None if !has(&call.fields, "password") && !has(&call.fields, "password_hash") => {
+            for field in ["password", "password_hash"] {
+                if is_null(&call.fields, field) {
+                    return Err(Failure::bad_request(format!("'{field}' is null")));
+                }
+            }
+            call.desk.hash_password(&call.who, None).await?
         }
         None => call.desk.hash_password(&call.who, given_password(&call.fields)?).await?,
     };

@@ -85,6 +85,8 @@ pub async fn run(
         };
         match accepted {
             Ok((stream, peer)) => {
+                // A listener on `[::]` has an address of IPv4 as one of IPv6.
+                let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 let place = match places.take(peer.ip(), Instant::now()) {
                     Taken::Free(place) => place,
                     Taken::Instead(place) => {

@@ -162,7 +162,7 @@ impl NodeDesk {
         let login = Authentication {
             user,
             connection: None,
-            peer: &peer.to_string(),
+            peer: &peer.to_canonical().to_string(),
             protocol: Protocol::Http,
             mechanism: None,
             refused,

@@ -1,6 +1,8 @@
 //! `sluice check config` and `sluice show config`: the configuration with which `sluice serve` would start. They need no broker,
 //! except for `sluice show config --running`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use hyper::Method;
 use serde_json::{Value, json};
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 use crate::amqp::block_on;
 use crate::backends;
 use crate::certificates::Certificates;
-use crate::config::{Config, DEFAULT, Loaded, SetValues, Shown, Sources};
+use crate::config::{CONFIG_FILE_VARIABLE, Config, DEFAULT, Loaded, SetValues, Shown, Sources};
 use crate::definitions;
 use crate::escape;
 use crate::failure::{FAILED, Failure};
@@ -104,6 +106,13 @@ async fn of_broker(sources: &Sources, api: &Api) -> Result<Vec<Value>, Failure> 
     if !sources.sets.is_empty() {
         return Err(Failure::usage(
             "--running shows the settings of the broker: --set has no effect on them",
+        ));
+    }
+    // The variable may be set for the broker's own start, as in the container image.
+    let of_environment = std::env::var_os(CONFIG_FILE_VARIABLE).map(PathBuf::from);
+    if sources.file.is_some() && sources.file != of_environment {
+        return Err(Failure::usage(
+            "--running shows the settings of the broker: --config has no effect on them",
         ));
     }
     let (_, answer) = api.ask("show the configuration", Method::GET, EFFECTIVE, None).await?;

@@ -347,5 +347,6 @@ fn a_running_broker_shows_the_settings_in_force() {
         "{table}"
     );
     broker.verb(&["show", "config", "--running", "--set", "heartbeat=1"]).refused(2, &["--set"]);
+    broker.verb(&["show", "config", "--running", "--config", "sluice.conf"]).refused(2, &["--config"]);
     assert!(broker.terminate().success());
 }

@@ -119,7 +119,7 @@ fn changes_of_the_catalog_are_events_that_name_their_user() {
 #[test]
 fn connections_consumers_and_logins_of_both_protocols_are_events() {
     let directory = Directory::new("events-clients");
-    let broker = Starting::spawn(&directory, &[ON]).finish();
+    let broker = Starting::spawn(&directory, &[ON, "management.tcp.ip=::"]).finish();
     broker.verb(&["declare", "queue", "q"]).done();
     listen(&broker, "events", &["connection.*", "channel.*", "consumer.*", "user.authentication.*"]);
     // A client of AMQP 1.0: it consumes a message.
@@ -159,7 +159,7 @@ fn connections_consumers_and_logins_of_both_protocols_are_events() {
         (&channel.1["headers"]["number"], &channel.1["headers"]["user"]),
         (&json!(1), &json!("guest"))
     );
-    // A wrong password.
+    // A wrong password. The listener on `[::]` has an address of IPv4 as one of IPv6.
     assert_eq!(ask_as(broker.http_port, &basic("guest", "guess"), "GET", "/api/overview", "").0, 401);
     let failed = "user.authentication.failure";
     let events = take_until(&broker, "events", |events| events.iter().any(|(key, _)| key == failed));

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use amqp10::DeliveryState;
 use amqp10::frame::SASL_HEADER;
 use authority::{Authority, start};
-use broker::verb::{Did, finish, sluice};
+use broker::verb::{Did, ask_as, ask_with, basic, finish, sluice};
 use broker::{Broker, Directory, Starting};
 use client::{Connection, Credentials, Error, Message, Options, ReceiverOptions, SenderOptions, Url};
 use rcgen::{CertificateParams, KeyPair};
@@ -86,6 +86,15 @@ async fn the_client_of_a_proxy_is_the_peer() {
     connection.close().await.unwrap();
     assert!(directory.logged().contains("192.0.2.1:56324 -> 198.51.100.1:5672"));
 
+    // A proxy whose listener takes IPv6 and IPv4.
+    let mapped = b"PROXY TCP6 ::ffff:192.0.2.1 ::ffff:198.51.100.1 56325 5672\r\n";
+    let connection = open(&broker, mapped, "anna").await.unwrap();
+    assert_eq!(
+        shown(&broker, &["name", "peer_host", "host"]),
+        [json!("192.0.2.1:56325 -> 198.51.100.1:5672"), json!("192.0.2.1"), json!("198.51.100.1")]
+    );
+    connection.close().await.unwrap();
+
     let mut addresses = [0; 36];
     addresses[..2].copy_from_slice(&[0x20, 0x01]);
     (addresses[15], addresses[31], addresses[33], addresses[34]) = (1, 2, 3, 4);
@@ -115,7 +124,16 @@ async fn the_client_of_a_proxy_is_the_peer() {
 #[tokio::test]
 async fn a_client_of_ipv4_has_an_address_of_ipv4() {
     let directory = Directory::new("both");
-    let broker = Starting::spawn(&directory, &["listeners.tcp.default=[::]:0"]).finish();
+    let sets = ["listeners.tcp.default=[::]:0", "management.tcp.ip=::"];
+    let broker = Starting::spawn(&directory, &sets).finish();
+    // A page of another web site, and a wrong password.
+    let from = ["Sec-Fetch-Site: cross-site"];
+    let guest = basic("guest", "guest");
+    assert_eq!(ask_with(broker.http_port, &guest, &from, "PUT", "/api/queues/%2F/q", "{}").0, 403);
+    assert_eq!(ask_as(broker.http_port, &basic("guest", "guess"), "GET", "/api/whoami", "").0, 401);
+    for line in ["refused an HTTP request", "what=\"login\" result=\"refused\""] {
+        assert!(directory.logged().contains(line), "{line}: {}", directory.logged());
+    }
     let socket = tokio::net::TcpStream::connect(("127.0.0.1", broker.amqp_port)).await.unwrap();
     let connection = Connection::over(socket, login("guest"), Options::default()).await.unwrap();
     let [peer, host, name] = shown(&broker, &["peer_host", "host", "name"]).try_into().unwrap();

@@ -68,6 +68,7 @@ async fn a_password_of_null_is_none_only_beside_a_hash() {
             PUT /api/users/anna {"password":"anna","tags":"management"} -> 201
             PUT /api/users/anna {"password":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password' is null"}
             PUT /api/users/anna {"password":null,"password_hash":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password' is null"}
+            PUT /api/users/anna {"password_hash":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password_hash' is null"}
             "#,
         )
         .await;

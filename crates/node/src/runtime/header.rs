@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::tcp::OwnedReadHalf;
 
+use super::accept::canonical;
 use crate::proxy::{HEADER_BYTES_MAX, Header, HeaderError, parse};
 
 /// Why there is no header.
@@ -65,12 +66,10 @@ fn take(read: &OwnedReadHalf, mut into: &mut [u8]) -> io::Result<()> {
 }
 
 /// Returns the address of a proxy's client. A loopback address is one of the proxy's machine, and so is the address from
-/// which the proxy has connected. That address says whether it is this machine.
+/// which the proxy has connected. That address says whether it is this machine. An address of IPv4 is returned as such.
 pub(super) fn client(named: SocketAddr, proxy: IpAddr) -> SocketAddr {
-    match named.ip().to_canonical().is_loopback() {
-        true => SocketAddr::new(proxy, named.port()),
-        false => named,
-    }
+    let named = canonical(named);
+    if named.ip().is_loopback() { SocketAddr::new(proxy, named.port()) } else { named }
 }
 
 #[cfg(test)]
@@ -132,6 +131,7 @@ mod tests {
         let client =
             |named: &str, proxy: &str| client(named.parse().unwrap(), proxy.parse().unwrap()).to_string();
         assert_eq!(client("192.0.2.1:5", "10.0.0.1"), "192.0.2.1:5");
+        assert_eq!(client("[::ffff:192.0.2.1]:5", "10.0.0.1"), "192.0.2.1:5");
         assert_eq!(client("127.0.0.1:5", "10.0.0.1"), "10.0.0.1:5");
         assert_eq!(client("[::ffff:127.0.0.1]:5", "10.0.0.1"), "10.0.0.1:5");
         assert_eq!(client("[::1]:5", "127.0.0.1"), "127.0.0.1:5", "the proxy is on this machine");

@@ -21,6 +21,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::accept::canonical;
 use super::encryption::{note_encrypted, read_encrypted, write_encrypted};
 use super::header::{client, read_header};
 use super::shares::{Taken, Used};
@@ -172,7 +173,7 @@ fn introduce(host: &Rc<Host>, key: usize, socket: &Socket, header: Header, proxy
         Header::Own => proxy,
         Header::Proxied { peer, local } => {
             let peer = client(peer, proxy);
-            host.shard.borrow_mut().set_peer(key, peer, local);
+            host.shard.borrow_mut().set_peer(key, peer, canonical(local));
             peer.ip()
         }
     };
