@@ -21,15 +21,30 @@ const PATIENCE_MS: u64 = 20;
 /// before it is stopped.
 const HALF: u64 = 85;
 
+/// The credit of a receiver, and the number of messages that a sender wants to send at once.
+const CREDIT: u32 = 200;
+const BATCH: u64 = 10_000;
+/// The messages that a publisher has in flight if it uses all of its credit at once: no more is granted before outcomes arrive.
+const LINK_CREDIT: u64 = 170;
+
 const HELLO: Hello = Hello { max_frame_size: 65_536, window: 1_000_000, start: u32::MAX - 9 };
 const DURABLE: (bool, bool) = (false, true);
 const TRANSIENT: (bool, bool) = (false, false);
 const SETTLED: (bool, bool) = (true, true);
 
-fn world(settings: Settings) -> World {
+/// The types of the queues that the tests use.
+const TYPES: [&str; 2] = ["classic", "quorum"];
+
+/// Makes two shards, each the home of a queue of this type.
+fn world(settings: Settings, kind: &str) -> World {
+    world_with(settings, kind, kind)
+}
+
+/// Makes two shards. The fast queue is on the first, the slow one on the second. The arguments are the types of both.
+fn world_with(settings: Settings, fast: &str, slow: &str) -> World {
     let mut world = World::new(2, Settings { heartbeat_s: 0, ..settings });
-    world.declare("fast", &[]);
-    world.declare("slow", &[]);
+    world.declare("fast", &[("x-queue-type", Value::String(fast.into()))]);
+    world.declare("slow", &[("x-queue-type", Value::String(slow.into()))]);
     world.place("fast", 0);
     world.place("slow", 1);
     world
@@ -118,16 +133,18 @@ fn settle(world: &mut World, clients: &mut [&mut Client]) {
     }
 }
 
-fn alone(how: (bool, bool), consumes: bool) -> u64 {
-    let mut world = world(Settings::default());
+/// Returns the turns that the fast queue takes without a neighbour. `kind` is its type.
+fn alone(kind: &str, how: (bool, bool), consumes: bool) -> u64 {
+    let mut world = world(Settings::default(), kind);
     let mut client = fast_client(&mut world, consumes);
     turns(&mut world, &mut client, how, |_, _| {})
 }
 
 #[test]
 fn a_stalled_queue_slows_only_its_own_link() {
-    for how in [DURABLE, TRANSIENT, SETTLED] {
-        let mut world = world(Settings::default());
+    let hows = [DURABLE, TRANSIENT, SETTLED];
+    for (kind, how) in TYPES.into_iter().flat_map(|kind| hows.map(|how| (kind, how))) {
+        let mut world = world(Settings::default(), kind);
         let mut client = fast_client(&mut world, true);
         client.publisher(&mut world, 2, "slow");
         settle(&mut world, &mut [&mut client]);
@@ -135,7 +152,7 @@ fn a_stalled_queue_slows_only_its_own_link() {
         let turns = turns(&mut world, &mut client, DURABLE, |world, client| {
             publish(world, client, 2, how, 12, HALF);
         });
-        assert_eq!(turns, alone(DURABLE, true), "turns for {MESSAGES} messages");
+        assert_eq!(turns, alone(kind, DURABLE, true), "turns for {MESSAGES} messages, {kind}");
         assert_eq!((sent(&client, 2), client.credit(2)), (UNCONFIRMED_MAX, 0));
         let session = world.session(client.at);
         let unconfirmed: Vec<u64> = session.links.iter().map(|link| link.unsettled).collect();
@@ -152,28 +169,33 @@ fn a_stalled_queue_slows_only_its_own_link() {
 
 #[test]
 fn a_stalled_log_delays_only_what_waits_for_it() {
-    let mut world = world(Settings::default());
-    let mut client = fast_client(&mut world, true);
-    client.publisher(&mut world, 2, "slow");
-    settle(&mut world, &mut [&mut client]);
-    world.log_stalled = vec![true; 2];
-    let turns = turns(&mut world, &mut client, TRANSIENT, |world, client| {
-        publish(world, client, 2, DURABLE, 12, HALF);
-        world.deliver_mail(0, 1);
-        world.turn(1);
-        world.deliver_mail(1, 0);
-    });
-    assert_eq!(turns, alone(TRANSIENT, true));
-    assert_eq!((sent(&client, 2), client.credit(2)), (UNCONFIRMED_MAX, 0));
+    for kind in TYPES {
+        let mut world = world_with(Settings::default(), "classic", kind);
+        let mut client = fast_client(&mut world, true);
+        client.publisher(&mut world, 2, "slow");
+        settle(&mut world, &mut [&mut client]);
+        world.log_stalled = vec![true; 2];
+        let turns = turns(&mut world, &mut client, TRANSIENT, |world, client| {
+            publish(world, client, 2, DURABLE, 12, HALF);
+            world.deliver_mail(0, 1);
+            world.turn(1);
+            world.deliver_mail(1, 0);
+        });
+        assert_eq!(turns, alone("classic", TRANSIENT, true));
+        assert_eq!((sent(&client, 2), client.credit(2)), (UNCONFIRMED_MAX, 0));
+    }
 }
 
 #[test]
 fn a_sync_in_flight_delays_only_what_waits_for_it() {
     // The slow queue is first on the shard of the fast queue, where both share each handover, and then on
     // another shard.
-    for shard in [0, 1] {
-        let mut world = world(Settings::default());
-        world.declare("synced", &[("x-fsync", Value::Boolean(true))]);
+    let synced = [("x-fsync", Value::Boolean(true)), ("x-queue-type", Value::String("quorum".into()))];
+    for (shard, argument) in
+        [0, 1].into_iter().flat_map(|shard| synced.clone().map(|argument| (shard, argument)))
+    {
+        let mut world = world(Settings::default(), "classic");
+        world.declare("synced", &[argument]);
         world.place("synced", shard);
         let mut client = fast_client(&mut world, true);
         client.publisher(&mut world, 2, "synced");
@@ -186,7 +208,7 @@ fn a_sync_in_flight_delays_only_what_waits_for_it() {
             world.answer_log(1);
             world.deliver_mail(1, 0);
         });
-        assert_eq!(turns, alone(DURABLE, true), "turns for {MESSAGES} messages");
+        assert_eq!(turns, alone("classic", DURABLE, true), "turns for {MESSAGES} messages");
         assert_eq!((sent(&client, 2), client.credit(2)), (UNCONFIRMED_MAX, 0));
         assert_eq!(client.unconfirmed.len() as u64, UNCONFIRMED_MAX, "nothing unsynced is confirmed");
         world.syncs_stalled = false;
@@ -195,32 +217,107 @@ fn a_sync_in_flight_delays_only_what_waits_for_it() {
     }
 }
 
-#[test]
-fn a_consumer_that_never_settles_delays_no_other() {
-    let max = 1_000;
-    let settings = Settings { max_unsettled_per_consumer: max, ..Settings::default() };
-    let mut world = world(settings);
-    let mut client = fast_client(&mut world, true);
-    client.publisher(&mut world, 2, "slow");
-    client.consumer(&mut world, 3, "slow", false, 0);
-    settle(&mut world, &mut [&mut client]);
-    client.flow(&mut world, Some((3, FOUR_BILLION)), 1_000_000, false, false);
-    let mut kept = Vec::new();
-    for _ in 0..20 {
-        publish(&mut world, &mut client, 2, SETTLED, 100, u64::MAX);
-        settle(&mut world, &mut [&mut client]);
-        world.now_ms += PATIENCE_MS;
-        settle(&mut world, &mut [&mut client]);
-        if got(&client, 3) == u64::from(max) {
-            kept.push(kept_for(&mut world, &client));
+/// Receives a backlog with a credit of 200, topped up at half, on link 1. Returns the turns of the first shard. `meanwhile` runs
+/// before each turn.
+fn turns_to_receive(
+    world: &mut World,
+    client: &mut Client,
+    mut meanwhile: impl FnMut(&mut World, &mut Client),
+) -> u64 {
+    let (mut turns, mut credit) = (0, 0);
+    while got(client, 1) < MESSAGES {
+        if credit <= CREDIT / 2 {
+            client.flow(world, Some((1, CREDIT)), 1_000_000, false, false);
+        }
+        meanwhile(world, client);
+        turns += 1;
+        assert!(turns < MESSAGES, "it stalls: {} received", got(client, 1));
+        world.turn(0);
+        world.answer_log(0);
+        world.turn(0);
+        client.read(world, usize::MAX);
+        if let End::Consumer(consumer) = &client.links[&1].end {
+            credit = consumer.credit() as u32;
+            let held = consumer.unsettled.len();
+            client.settle(world, 1, held, &DeliveryState::Accepted);
         }
     }
-    assert!(kept.len() > 5, "the consumer holds as much as it may");
-    assert!(kept.iter().all(|k| *k == kept[0]), "{kept:?}");
-    assert_eq!(kept[0], Kept { unsettled: max.into(), pending: 0, output: 0 });
-    let turns = turns(&mut world, &mut client, DURABLE, |_, _| {});
-    assert_eq!(turns, alone(DURABLE, true));
-    assert_eq!(got(&client, 3), max.into());
+    turns
+}
+
+/// Makes a client that has published a backlog to the fast queue, and consumes it on link 1.
+fn client_with_backlog(world: &mut World) -> Client {
+    let mut client = fast_client(world, true);
+    while sent(&client, 0) < MESSAGES {
+        let left = MESSAGES - sent(&client, 0);
+        publish(world, &mut client, 0, DURABLE, 12, left);
+        settle(world, &mut [&mut client]);
+        world.now_ms += PATIENCE_MS;
+        settle(world, &mut [&mut client]);
+    }
+    client
+}
+
+#[test]
+fn a_receiver_is_as_fast_beside_a_sender_whose_queue_is_overloaded() {
+    let mut without = world(Settings::default(), "classic");
+    let mut client = client_with_backlog(&mut without);
+    let alone = turns_to_receive(&mut without, &mut client, |_, _| {});
+    // The quorum queue is first on the shard of the receiver's queue, and then on another shard.
+    for shard in [0, 1] {
+        let mut world = world(Settings::default(), "classic");
+        world.declare("group", &[("x-queue-type", Value::String("quorum".into()))]);
+        world.place("group", shard);
+        let mut client = client_with_backlog(&mut world);
+        client.publisher(&mut world, 2, "group");
+        settle(&mut world, &mut [&mut client]);
+        // The sender is on the receiver's session, and always has a batch to send. No sync of its queue ends before the
+        // receiver has everything.
+        world.syncs_stalled = true;
+        let beside = turns_to_receive(&mut world, &mut client, |world, client| {
+            publish(world, client, 2, DURABLE, 12, BATCH);
+            world.deliver_mail(0, 1);
+            world.turn(1);
+            world.answer_log(1);
+            world.deliver_mail(1, 0);
+        });
+        assert_eq!(beside, alone, "turns for {MESSAGES} messages");
+        assert_eq!((sent(&client, 2), client.credit(2)), (LINK_CREDIT, 0));
+        assert_eq!(client.unconfirmed.len() as u64, LINK_CREDIT, "nothing unsynced is confirmed");
+        world.syncs_stalled = false;
+        settle(&mut world, &mut [&mut client]);
+        assert_eq!((client.unconfirmed.len(), client.credit(2)), (0, LINK_CREDIT));
+    }
+}
+
+#[test]
+fn a_consumer_that_never_settles_delays_no_other() {
+    for kind in TYPES {
+        let max = 1_000;
+        let settings = Settings { max_unsettled_per_consumer: max, ..Settings::default() };
+        let mut world = world(settings, kind);
+        let mut client = fast_client(&mut world, true);
+        client.publisher(&mut world, 2, "slow");
+        client.consumer(&mut world, 3, "slow", false, 0);
+        settle(&mut world, &mut [&mut client]);
+        client.flow(&mut world, Some((3, FOUR_BILLION)), 1_000_000, false, false);
+        let mut kept = Vec::new();
+        for _ in 0..20 {
+            publish(&mut world, &mut client, 2, SETTLED, 100, u64::MAX);
+            settle(&mut world, &mut [&mut client]);
+            world.now_ms += PATIENCE_MS;
+            settle(&mut world, &mut [&mut client]);
+            if got(&client, 3) == u64::from(max) {
+                kept.push(kept_for(&mut world, &client));
+            }
+        }
+        assert!(kept.len() > 5, "the consumer holds as much as it may");
+        assert!(kept.iter().all(|k| *k == kept[0]), "{kept:?}");
+        assert_eq!(kept[0], Kept { unsettled: max.into(), pending: 0, output: 0 });
+        let turns = turns(&mut world, &mut client, DURABLE, |_, _| {});
+        assert_eq!(turns, alone(kind, DURABLE, true));
+        assert_eq!(got(&client, 3), max.into());
+    }
 }
 
 /// What the broker holds for a connection, in entries and bytes.
@@ -239,8 +336,8 @@ fn kept_for(world: &mut World, client: &Client) -> Kept {
 
 #[test]
 fn a_consumer_with_four_billion_that_stops_reading_is_flat_in_memory() {
-    for settled in [false, true] {
-        let mut world = world(Settings::default());
+    for (kind, settled) in TYPES.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let mut world = world(Settings::default(), kind);
         let mut stalled = Client::connect(&mut world, 1, HELLO);
         stalled.consumer(&mut world, 0, "slow", settled, 0);
         settle(&mut world, &mut [&mut stalled]);
@@ -264,7 +361,7 @@ fn a_consumer_with_four_billion_that_stops_reading_is_flat_in_memory() {
         assert!(full[0].pending <= 256 && full[0].output < OUTPUT_HIGH_WATER + 1_200, "{:?}", full[0]);
         assert!(world.report("slow").unwrap().ready > 1_000);
         let turns = turns(&mut world, &mut client, DURABLE, |_, _| {});
-        assert_eq!(turns, alone(DURABLE, true));
+        assert_eq!(turns, alone(kind, DURABLE, true));
         // The consumer reads again and receives everything.
         let total = sent(&client, 2);
         while got(&stalled, 0) < total {
@@ -277,29 +374,31 @@ fn a_consumer_with_four_billion_that_stops_reading_is_flat_in_memory() {
 
 #[test]
 fn a_closed_window_is_flat_in_memory_whatever_is_asked() {
-    let mut world = world(Settings::default());
-    let mut client = fast_client(&mut world, false);
-    publish(&mut world, &mut client, 0, SETTLED, 100, 100);
-    settle(&mut world, &mut [&mut client]);
-    let mut flood = Client::connect(&mut world, 0, HELLO);
-    flood.consumer(&mut world, 0, "fast", false, 0);
-    settle(&mut world, &mut [&mut flood]);
-    for n in 0..10_000 {
-        flood.flow(&mut world, Some((0, 2 + n % 7)), 0, n % 5 == 0, true);
-        world.settle();
-        let kept = kept_for(&mut world, &flood);
-        // The broker holds only what the first FLOWs fetched, and one report after it.
-        assert!(kept.pending <= 9 && kept.output == 0, "{kept:?} after {n} FLOWs");
+    for kind in TYPES {
+        let mut world = world(Settings::default(), kind);
+        let mut client = fast_client(&mut world, false);
+        publish(&mut world, &mut client, 0, SETTLED, 100, 100);
+        settle(&mut world, &mut [&mut client]);
+        let mut flood = Client::connect(&mut world, 0, HELLO);
+        flood.consumer(&mut world, 0, "fast", false, 0);
+        settle(&mut world, &mut [&mut flood]);
+        for n in 0..10_000 {
+            flood.flow(&mut world, Some((0, 2 + n % 7)), 0, n % 5 == 0, true);
+            world.settle();
+            let kept = kept_for(&mut world, &flood);
+            // The broker holds only what the first FLOWs fetched, and one report after it.
+            assert!(kept.pending <= 9 && kept.output == 0, "{kept:?} after {n} FLOWs");
+        }
+        flood.flow(&mut world, Some((0, 0)), 1_000_000, false, true);
+        settle(&mut world, &mut [&mut flood]);
+        flood.check_settled();
     }
-    flood.flow(&mut world, Some((0, 0)), 1_000_000, false, true);
-    settle(&mut world, &mut [&mut flood]);
-    flood.check_settled();
 }
 
 #[test]
 fn a_flood_of_flows_ends_at_its_own_socket() {
     let bound = 1024 * 1024;
-    let mut world = world(Settings::default());
+    let mut world = world(Settings::default(), "classic");
     let mut client = fast_client(&mut world, true);
     let mut flood = Client::connect(&mut world, 0, HELLO);
     flood.consumer(&mut world, 0, "slow", false, 0);
@@ -314,7 +413,7 @@ fn a_flood_of_flows_ends_at_its_own_socket() {
         }
         assert!(world.waiting(flood.at) < bound + 100);
     });
-    assert_eq!(turns, alone(DURABLE, true));
+    assert_eq!(turns, alone("classic", DURABLE, true));
     assert!(!world.takes_input(flood.at), "its socket is not read any more: {}", world.waiting(flood.at));
     settle(&mut world, &mut [&mut flood]);
     assert!(world.takes_input(flood.at), "it has read");
@@ -323,11 +422,13 @@ fn a_flood_of_flows_ends_at_its_own_socket() {
 
 #[test]
 fn a_queue_that_settles_in_one_batch_is_confirmed_in_one_frame() {
-    let mut world = world(Settings::default());
-    let mut client = fast_client(&mut world, false);
-    assert_eq!(publish(&mut world, &mut client, 0, DURABLE, 12, 170), 170);
-    settle(&mut world, &mut [&mut client]);
-    assert_eq!((client.confirmed, client.dispositions_got), (170, 1));
+    for kind in TYPES {
+        let mut world = world(Settings::default(), kind);
+        let mut client = fast_client(&mut world, false);
+        assert_eq!(publish(&mut world, &mut client, 0, DURABLE, 12, 170), 170);
+        settle(&mut world, &mut [&mut client]);
+        assert_eq!((client.confirmed, client.dispositions_got), (170, 1));
+    }
 }
 
 #[test]

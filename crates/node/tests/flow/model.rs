@@ -3,6 +3,7 @@
 
 use amqp10::{DeliveryState, Modified, Value};
 use broker::settings::{LinkCredit, Settings};
+use queue::Report;
 use wal_testing::Random;
 
 use super::client::{Client, Consumer, End, Hello, STREAM, State};
@@ -16,9 +17,9 @@ const CLIENTS: usize = 3;
 const PUBLISHERS: u32 = 2;
 const LINKS: u32 = 5;
 
-/// The four queues: one that is deleted and declared again, one with a single active consumer, one whose
-/// messages expire, and a stream.
-const QUEUES: [&str; 4] = ["plain", "single", "short", STREAM];
+/// The queues: one that is deleted and declared again, one with a single active consumer, one whose messages expire, two quorum
+/// queues of which one has a single active consumer, and a stream.
+const QUEUES: [&str; 6] = ["plain", "single", "short", "group", "single-group", STREAM];
 
 struct Run {
     random: Random,
@@ -42,6 +43,9 @@ struct Seen {
     from_streams: u64,
     stream_drains: u64,
     stream_answers: u64,
+    from_groups: u64,
+    group_drains: u64,
+    group_answers: u64,
 }
 
 #[test]
@@ -61,7 +65,9 @@ fn credit_windows_and_drains_keep_the_formulas_in_any_order() {
     // nothing.
     let of_queues =
         [seen.deliveries, seen.answers, seen.drains, seen.wraps, seen.confirmed, seen.deleted, seen.checks];
-    let all = [&of_queues[..], &[seen.from_streams, seen.stream_drains, seen.stream_answers]].concat();
+    let of_streams = [seen.from_streams, seen.stream_drains, seen.stream_answers];
+    let of_groups = [seen.from_groups, seen.group_drains, seen.group_answers];
+    let all = [&of_queues[..], &of_streams, &of_groups].concat();
     assert!(factor == 0 || all.iter().all(|n| *n >= RUNS), "{seen:?}");
 }
 
@@ -77,6 +83,9 @@ impl Seen {
         self.from_streams += other.from_streams;
         self.stream_drains += other.stream_drains;
         self.stream_answers += other.stream_answers;
+        self.from_groups += other.from_groups;
+        self.group_drains += other.group_drains;
+        self.group_answers += other.group_answers;
     }
 }
 
@@ -258,15 +267,18 @@ impl Run {
     /// active.
     fn one_is_active(&self) {
         let links = self.clients.iter().flat_map(|c| c.links.values());
-        let links = links.filter(|l| l.queue == "single" && l.state == State::Attached);
-        let told: Vec<Option<bool>> = links
-            .filter_map(|l| match &l.end {
-                End::Consumer(consumer) => Some(consumer.active),
-                End::Publisher(_) => None,
-            })
-            .collect();
-        let active = told.iter().filter(|active| **active == Some(true)).count();
-        assert_eq!(active, usize::from(!told.is_empty()), "{told:?}");
+        let links: Vec<_> = links.filter(|l| l.state == State::Attached).collect();
+        for queue in QUEUES.into_iter().filter(|queue| has_one_active(queue)) {
+            let of_queue = links.iter().filter(|l| l.queue == queue);
+            let told: Vec<Option<bool>> = of_queue
+                .filter_map(|l| match &l.end {
+                    End::Consumer(consumer) => Some(consumer.active),
+                    End::Publisher(_) => None,
+                })
+                .collect();
+            let active = told.iter().filter(|active| **active == Some(true)).count();
+            assert_eq!(active, usize::from(!told.is_empty()), "{queue}: {told:?}");
+        }
     }
 
     /// Asserts that a message is ready only if no consumer can take it.
@@ -282,8 +294,8 @@ impl Run {
                 matches!(&l.end, End::Consumer(c) if c.credit() > 0 && (c.settled || c.unsettled.len() < max))
             });
             // A reader that has read all of a stream waits for new messages, so it is left out.
-            let hungry = hungry
-                .filter(|l| matches!(&l.end, End::Consumer(c) if ready_for(queue, c, report.ready) > 0));
+            let hungry =
+                hungry.filter(|l| matches!(&l.end, End::Consumer(c) if ready_for(queue, c, &report) > 0));
             // The other consumers of a single-active queue wait, and have been told so.
             let hungry = hungry.filter(|l| matches!(&l.end, End::Consumer(c) if c.active != Some(false)));
             assert_eq!(hungry.count(), 0, "{queue} stalls: {report:?}");
@@ -306,11 +318,12 @@ impl Run {
                 let answer = consumer.last_answer().expect("an answer");
                 assert_eq!((answer.count, answer.credit, answer.drain), (count, credit, false));
                 let report = self.world.report(&queue).expect("a queue with a consumer");
-                assert_eq!(consumer.active.is_some(), queue == "single");
-                let ready = ready_for(&queue, consumer, report.ready);
+                assert_eq!(consumer.active.is_some(), has_one_active(&queue));
+                let ready = ready_for(&queue, consumer, &report);
                 assert_eq!(u64::from(answer.available), ready, "{queue} {answer:?} {report:?}");
                 self.seen.answers += 1;
                 self.seen.stream_answers += u64::from(queue == STREAM);
+                self.seen.group_answers += u64::from(is_group(&queue));
             }
         }
         self.count_up();
@@ -320,12 +333,17 @@ impl Run {
         self.seen.deliveries = self.clients.iter().map(|c| c.deliveries_got).sum();
         self.seen.confirmed = self.clients.iter().map(|c| c.confirmed).sum();
         (self.seen.from_streams, self.seen.stream_drains) = (0, 0);
+        (self.seen.from_groups, self.seen.group_drains) = (0, 0);
         let consumers = self.clients.iter().flat_map(|c| c.links.values()).filter_map(|l| match &l.end {
-            End::Consumer(consumer) => Some((l.queue == STREAM, consumer)),
+            End::Consumer(consumer) => Some((&l.queue, consumer)),
             End::Publisher(_) => None,
         });
-        for (of_stream, consumer) in consumers {
-            if of_stream {
+        for (queue, consumer) in consumers {
+            if is_group(queue) {
+                self.seen.from_groups += consumer.got;
+                self.seen.group_drains += u64::from(consumer.count > consumer.got);
+            }
+            if queue == STREAM {
                 self.seen.from_streams += consumer.got;
                 self.seen.stream_drains += u64::from(consumer.count > consumer.got);
             }
@@ -335,19 +353,35 @@ impl Run {
     }
 }
 
-/// Returns how many of a queue's ready messages this consumer may have. Every reader of a stream has its own.
-fn ready_for(queue: &str, consumer: &Consumer, ready: u64) -> u64 {
+/// Returns how many of a queue's ready messages this consumer may have. Every reader of a stream has its own. A consumer of a
+/// quorum queue that yields to another one gets nothing more before it has settled what it holds.
+fn ready_for(queue: &str, consumer: &Consumer, report: &Report) -> u64 {
     match consumer.active {
         Some(false) => 0,
-        _ if queue == STREAM => ready - consumer.got,
-        _ => ready,
+        Some(true) if report.yielding && !consumer.unsettled.is_empty() => 0,
+        _ if queue == STREAM => report.ready - consumer.got,
+        _ => report.ready,
     }
 }
 
+/// Returns true for a quorum queue.
+fn is_group(queue: &str) -> bool {
+    queue.ends_with("group")
+}
+
+/// Returns true for a queue with a single active consumer.
+fn has_one_active(queue: &str) -> bool {
+    queue.starts_with("single")
+}
+
 fn declare(world: &mut World, queue: &str) {
+    let quorum = ("x-queue-type", Value::String("quorum".into()));
+    let single = ("x-single-active-consumer", Value::Boolean(true));
     match queue {
+        "group" => world.declare(queue, &[quorum]),
+        "single-group" => world.declare(queue, &[quorum, single]),
         STREAM => world.declare(queue, &[("x-queue-type", Value::String("stream".into()))]),
-        "single" => world.declare(queue, &[("x-single-active-consumer", Value::Boolean(true))]),
+        "single" => world.declare(queue, &[single]),
         "short" => world.declare(queue, &[("x-message-ttl", Value::Int(50))]),
         _ => world.declare(queue, &[]),
     }
