@@ -16,6 +16,10 @@ const ALL: u64 = CONNECTIONS as u64 * SESSIONS as u64;
 /// The number of messages that are with consumers when the connections are lost.
 const HELD: u64 = 1_000;
 
+/// The most turns of both shards for the end of all sessions. The ends are work of the turns in which the connections end, and
+/// of those that handle the mail of these turns, whatever their number.
+const TURNS_MAX: u64 = 10;
+
 /// Returns everything that the shards count about clients.
 fn counts(world: &World) -> [u64; 4] {
     let mut sums = [0; 4];
@@ -106,10 +110,13 @@ fn a_hundred_thousand_sessions_reset_at_once_are_gone() {
     let report = world.report("q").expect("it lives");
     assert_eq!((u64::from(report.consumers), report.unsettled, report.ready), (ALL, HELD, 0));
 
+    let turns = world.turns;
     for Socket { shard, key } in &sockets {
         world.shards[*shard].disconnect(*key);
     }
     world.settle();
+    let turns = world.turns - turns;
+    assert!(turns <= TURNS_MAX, "{turns} turns of two shards");
     assert_eq!(counts(&world), [1, 1, 0, 1]);
     assert!(sockets.iter().all(|at| world.shards[at.shard].conn(at.key).is_none()));
     let report = world.report("q").expect("it lives");
