@@ -95,3 +95,20 @@ impl<F> OwnQueues<F> {
         self.deletions.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_without_queues_of_its_own_allocates_nothing() {
+        let mut own = OwnQueues::<[u64; 4]>::default();
+        own.forget(QueueId(7));
+        let capacity = |own: &OwnQueues<[u64; 4]>| {
+            own.queues.capacity() + own.deletions.capacity() + own.answers.capacity()
+        };
+        assert_eq!(capacity(&own), 0);
+        own.add(QueueId(7));
+        assert!(capacity(&own) > 0, "the first exclusive queue needs memory");
+    }
+}

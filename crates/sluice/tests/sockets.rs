@@ -62,10 +62,11 @@ async fn a_large_backlog_is_delivered_without_input_from_the_client() {
     }
 }
 
-/// The number of open connections.
+/// The number of open connections, and that of the sessions of each.
 const MANY: usize = 800;
+const SESSIONS: usize = 4;
 
-/// Checks that a connection costs memory but no thread.
+/// Checks that a connection and its sessions cost memory but no thread.
 #[tokio::test]
 async fn eight_hundred_connections_take_no_thread() {
     let directory = Directory::new("sockets");
@@ -75,9 +76,14 @@ async fn eight_hundred_connections_take_no_thread() {
     let mut open = Vec::new();
     for _ in 0..MANY {
         let connection = Connection::open(&url, Options::default()).await.unwrap();
-        let session = connection.session().await.unwrap();
-        open.push((connection, session));
+        let mut sessions = Vec::new();
+        for _ in 0..SESSIONS {
+            sessions.push(connection.session().await.unwrap());
+        }
+        open.push((connection, sessions));
     }
     assert_eq!(broker.list("connections").as_array().unwrap().len(), MANY);
+    let row = &broker.list("connections")[0];
+    assert_eq!(row["channels"], SESSIONS, "{row}");
     assert_eq!(broker.threads(), before);
 }
