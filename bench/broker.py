@@ -38,17 +38,20 @@ def own_cpu():
 
 class Broker:
     """A broker on its own ports. It uses the directory `data`, or a temporary directory that is
-    deleted with it."""
+    deleted with it. The library `preload` makes each sync take `sync_ms` longer."""
 
-    def __init__(self, *sets, data=None, preload=None):
+    def __init__(self, *sets, data=None, preload=None, sync_ms=None):
         self.own = None if data else tempfile.TemporaryDirectory(dir=WORK)
         sets = ("listeners.tcp.default=127.0.0.1:0", "management.tcp.ip=127.0.0.1", "management.tcp.port=0",
                 "prometheus.tcp.port=none", *sets)
         command = [built("sluice"), "serve", "--data-dir", data or self.own.name]
+        slow = {"LD_PRELOAD": preload} if preload else {}
+        if sync_ms:
+            slow["SLOW_SYNC_MS"] = str(sync_ms)
         started = time.monotonic()
         self.process = subprocess.Popen(
             [*command, *(word for one in sets for word in ("--set", one))], text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, env={**os.environ, "LD_PRELOAD": preload} if preload else None)
+            stderr=subprocess.DEVNULL, env={**os.environ, **slow})
         for line in self.process.stdout:
             if "amqp://" in line:
                 self.amqp = "amqp://guest:guest@" + line.split("amqp://")[1].split()[0].split("@")[-1]

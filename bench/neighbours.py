@@ -1,6 +1,7 @@
 """A fast queue and a slow one on the same session: workloads f and g of the neutral harness (two
 senders; one sender and one receiver). The neighbour is as fast, or it is synced (x-fsync) on a disk
-whose every sync takes 5 ms longer."""
+whose every sync takes 5 ms longer, or it is a quorum queue on a disk whose every sync takes 5.9 ms longer.
+The harness's client also measures the last case on one channel of AMQP 0.9.1."""
 import functools
 import json
 import os
@@ -12,17 +13,18 @@ from tables import cell, load, median, table
 
 SECONDS = 3
 WORKLOADS = {"f": "two senders", "g": "receiver and sender"}
-# Title, and the queue that the other link uses. Without a neighbour, the harness's client does
-# nothing.
-NEIGHBOURS = {"none": ("none", []), "alike": ("as fast", ["other"]), "synced": ("synced, 5 ms", ["slow"])}
-CLIENTS = {"ours": ("none", "alike", "synced"), "go": ("alike", "synced")}
+# Title, the queue that the other link uses, and the milliseconds that each sync takes longer. Without a neighbour, the
+# harness's client does nothing.
+NEIGHBOURS = {"none": ("none", [], 5), "alike": ("as fast", ["other"], 5), "synced": ("synced, 5 ms", ["slow"], 5),
+              "quorum": ("quorum queue, 5.9 ms", ["group"], 5.9)}
+CLIENTS = {"ours": ("none", "alike", "synced", "quorum"), "go": ("alike", "synced", "quorum"), "go-091": ("quorum",)}
 # More than the client receives, so that its queue stays full.
-PRELOAD_PER_S = {"ours": 2_000_000, "go": 200_000}
+PRELOAD_PER_S = {"ours": 2_000_000, "go": 200_000, "go-091": 200_000}
 
 
 def workloads():
     return {f"{work}-{neighbour}-{client}": (f"{WORKLOADS[work]}; neighbour: {NEIGHBOURS[neighbour][0]}; client: {client}",
-                                             beside(work, NEIGHBOURS[neighbour][1], client))
+                                             beside(work, *NEIGHBOURS[neighbour][1:], client))
             for client, neighbours in CLIENTS.items() for work in WORKLOADS for neighbour in neighbours}
 
 
@@ -34,20 +36,21 @@ def slow_sync():
     return library
 
 
-def beside(work, neighbour, client):
+def beside(work, neighbour, sync_ms, client):
     def run(scale):
         bench = harness()
         seconds = max(0.5, SECONDS * min(1, scale))
         preload = int(PRELOAD_PER_S[client] * seconds)
-        with Broker(preload=slow_sync()) as broker:
-            for queue, arguments in ("fast", {}), ("other", {}), ("slow", {"x-fsync": True}):
+        with Broker(preload=slow_sync(), sync_ms=sync_ms) as broker:
+            for queue, arguments in (("fast", {}), ("other", {}), ("slow", {"x-fsync": True}),
+                                     ("group", {"x-queue-type": "quorum"})):
                 broker.ask("PUT", f"/api/queues/%2F/{queue}", {"durable": True, "arguments": arguments})
             if work == "g":
                 subprocess.run([bench.ARROW, "send", "--url", broker.amqp, "--address", "/queues/fast", "--count",
                                 str(preload), "--durable"], check=True, capture_output=True)
-            if client == "go":
+            if client != "ours":
                 command = [bench.GO, {"f": "two-senders", "g": "one-each"}[work], "-url", broker.amqp, "-classic", "fast",
-                           "-quorum", *neighbour, "-seconds", str(seconds)]
+                           "-quorum", *neighbour, "-seconds", str(seconds), "-proto", "091" if client == "go-091" else "10"]
             else:
                 command = [built("session"), broker.amqp, str(seconds), {"f": "senders", "g": "receiver"}[work], "fast",
                            *neighbour]

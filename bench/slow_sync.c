@@ -1,4 +1,4 @@
-/* Preloaded into a broker, makes each sync take SLOW_SYNC_MS milliseconds longer (5 if unset), as on a consumer-grade disk.
+/* Preloaded into a broker, makes each sync take SLOW_SYNC_MS milliseconds longer (5 if unset; 5.9 is possible), as on a consumer-grade disk.
  *
  *   cc -O2 -shared -fPIC -o slow_sync.so bench/slow_sync.c -ldl
  *   LD_PRELOAD=./slow_sync.so sluice serve ...
@@ -10,7 +10,7 @@
 
 static void wait_for_the_disk(void) {
     const char *ms = getenv("SLOW_SYNC_MS");
-    usleep((ms ? atoi(ms) : 5) * 1000);
+    usleep((useconds_t)((ms ? atof(ms) : 5) * 1000));
 }
 
 int fdatasync(int fd) {
