@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use amqp10::sections;
 use bytes::Bytes;
+use hashbrown::HashMap;
 use message::Message;
 use queue::{PublisherId, Ticket};
 
@@ -46,7 +47,7 @@ const BEGUN_MAX: usize = 4;
 const BEGUN_IN_VHOST_MAX: usize = 2;
 
 /// Whose message is to be routed. Each has one message at a time that waits for its route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Asker {
     Publisher(PublisherId),
     /// The dead letter of this queue with this token. The queue may be purged meanwhile, and the next one has another route.
@@ -117,12 +118,12 @@ pub struct Searches {
     left_to_search: u64,
     /// The searches that are under way. The first one goes on next.
     begun: VecDeque<Begun>,
-    /// The searches of connections that wait, and those of queues and moves. They take turns, because a queue can have a
-    /// thousand dead letters, one after the other.
-    connections: VecDeque<Waiting>,
-    others: VecDeque<Waiting>,
-    /// True if the last search that began was that of a connection.
-    was_connection: bool,
+    /// The searches that wait.
+    waiting: HashMap<Asker, Waiting>,
+    /// Their order, by virtual host. Those that are not in `waiting` any more have been given up.
+    lanes: HashMap<Arc<str>, Lane>,
+    /// The virtual hosts of `lanes`. They take turns.
+    order: VecDeque<Arc<str>>,
     /// Those whose publisher has ended.
     given_up: Vec<Waiter>,
     /// The route of the message that is handled again now.
@@ -139,6 +140,31 @@ struct Waiting {
     parts: HeldParts,
 }
 
+/// The searches of a virtual host that wait: those of connections, and those of queues and moves. They take turns, because a queue
+/// can have a thousand dead letters, one after the other.
+#[derive(Debug, Default)]
+struct Lane {
+    connections: VecDeque<Asker>,
+    others: VecDeque<Asker>,
+    /// True if the last search that began was that of a connection.
+    was_connection: bool,
+}
+
+impl Lane {
+    /// Takes the next search, of either kind in turn.
+    fn next(&mut self) -> Option<Asker> {
+        let Self { connections, others, was_connection } = self;
+        let (first, second) = if *was_connection { (others, connections) } else { (connections, others) };
+        let next = first.pop_front().or_else(|| second.pop_front())?;
+        *was_connection = matches!(next, Asker::Publisher(_));
+        Some(next)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.connections.is_empty() && self.others.is_empty()
+    }
+}
+
 #[derive(Debug)]
 struct Begun {
     of: Waiting,
@@ -153,9 +179,9 @@ impl Default for Searches {
             left: TURN_STEPS,
             left_to_search: SEARCH_STEPS,
             begun: VecDeque::new(),
-            connections: VecDeque::new(),
-            others: VecDeque::new(),
-            was_connection: false,
+            waiting: HashMap::new(),
+            lanes: HashMap::new(),
+            order: VecDeque::new(),
             given_up: Vec::new(),
             found: None,
         }
@@ -237,32 +263,35 @@ impl Searches {
 
     /// Begins a search. [`Searches::go_on`] returns who waits for it.
     pub fn push(&mut self, whom: Waiter, route: Box<LongRoute>, parts: HeldParts) {
-        let waiting = Waiting { whom, route, parts };
-        match whom {
-            Waiter::Connection(_) => self.connections.push_back(waiting),
-            Waiter::DeadLetters(_) | Waiter::Moves(_) | Waiter::Histories | Waiter::Notices => {
-                self.others.push_back(waiting);
+        let (asker, vhost) = (route.asker, route.vhost.clone());
+        self.waiting.insert(asker, Waiting { whom, route, parts });
+        let lane = self.lanes.entry(vhost.clone()).or_default();
+        if lane.is_empty() {
+            self.order.push_back(vhost);
+        }
+        match asker {
+            Asker::Publisher(_) => lane.connections.push_back(asker),
+            Asker::DeadLetter(..) | Asker::Moves(_) | Asker::Histories | Asker::Notices => {
+                lane.others.push_back(asker);
             }
         }
     }
 
     /// Ends the search of a publisher that has ended. Its connection is returned all the same.
     pub fn give_up(&mut self, publisher: PublisherId) {
-        let is_of = |waiting: &Waiting| waiting.route.asker == Asker::Publisher(publisher);
-        let found = match self.begun.iter().position(|begun| is_of(&begun.of)) {
-            Some(at) => self.begun.remove(at).map(|begun| begun.of),
-            None => {
-                let at = self.connections.iter().position(is_of);
-                at.and_then(|at| self.connections.remove(at))
-            }
-        };
-        self.given_up.extend(found.map(|waiting| waiting.whom));
+        self.given_up.extend(self.remove(Asker::Publisher(publisher)).map(|waiting| waiting.whom));
     }
 
     /// Ends the search for messages of the broker itself that are not to be published any more.
     pub fn forget(&mut self, asker: Asker) {
-        self.begun.retain(|begun| begun.of.route.asker != asker);
-        self.others.retain(|waiting| waiting.route.asker != asker);
+        self.remove(asker);
+    }
+
+    fn remove(&mut self, asker: Asker) -> Option<Waiting> {
+        self.waiting.remove(&asker).or_else(|| {
+            let at = self.begun.iter().position(|begun| begun.of.route.asker == asker)?;
+            self.begun.remove(at).map(|begun| begun.of)
+        })
     }
 
     /// Begins a turn.
@@ -310,24 +339,28 @@ impl Searches {
         None
     }
 
-    /// Takes the next search that may begin, of either kind in turn.
+    /// Takes the next search that may begin. The virtual hosts take turns.
     fn next(&mut self) -> Option<Waiting> {
-        let Self { begun, connections, others, was_connection, .. } = self;
-        if begun.len() >= BEGUN_MAX {
+        if self.begun.len() >= BEGUN_MAX {
             return None;
         }
-        let may_begin = |waiting: &Waiting| {
-            let same = begun.iter().filter(|begun| begun.of.route.vhost == waiting.route.vhost);
-            same.count() < BEGUN_IN_VHOST_MAX
-        };
-        let take = |from: &mut VecDeque<Waiting>| {
-            let at = from.iter().position(may_begin)?;
-            from.remove(at)
-        };
-        let (first, second) = if *was_connection { (others, connections) } else { (connections, others) };
-        let next = take(first).or_else(|| take(second))?;
-        *was_connection = matches!(next.whom, Waiter::Connection(_));
-        Some(next)
+        // Those with as many as they may have are few, so this passes over few.
+        for at in 0..self.order.len().min(BEGUN_MAX / BEGUN_IN_VHOST_MAX + 1) {
+            let of = |begun: &&Begun| begun.of.route.vhost == self.order[at];
+            if self.begun.iter().filter(of).count() >= BEGUN_IN_VHOST_MAX {
+                continue;
+            }
+            let vhost = self.order.remove(at)?;
+            let lane = self.lanes.get_mut(&vhost)?;
+            let next = std::iter::from_fn(|| lane.next()).find_map(|asker| self.waiting.remove(&asker));
+            match lane.is_empty() {
+                true => _ = self.lanes.remove(&vhost),
+                false => self.order.push_back(vhost),
+            }
+            // None: they have all been given up.
+            return next.or_else(|| self.next());
+        }
+        None
     }
 
     /// Called when a message was handled again, before any other is. If it is held for another reason, its route is searched again
@@ -344,8 +377,7 @@ impl Searches {
 
     /// Returns true if no message waits.
     pub fn is_idle(&self) -> bool {
-        let Self { begun, connections, others, given_up, .. } = self;
-        begun.is_empty() && connections.is_empty() && others.is_empty() && given_up.is_empty()
+        self.begun.is_empty() && self.waiting.is_empty() && self.given_up.is_empty()
     }
 }
 

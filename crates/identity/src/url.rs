@@ -22,18 +22,20 @@ pub(crate) fn shown(url: &Uri) -> String {
 
 /// Returns a text in which user, password, query and fragment of each URL are hidden. A text without a URL stays as it is.
 pub fn hide(text: &str) -> Cow<'_, str> {
-    let Some((before, mut rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
+    let Some((before, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
     let mut hidden = String::from(before);
-    loop {
+    for part in rest.split("://") {
         hidden.push_str("://");
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-        let (mut url, behind) = rest.split_at(end);
-        // A password can have any of the characters with which a host ends, so all before the last @ may belong to it.
-        if let Some((_, host)) = url.rsplit_once('@') {
-            hidden.push_str(HIDDEN);
-            hidden.push('@');
-            url = host;
-        }
+        // A password can have any of the characters with which a host or a URL ends, so all before the last @ may belong to it.
+        let url = match part.rsplit_once('@') {
+            Some((_, host)) => {
+                hidden.push_str(HIDDEN);
+                hidden.push('@');
+                host
+            }
+            None => part,
+        };
+        let (url, behind) = url.split_at(url.find(char::is_whitespace).unwrap_or(url.len()));
         match url.find(['?', '#']) {
             Some(at) => {
                 hidden.push_str(&url[..=at]);
@@ -41,17 +43,9 @@ pub fn hide(text: &str) -> Cow<'_, str> {
             }
             None => hidden.push_str(url),
         }
-        match behind.split_once("://") {
-            Some((between, next)) => {
-                hidden.push_str(between);
-                rest = next;
-            }
-            None => {
-                hidden.push_str(behind);
-                return Cow::Owned(hidden);
-            }
-        }
+        hidden.push_str(behind);
     }
+    Cow::Owned(hidden)
 }
 
 #[cfg(test)]
@@ -68,7 +62,9 @@ mod tests {
             ("https://h/p?token=t", "https://h/p?***"),
             ("https://h/p#t", "https://h/p#***"),
             ("a  x://u@h?q y\thttp://h ", "a  x://***@h?*** y\thttp://h "),
-            ("https://h/p?next=https://u:p@h", "https://***@h"),
+            ("https://h/p?next=https://u:p@h", "https://h/p?***://***@h"),
+            ("https://u:my pass@h/p", "https://***@h/p"),
+            ("https://u:my ://pass@h/p", "https://u:my ://***@h/p"),
             ("://", "://"),
         ] {
             assert_eq!(hide(text), shown, "{text}");

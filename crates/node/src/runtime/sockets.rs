@@ -213,11 +213,12 @@ async fn read_all(
     let mut used = Used::default();
     loop {
         while !host.shard.borrow().takes_input(key) {
-            if host.shard.borrow().is_waiting(key) {
+            let phase = host.shard.borrow().phase(key);
+            if let Some(phase @ (Phase::Stopped | Phase::Asking)) = phase {
                 tokio::select! {
                     biased;
                     () = socket.written.notified() => {}
-                    () = tokio::time::sleep(CLOSED_CHECK) => if is_closed(&read) {
+                    () = tokio::time::sleep(CLOSED_CHECK) => if is_closed(&read, phase) {
                         return close(&host, key);
                     },
                 }
@@ -266,9 +267,13 @@ async fn read_all(
     close(&host, key);
 }
 
-/// Returns true if the peer has closed its side, or the connection is broken. Unread data does not matter.
-fn is_closed(read: &OwnedReadHalf) -> bool {
-    let flags = PollFlags::RDHUP;
+/// Returns true if the peer of a connection that is not read has closed it.
+fn is_closed(read: &OwnedReadHalf, phase: Phase) -> bool {
+    let flags = match phase {
+        // What the peer has sent before it closed its side is handled when the answer is there.
+        Phase::Asking => PollFlags::empty(),
+        _ => PollFlags::RDHUP,
+    };
     let mut sockets = [PollFd::new(read.as_ref(), flags)];
     // An error and the end of both sides are always reported.
     let is_reported = poll(&mut sockets, Some(&Timespec::default())).is_ok_and(|n| n > 0);

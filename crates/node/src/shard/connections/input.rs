@@ -45,11 +45,9 @@ impl Shard {
         self.connections.conns.get(key).is_none_or(|c| c.gate.takes_input())
     }
 
-    /// Returns true if a connection is not read because an alarm stops it, or because it waits for an answer or a route. That may
-    /// take long.
-    pub fn is_waiting(&self, key: usize) -> bool {
-        let phase = self.connections.conns.get(key).map(|c| c.gate.phase());
-        matches!(phase, Some(Phase::Stopped | Phase::Asking))
+    /// Returns what a connection is doing.
+    pub fn phase(&self, key: usize) -> Option<Phase> {
+        self.connections.conns.get(key).map(|c| c.gate.phase())
     }
 
     /// Returns the most bytes that the next read of a connection takes.
