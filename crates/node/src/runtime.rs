@@ -9,6 +9,7 @@
 //! A turn is one iteration of a shard's event loop. No borrow of a shard is held across an await.
 
 mod accept;
+mod address;
 mod encryption;
 mod header;
 mod late;
@@ -36,7 +37,8 @@ use wal::{
 
 pub use self::accept::Listening;
 use self::accept::accept;
-pub(crate) use self::accept::{accept_all, accept_all_unix, canonical};
+pub(crate) use self::accept::{accept_all, accept_all_unix};
+pub(crate) use self::address::canonical;
 use self::encryption::Encryption;
 use self::late::Punctuality;
 use self::shares::Shares;

@@ -1,7 +1,7 @@
 //! New connections: the listeners accept them, and a shard begins to serve them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use broker::categories::{CONNECTION, PEER};
 
 use super::Host;
+use super::address::canonical;
 use super::sockets::{Reading, serve};
 use crate::admission::Admission;
 use crate::incoming::{Accepted, Incoming, Shards, Way};
@@ -105,11 +106,6 @@ async fn admit(
 async fn wait_to_retry(error: &io::Error) {
     tracing::error!(name: PEER, target: CONNECTION, "cannot accept connections: {error}");
     tokio::time::sleep(RETRY).await;
-}
-
-/// Returns an address of IPv4 as such. A listener on `[::]` has it as an address of IPv6.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Begins to serve a new connection.

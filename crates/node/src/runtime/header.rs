@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::tcp::OwnedReadHalf;
 
-use super::accept::canonical;
+use super::address::canonical;
 use crate::proxy::{HEADER_BYTES_MAX, Header, HeaderError, parse};
 
 /// Why there is no header.

@@ -21,7 +21,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::accept::canonical;
+use super::address::canonical;
 use super::encryption::{note_encrypted, read_encrypted, write_encrypted};
 use super::header::{client, read_header};
 use super::shares::{Taken, Used};

@@ -86,7 +86,7 @@ fn secrets_in_urls_are_not_shown() {
     assert!(!format!("{values:?}").contains(MARKER));
     // A value is compared as it is.
     let after = text.replace("Zq0-marker", "other");
-    let layers = Layers { files: vec![("f".into(), after.into())], ..Layers::default() };
+    let layers = Layers { files: vec![("f".into(), after)], ..Layers::default() };
     assert_eq!(values.changes(&Config::of_layers(&layers).unwrap().values).len(), 2);
     assert!(Config::load(&Sources::default()).is_ok());
 }
