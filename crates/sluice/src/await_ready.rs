@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
 
-use crate::failure::{Failure, NOBODY};
-use crate::http::Api;
+use crate::failure::Failure;
+use crate::http::{Api, Unanswered};
 use crate::output::print;
 
 /// The time between two questions.
@@ -32,7 +32,8 @@ pub struct Ready {
 /// Waits, and prints one line.
 ///
 /// # Errors
-/// The node is not ready in time, and why; or waiting does not help, because the login is refused.
+/// The node is not ready in time, and why; or waiting does not help: the login is refused, the certificate is wrong, or the port
+/// is that of AMQP or of another server.
 pub fn run(Await::Ready(ready): &Await) -> Result<(), Failure> {
     crate::amqp::block_on(ready.wait())
 }
@@ -58,14 +59,18 @@ impl Ready {
     /// Asks once. Returns why the node is not ready yet.
     async fn ask(&self) -> Result<Option<Failure>, Failure> {
         let what = "check readiness";
-        match self.api.exchange(what, Method::GET, PATH, String::new(), &[]).await {
+        match self.api.attempt(what, Method::GET, PATH, String::new(), &[]).await {
             Ok((status, _)) if status.is_success() => Ok(None),
-            Ok((StatusCode::SERVICE_UNAVAILABLE, value)) => {
-                Ok(Some(self.api.refused(what, StatusCode::SERVICE_UNAVAILABLE, &value)))
-            }
+            Ok((status, value)) if may_pass(status) => Ok(Some(self.api.refused(what, status, &value))),
             Ok((status, value)) => Err(self.api.refused(what, status, &value)),
-            Err(failure) if failure.code == NOBODY => Ok(Some(failure)),
-            Err(failure) => Err(failure),
+            Err(Unanswered { failure, may_pass: true }) => Ok(Some(failure)),
+            Err(Unanswered { failure, .. }) => Err(failure),
         }
     }
+}
+
+/// Returns true if the same request may get another answer later. The broker answers with 503 until it is ready, and a proxy in
+/// front of it with other statuses.
+fn may_pass(status: StatusCode) -> bool {
+    status.is_server_error() || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
 }

@@ -1,5 +1,6 @@
 //! `sluice close`: closes connections.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -81,25 +82,41 @@ pub fn run(close: &Close) -> Result<(), Failure> {
 }
 
 /// Closes the connections that are there now, one after the other. Returns their number, without those that were gone already.
+///
+/// The broker may not find a connection that moves to another shard meanwhile. So those that it did not find are looked up again, until
+/// none of them is left.
 async fn close_all(api: &Api, vhost: Option<&str>, reason: &str, delay: Duration) -> Result<usize, Failure> {
     let list = match vhost {
         Some(vhost) => format!("/api/vhosts/{}/connections", segment(vhost)),
         None => "/api/connections".to_owned(),
     };
-    let rows = table::list(api, "close all connections", &list).await?;
-    let mut count = 0;
-    for (at, name) in rows.iter().filter_map(|row| row["name"].as_str()).enumerate() {
-        if at > 0 {
-            tokio::time::sleep(delay).await;
+    let names = async || {
+        let rows = table::list(api, "close all connections", &list).await?;
+        let names = rows.iter().filter_map(|row| row["name"].as_str().map(str::to_owned));
+        Ok::<_, Failure>(names.collect::<BTreeSet<String>>())
+    };
+    let (mut count, mut is_first) = (0, true);
+    let mut left = names().await?;
+    while !left.is_empty() {
+        let mut missed = BTreeSet::new();
+        for name in left {
+            if !std::mem::take(&mut is_first) {
+                tokio::time::sleep(delay).await;
+            }
+            let Object { words, path } = objects::connection(&name);
+            let (what, headers) = (format!("close {words}"), [(X_REASON, reason)]);
+            let (status, answer) =
+                api.exchange(&what, Method::DELETE, &path, String::new(), &headers).await?;
+            match status {
+                StatusCode::NOT_FOUND => _ = missed.insert(name),
+                _ if status.is_success() => count += 1,
+                _ => return Err(api.refused(&what, status, &answer)),
+            }
         }
-        let Object { words, path } = objects::connection(name);
-        let (what, headers) = (format!("close {words}"), [(X_REASON, reason)]);
-        let (status, answer) = api.exchange(&what, Method::DELETE, &path, String::new(), &headers).await?;
-        match status {
-            StatusCode::NOT_FOUND => {}
-            _ if status.is_success() => count += 1,
-            _ => return Err(api.refused(&what, status, &answer)),
-        }
+        left = match missed.is_empty() {
+            true => missed,
+            false => &missed & &names().await?,
+        };
     }
     Ok(count)
 }

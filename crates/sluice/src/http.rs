@@ -29,6 +29,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The largest response body, in bytes. A larger one is a failure.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Why there is no response to a request.
+#[derive(Debug)]
+pub struct Unanswered {
+    pub failure: Failure,
+    /// True if the same request may get a response later: nobody listened, or the connection was closed.
+    pub may_pass: bool,
+}
+
+impl From<Failure> for Unanswered {
+    /// Describes a failure that stays.
+    fn from(failure: Failure) -> Self {
+        Self { failure, may_pass: false }
+    }
+}
+
 /// The management API to send requests to.
 #[derive(Args, Clone, Debug)]
 pub struct Api {
@@ -104,11 +119,26 @@ impl Api {
         body: String,
         headers: &[(HeaderName, &str)],
     ) -> Result<(StatusCode, Value), Failure> {
+        self.attempt(what, method, path, body, headers).await.map_err(|unanswered| unanswered.failure)
+    }
+
+    /// Like [`Api::exchange`], but also says whether a failure may pass.
+    ///
+    /// # Errors
+    /// The errors of [`Api::exchange`].
+    pub async fn attempt(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: String,
+        headers: &[(HeaderName, &str)],
+    ) -> Result<(StatusCode, Value), Unanswered> {
         let (status, octets) = self.octets(what, method, path, body, headers).await?;
         Ok((status, serde_json::from_slice(&octets).unwrap_or(Value::Null)))
     }
 
-    /// Like [`Api::exchange`], but returns the body as it is.
+    /// Like [`Api::attempt`], but returns the body as it is.
     async fn octets(
         &self,
         what: &str,
@@ -116,7 +146,7 @@ impl Api {
         path: &str,
         body: String,
         headers: &[(HeaderName, &str)],
-    ) -> Result<(StatusCode, Bytes), Failure> {
+    ) -> Result<(StatusCode, Bytes), Unanswered> {
         let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
         let place = url.place();
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
@@ -128,12 +158,15 @@ impl Api {
         match server.send(request, bounds).await {
             Ok(answer) => Ok(answer),
             Err(error @ (WebError::Unreachable(_) | WebError::TimedOut)) => {
-                Err(Failure::nobody(place, error))
+                Err(Unanswered { failure: Failure::nobody(place, error), may_pass: true })
             }
             Err(WebError::Http(_)) if url.speaks_amqp().await => Err(failed(
                 &"this port speaks AMQP; the port of the management API is set by management.tcp.port, 15672 by default",
-            )),
-            Err(error) => Err(failed(&error)),
+            ).into()),
+            Err(error) => {
+                let may_pass = matches!(error, WebError::Http(_) | WebError::TlsBroken(_));
+                Err(Unanswered { failure: failed(&error), may_pass })
+            }
         }
     }
 
@@ -152,7 +185,8 @@ impl Api {
         let url =
             Url { port: listener["port"].as_u64().and_then(|port| port.try_into().ok()).unwrap_or(0), ..url };
         let metrics = Self { token_file: None, ..self.at(&format!("{scheme}://:@{}", url.place())) };
-        let (status, octets) = metrics.octets(what, Method::GET, "/metrics", String::new(), &[]).await?;
+        let answer = metrics.octets(what, Method::GET, "/metrics", String::new(), &[]).await;
+        let (status, octets) = answer.map_err(|unanswered| unanswered.failure)?;
         match status.is_success() {
             true => Ok(String::from_utf8_lossy(&octets).into_owned()),
             false => Err(metrics.failed(what, &format!("the answer is {status}"))),

@@ -148,7 +148,7 @@ impl NodeLimit {
                     "'{value}' is ambiguous: write {value}.0 for a part of the memory, or a size with a unit, such as {value}GiB"
                 ));
             }
-            _ if value.contains('.') => "relative",
+            _ if value.contains('.') && value.parse::<f64>().is_ok() => "relative",
             _ => "absolute",
         };
         Ok(format!("{}.{form}", self.prefix()))

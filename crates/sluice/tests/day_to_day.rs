@@ -12,13 +12,16 @@ use crate::amqp091::Client;
 use crate::broker::verb::{Did, ask_as, basic, finish, sluice};
 use crate::broker::{Broker, Directory, PROGRAM, Starting};
 
-/// Answers one request after the other with these responses. Returns the URL.
+/// Answers one request after the other with these responses. An empty one closes the connection at once. Returns the URL.
 fn answer_with(responses: &'static [&'static str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://guest:guest@{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for response in responses {
             let (mut socket, _) = listener.accept().unwrap();
+            if response.is_empty() {
+                continue;
+            }
             let mut head = Vec::new();
             while !head.ends_with(b"\r\n\r\n") {
                 let mut octet = [0];
@@ -69,6 +72,42 @@ fn a_script_waits_until_the_broker_is_ready() {
     assert!(broker.terminate().success());
     sluice(&["await", "ready", "--timeout", "1", "--url", &gone])
         .refused(3, &["not ready after 1 s", "nobody"]);
+}
+
+/// While a broker starts, proxies in front of it answer in many ways.
+#[test]
+fn a_script_waits_while_proxies_answer_instead_of_the_broker() {
+    const BAD_GATEWAY: &str =
+        "HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Length: 4\r\n\r\n502\n";
+    const SLOW_GATEWAY: &str =
+        "HTTP/1.1 504 Gateway Timeout\r\nConnection: close\r\nContent-Length: 4\r\n\r\n504\n";
+    const TOO_MANY: &str =
+        "HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Length: 4\r\n\r\n429\n";
+    const NO_SUCH_PATH: &str =
+        "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 4\r\n\r\n404\n";
+    // After a connection that is closed at once, the next one asks whether the port speaks AMQP.
+    let url = answer_with(&["", "", BAD_GATEWAY, SLOW_GATEWAY, TOO_MANY, READY]);
+    assert_eq!(sluice(&["await", "ready", "--url", &url]).done(), "the node is ready");
+
+    let url = answer_with(&[NO_SUCH_PATH, READY]);
+    sluice(&["await", "ready", "--url", &url]).refused(1, &["this is not the management API"]);
+}
+
+/// A connection that moves to another shard while the broker looks for it is closed, too.
+#[test]
+fn a_connection_that_was_missed_is_closed_later() {
+    const LISTED: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 27\r\n\r\n[{\"name\":\"a\"},{\"name\":\"b\"}]";
+    const B_LISTED: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 27\r\n\r\n[{\"name\":\"c\"},{\"name\":\"b\"}]";
+    const NONE_LISTED: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n[]";
+    const CLOSED: &str = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+    const MISSED: &str = "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 40\r\n\r\n\
+        {\"error\":\"Object Not Found\",\"reason\":\"\"}";
+    let all = ["close", "connections", "--all", "--url"];
+    let close_all = |url: &str| sluice(&[&all[..], &[url]].concat());
+    let url = answer_with(&[LISTED, CLOSED, MISSED, B_LISTED, CLOSED]);
+    assert_eq!(close_all(&url).done(), "2 connections are closed", "c was not there when it began");
+    let url = answer_with(&[LISTED, MISSED, MISSED, B_LISTED, MISSED, NONE_LISTED]);
+    assert_eq!(close_all(&url).done(), "0 connections are closed");
 }
 
 #[test]

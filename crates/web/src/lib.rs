@@ -44,6 +44,8 @@ pub enum WebError {
     Unreachable(io::Error),
     /// The TLS handshake failed, or the host cannot be the name of a certificate.
     Tls(String),
+    /// The server closed the connection during the TLS handshake.
+    TlsBroken(io::Error),
     /// The server answered something that is not HTTP, or more than the bounds allow.
     Http(Box<dyn std::error::Error + Send + Sync>),
     /// The server did not answer in time.
@@ -55,6 +57,7 @@ impl fmt::Display for WebError {
         match self {
             Self::Unreachable(error) => write!(f, "{error}"),
             Self::Tls(why) => write!(f, "TLS: {why}"),
+            Self::TlsBroken(error) => write!(f, "TLS: {error}"),
             Self::Http(error) => write!(f, "{error}"),
             Self::TimedOut => f.write_str("no answer in time"),
         }
@@ -91,7 +94,11 @@ impl Server {
                 let secured = TlsConnector::from(config.clone()).connect(name, stream);
                 let secured = tokio::time::timeout(bounds.patience, secured).await;
                 let secured = secured.map_err(|_| WebError::TimedOut)?;
-                Box::new(secured.map_err(|error| WebError::Tls(error.to_string()))?)
+                Box::new(secured.map_err(|error| match error.kind() {
+                    // Everything that is wrong with certificates or with the protocol.
+                    io::ErrorKind::InvalidData => WebError::Tls(error.to_string()),
+                    _ => WebError::TlsBroken(error),
+                })?)
             }
         };
         let response = tokio::time::timeout(bounds.patience, exchange(stream, request, bounds)).await;

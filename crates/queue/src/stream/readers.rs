@@ -50,6 +50,8 @@ pub struct Readers {
     waiting: Vec<Request>,
     /// The readers that were interrupted so that others are served. Some may be gone.
     interrupted: Vec<Requester>,
+    /// The interrupted readers for which nothing was left in the turn. They come first in the next one.
+    cut_off: Vec<Requester>,
     /// The messages that were inspected for filters since the last turn, as [`SCAN_MAX`](super::SCAN_MAX) counts them.
     scanned: u64,
     /// True if a reader has left since chunks were last dropped.
@@ -184,7 +186,8 @@ impl Readers {
     /// called while [`Readers::wants_turn`] is true.
     pub fn take_turn(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
         self.scanned = 0;
-        for who in std::mem::take(&mut self.interrupted) {
+        let cut_off = std::mem::take(&mut self.cut_off);
+        for who in cut_off.into_iter().chain(std::mem::take(&mut self.interrupted)) {
             if let Some(reader) = self.readers.get_mut(&who) {
                 reader.interrupted = false;
             }
@@ -195,7 +198,7 @@ impl Readers {
 
     /// Returns true if some reader was interrupted so that others are served, or if one has left. See [`Readers::take_turn`].
     pub fn wants_turn(&self) -> bool {
-        !self.interrupted.is_empty() || self.has_left
+        !self.interrupted.is_empty() || !self.cut_off.is_empty() || self.has_left
     }
 
     /// Returns the number of consumers, including those that wait to be attached.
@@ -307,15 +310,17 @@ impl Readers {
         }
         self.consumers = 0;
         self.interrupted.clear();
+        self.cut_off.clear();
         self.tail.clear();
     }
 
     /// Sends a reader the messages that it may receive now, then requests a load if needed.
     fn serve(&mut self, who: Requester, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
-        let Self { readers, tail, retained, interrupted, scanned, delivered, .. } = self;
+        let Self { readers, tail, retained, interrupted, cut_off, scanned, delivered, .. } = self;
         let (Some(reader), Some(retained)) = (readers.get_mut(&who), retained.as_ref()) else { return };
         let before = reader.number;
         let mut scans = TURN_SCANS_MAX.saturating_sub(*scanned);
+        let has_share = scans > 0;
         let served = reader.read(who, (tail, retained), &mut scans, now_ms, deliver);
         *scanned = TURN_SCANS_MAX - scans;
         reader.free_read_chunk();
@@ -326,7 +331,7 @@ impl Readers {
             Served::Waits => {}
             Served::Interrupted if !reader.interrupted => {
                 reader.interrupted = true;
-                interrupted.push(who);
+                if has_share { interrupted.push(who) } else { cut_off.push(who) }
             }
             Served::Interrupted => {}
             Served::Damaged => {

@@ -2,13 +2,17 @@
 //! for finding the bindings of one destination, and the bindings from a certain age on.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::super::{Binding, Destination};
+use amqp10::encode::put_value;
+use bytes::BytesMut;
+use sha2::{Digest as _, Sha256};
 
-/// The destination, the key and the age of a binding. Bindings that differ only in their arguments are sorted by age,
-/// the oldest first.
-type Place = (Destination, Arc<str>, u64);
+use super::super::{Arguments, Binding, Destination};
+
+/// The destination, the key, the hash of the arguments, and the age of a binding.
+type Place = (Destination, Arc<str>, u64, u64);
 
 /// The bindings of one exchange in two orders; see the module.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +27,8 @@ impl Bindings {
         self.all.len()
     }
 
-    /// Returns all bindings, ordered by destination, key and age.
+    /// Returns all bindings, ordered by destination and key. The order of those that differ only in their arguments is arbitrary, but
+    /// always the same.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Binding>> {
         self.all.values()
     }
@@ -47,20 +52,21 @@ impl Bindings {
         let age = self.next_age;
         self.next_age += 1;
         self.ages.insert(age, binding.clone());
-        self.all.insert((binding.destination.clone(), binding.key.clone(), age), binding);
+        let hash = hash(&binding.arguments);
+        self.all.insert((binding.destination.clone(), binding.key.clone(), hash, age), binding);
     }
 
-    /// Removes a binding. Returns false if there was none.
-    pub fn remove(&mut self, binding: &Binding) -> bool {
-        let Some(place) = self.place(binding) else { return false };
-        self.ages.remove(&place.2);
-        self.all.remove(&place).is_some()
+    /// Removes a binding. Returns the one that was inserted. `None` if there was none.
+    pub fn remove(&mut self, binding: &Binding) -> Option<Arc<Binding>> {
+        let place = self.place(binding)?;
+        self.ages.remove(&place.3);
+        self.all.remove(&place)
     }
 
     /// Returns the bindings to this destination.
     pub fn to(&self, destination: &Destination) -> impl Iterator<Item = &Arc<Binding>> {
         // The search starts at the empty key, because it is the first in the order.
-        let first = (destination.clone(), Arc::from(""), 0);
+        let first = (destination.clone(), Arc::from(""), 0, 0);
         let all = self.all.range(first..).map(|(_, binding)| binding);
         let destination = destination.clone();
         all.take_while(move |binding| binding.destination == destination)
@@ -69,7 +75,7 @@ impl Bindings {
     /// Returns the exchanges that are destinations, once for each binding.
     pub fn exchanges(&self) -> impl Iterator<Item = &Arc<str>> {
         // In the order of places, exchanges come after all queues.
-        let first = (Destination::Exchange(Arc::from("")), Arc::from(""), 0);
+        let first = (Destination::Exchange(Arc::from("")), Arc::from(""), 0, 0);
         self.all.range(first..).filter_map(|(place, _)| match &place.0 {
             Destination::Exchange(name) => Some(name),
             Destination::Queue(_) => None,
@@ -78,25 +84,53 @@ impl Bindings {
 
     /// Returns the bindings with the same destination and the same key.
     pub fn beside(&self, binding: &Binding) -> impl Iterator<Item = &Arc<Binding>> {
-        self.range(binding).map(|(_, binding)| binding)
+        self.range(binding, 0..=u64::MAX).map(|(_, binding)| binding)
     }
 
     fn place(&self, binding: &Binding) -> Option<Place> {
-        let known = self.range(binding).find(|(_, known)| known.arguments == binding.arguments);
+        let known = self.candidates(binding).find(|(_, known)| known.arguments == binding.arguments);
         known.map(|(place, _)| place.clone())
     }
 
-    fn range(&self, binding: &Binding) -> impl Iterator<Item = (&Place, &Arc<Binding>)> {
-        let place = |age| (binding.destination.clone(), binding.key.clone(), age);
-        self.all.range(place(0)..=place(u64::MAX))
+    /// Returns the bindings whose arguments must be compared to find this one.
+    fn candidates(&self, binding: &Binding) -> impl Iterator<Item = (&Place, &Arc<Binding>)> {
+        let hash = hash(&binding.arguments);
+        self.range(binding, hash..=hash)
     }
+
+    fn range(
+        &self,
+        binding: &Binding,
+        hashes: RangeInclusive<u64>,
+    ) -> impl Iterator<Item = (&Place, &Arc<Binding>)> {
+        let place = |hash, age| (binding.destination.clone(), binding.key.clone(), hash, age);
+        self.all.range(place(*hashes.start(), 0)..=place(*hashes.end(), u64::MAX))
+    }
+}
+
+/// Returns a hash of the arguments, which is 0 if there are none. Equal arguments have the same hash. Clients choose the arguments, so
+/// the hash must be one for which nobody can find many arguments with the same hash.
+fn hash(arguments: &Arguments) -> u64 {
+    if arguments.is_empty() {
+        return 0;
+    }
+    let (mut hash, mut encoded) = (Sha256::new(), BytesMut::new());
+    for (name, value) in arguments.iter() {
+        encoded.clear();
+        put_value(&mut encoded, value);
+        // No name contains this octet, because it is never part of UTF-8.
+        hash.update(name.as_bytes());
+        hash.update([0xff]);
+        hash.update(&encoded);
+    }
+    let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hash.finalize().into();
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 #[cfg(test)]
 mod tests {
     use amqp10::Value;
 
-    use super::super::super::Arguments;
     use super::*;
 
     fn binding(queue: &str, key: &str, argument: Option<u32>) -> Arc<Binding> {
@@ -122,9 +156,58 @@ mod tests {
         assert_eq!([bindings.to(&to("a")).count(), bindings.to(&to("b")).count()], [4, 1]);
         assert_eq!([bindings.to(&to("")).count(), bindings.to(&to("c")).count()], [0, 0]);
         assert!(bindings.to(&Destination::Exchange("a".into())).next().is_none());
-        assert!(!bindings.has(&binding("a", "k", None)) && !bindings.remove(&binding("a", "k", Some(3))));
-        assert_eq!((beside(&bindings, 1), bindings.remove(&made[1]), beside(&bindings, 1)), (2, true, 1));
+        assert!(
+            !bindings.has(&binding("a", "k", None))
+                && !bindings.remove(&binding("a", "k", Some(3))).is_some()
+        );
+        assert_eq!(
+            (beside(&bindings, 1), bindings.remove(&made[1]), beside(&bindings, 1)),
+            (2, Some(made[1].clone()), 1)
+        );
         assert!(!bindings.has(&made[1]) && bindings.has(&made[2]));
         assert_eq!(bindings.len(), 4);
+    }
+
+    /// Bindings of headers exchanges usually have the same key, and differ only in their arguments.
+    #[test]
+    fn a_binding_is_compared_with_few_others() {
+        let mut bindings = Bindings::default();
+        let made: Vec<_> = (0..1_000).map(|n| binding("q", "", Some(n))).collect();
+        made.iter().for_each(|binding| bindings.insert(binding.clone()));
+        assert_eq!(bindings.candidates(&binding("q", "", None)).count(), 0);
+        for binding in &made {
+            assert_eq!(bindings.candidates(binding).count(), 1);
+            assert_eq!(bindings.beside(binding).count(), 1_000);
+        }
+        for (removed, binding) in made.iter().enumerate() {
+            assert_eq!(bindings.len(), made.len() - removed);
+            assert!(bindings.remove(binding).is_some_and(|removed| Arc::ptr_eq(&removed, binding)));
+            assert!(!bindings.has(binding));
+        }
+    }
+
+    #[test]
+    fn equal_arguments_have_one_hash() {
+        let value = |at: usize| match at {
+            0 => Value::Int(1),
+            1 => Value::Long(1),
+            2 => Value::Double(0.0),
+            3 => Value::Double(-0.0),
+            4 => Value::Double(f64::NAN),
+            5 => Value::from("1"),
+            6 => Value::List(vec![Value::from("1")]),
+            _ => Value::Null,
+        };
+        let arguments = |pairs: &[(&str, usize)]| -> Arguments {
+            pairs.iter().map(|(name, at)| ((*name).to_owned(), value(*at))).collect()
+        };
+        let mut all: Vec<_> = (0..8).map(|at| arguments(&[("a", at)])).collect();
+        all.extend([arguments(&[]), arguments(&[("b", 0)]), arguments(&[("a", 0), ("b", 0)])]);
+        for a in &all {
+            for b in &all {
+                assert_eq!(hash(a) == hash(&b.clone()), a == b, "{a:?} {b:?}");
+            }
+        }
+        assert_eq!(hash(&arguments(&[("a", 0), ("b", 1)])), hash(&arguments(&[("b", 1), ("a", 0)])));
     }
 }

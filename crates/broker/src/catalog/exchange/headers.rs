@@ -52,8 +52,9 @@ impl Headers {
         self.0.push(Rule { binding, any, with_x });
     }
 
-    pub fn unbind(&mut self, binding: &Binding) {
-        self.0.retain(|rule| *rule.binding != *binding);
+    /// Removes a binding, which must be the one that was bound.
+    pub fn unbind(&mut self, binding: &Arc<Binding>) {
+        self.0.retain(|rule| !Arc::ptr_eq(&rule.binding, binding));
     }
 
     /// A place is a binding; see [`super::Routes::route`].

@@ -1,5 +1,6 @@
 //! The parts of a message that an exchange may use for routing: keys, sections, and a random number.
 
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
@@ -122,17 +123,29 @@ pub(in super::super) const HEADER_BYTES_MAX: usize = 131_072;
 /// Reading or comparing this many bytes of a value takes about as long as a step.
 const BYTES_PER_STEP: u64 = 64;
 
+/// The same for lists, maps, arrays and tables: a value may take one byte, and each is decoded.
+const DECODED_BYTES_PER_STEP: u64 = 16;
+
 impl Header<'_> {
-    /// Returns the number of bytes of the encoded value.
-    fn len(&self) -> u64 {
-        let len = match self {
+    /// Returns the steps of reading the value and of comparing it with another one.
+    fn steps(&self) -> u64 {
+        let (len, per_step) = match self {
+            Self::Amqp10([0xa0..=0xbf, ..]) => (self.len(), BYTES_PER_STEP),
+            Self::Amqp091(Field::LongString(_) | Field::Binary(_)) => (self.len(), BYTES_PER_STEP),
+            _ => (self.len(), DECODED_BYTES_PER_STEP),
+        };
+        len as u64 / per_step
+    }
+
+    /// Returns the number of bytes of the encoded value. Numbers of AMQP 0.9.1 count none.
+    fn len(&self) -> usize {
+        match self {
             Self::Amqp10(encoded) => encoded.len(),
             Self::Amqp091(Field::LongString(octets) | Field::Binary(octets)) => octets.len(),
             Self::Amqp091(Field::Table(table)) => table.as_bytes().len(),
             Self::Amqp091(Field::Array(array)) => array.as_bytes().len(),
             Self::Amqp091(_) => 0,
-        };
-        len as u64
+        }
     }
 }
 
@@ -195,7 +208,7 @@ impl<'a> Facts<'a> {
         });
         self.count(1);
         let header = headers.get(name)?;
-        self.count(header.len() / BYTES_PER_STEP);
+        self.count(header.steps());
         match header {
             Header::Amqp10(encoded) => Plain::read(encoded),
             Header::Amqp091(value) => Some(Plain::of_field(*value)),
@@ -263,7 +276,7 @@ pub(super) enum Plain<'a> {
     Integer(i128),
     Float(f64),
     Octets(&'a [u8]),
-    Other(Value),
+    Other(Cow<'a, Value>),
 }
 
 impl<'a> Plain<'a> {
@@ -276,7 +289,7 @@ impl<'a> Plain<'a> {
             0xa3 | 0xb3 => reader.read_symbol_opt().ok()?.map(str::as_bytes),
             _ => {
                 let value = reader.read_value().ok()?;
-                return Some(Self::scalar(&value).unwrap_or(Self::Other(value)));
+                return Some(Self::scalar(&value).unwrap_or(Self::Other(Cow::Owned(value))));
             }
         };
         octets.map(Self::Octets)
@@ -289,17 +302,18 @@ impl<'a> Plain<'a> {
             // As in the arguments of bindings, so that decimals are compared, too.
             other => {
                 let value = amqp10_argument(other);
-                Self::scalar(&value).unwrap_or(Self::Other(value))
+                Self::scalar(&value).unwrap_or(Self::Other(Cow::Owned(value)))
             }
         }
     }
 
+    /// Describes a value without copying it: bindings have large ones.
     pub fn of(value: &'a Value) -> Self {
         match value {
             Value::String(text) => Self::Octets(text.as_bytes()),
             Value::Symbol(symbol) => Self::Octets(symbol.as_str().as_bytes()),
             Value::Binary(octets) => Self::Octets(octets),
-            other => Self::scalar(other).unwrap_or_else(|| Self::Other(other.clone())),
+            other => Self::scalar(other).unwrap_or_else(|| Self::Other(Cow::Borrowed(other))),
         }
     }
 

@@ -307,9 +307,7 @@ impl Table {
     }
 
     pub fn unbind(&mut self, binding: &Binding) {
-        if !self.bindings.remove(binding) {
-            return;
-        }
+        let Some(removed) = self.bindings.remove(binding) else { return };
         // Bindings that differ only in arguments that the type ignores share one entry.
         let place_is_empty = self.bindings.beside(binding).next().is_none();
         match Arc::make_mut(&mut self.routes.0) {
@@ -321,8 +319,8 @@ impl Table {
                     all.remove(&binding.destination);
                 }
             }
-            Index::Headers(headers) => headers.unbind(binding),
-            Index::Random(random) => random.unbind(binding),
+            Index::Headers(headers) => headers.unbind(&removed),
+            Index::Random(random) => random.unbind(&removed),
             Index::Modulus(modulus) => modulus.unbind(binding),
             Index::Consistent(ring) => ring.rebuild(&self.bindings.by_age()),
         }

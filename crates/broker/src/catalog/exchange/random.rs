@@ -15,8 +15,9 @@ impl Random {
         self.0.push(binding);
     }
 
-    pub fn unbind(&mut self, binding: &Binding) {
-        self.0.retain(|b| **b != *binding);
+    /// Removes a binding, which must be the one that was bound.
+    pub fn unbind(&mut self, binding: &Arc<Binding>) {
+        self.0.retain(|known| !Arc::ptr_eq(known, binding));
     }
 
     pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {

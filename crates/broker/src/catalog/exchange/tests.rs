@@ -1,5 +1,6 @@
 //! Tests each exchange type against its definition.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -388,6 +389,29 @@ fn the_steps_of_headers_are_bindings_times_arguments() {
     let facts = Facts::new(Letter::of_properties(&[], &list, 0), u64::MAX);
     x.routes().route(&facts, 0, &mut |_| unreachable!());
     assert_eq!(facts.steps(), 200 + 200 * (3 + 100) + 1, "a long value counts by its length each time");
+}
+
+/// A list has a value in each byte, and each is decoded.
+#[test]
+fn the_values_of_a_list_count_more_than_the_bytes_of_a_text() {
+    let mut x = table(ExchangeKind::Headers, &[]);
+    let list = Value::List(vec![Value::Boolean(true); 1_600]);
+    x.bind(binding("q", "", &[("a", list.clone())]));
+    x.bind(binding("other", "", &[("a", Value::List(vec![Value::Null; 1_600]))]));
+    let section = section(descriptor::APPLICATION_PROPERTIES, &[("a", list)]);
+    let facts = Facts::new(Letter { application_properties: &section, ..Letter::default() }, u64::MAX);
+    let mut found = 0;
+    x.routes().route(&facts, 0, &mut |_| found += 1);
+    assert_eq!(found, 1);
+    assert_eq!(facts.steps(), 1 + 2 * (2 + 1_608 / 16), "the headers once, then each binding and the list");
+}
+
+#[test]
+fn comparing_with_a_binding_copies_none_of_its_values() {
+    let list = Value::List(vec![Value::Int(1); 10]);
+    for value in [list.clone(), Value::Map(Map(vec![(Value::from("k"), list)])), Value::Uuid([1; 16])] {
+        assert!(matches!(Plain::of(&value), Plain::Other(Cow::Borrowed(_))), "{value}");
+    }
 }
 
 #[test]

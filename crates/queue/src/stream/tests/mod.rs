@@ -825,6 +825,39 @@ fn readers_with_expensive_filters_share_a_turn() {
     }
 }
 
+/// A reader that finds its messages at once does not wait until expensive ones have read everything.
+#[test]
+fn readers_for_which_nothing_was_left_come_first_in_the_next_turn() {
+    const READERS: u64 = 30;
+    let mut world = World::new();
+    for n in 0..100 {
+        let message = with_subject(&"x".repeat(3_000));
+        let publisher = PublisherId(1);
+        world.send_to_stream(Request::Publish(Publish { publisher, seq: n, message, pipelines: false }));
+    }
+    world.settle();
+    let matching = |pattern: &str| {
+        let filter = SqlFilter::parse(&format!("p.subject LIKE '{pattern}'"), Dialect::Filter);
+        Some(Arc::new(Filter::Sql(filter.unwrap())))
+    };
+    let (expensive, cheap) = (matching(&format!("%{}%", "p_".repeat(100))), matching("x%"));
+    let last = READERS - 1;
+    for consumer in 0..READERS {
+        let matching = if consumer == last { cheap.clone() } else { expensive.clone() };
+        world.attach(consumer, Replay { start: Start::First, bloom: None, matching });
+    }
+    world.settle();
+    (0..READERS).for_each(|consumer| world.grant(consumer, 1, false));
+    let mut turns = 0;
+    while world.got.get(&last).is_none_or(|got| got.offsets.is_empty()) {
+        (0..READERS as usize).for_each(|_| world.load(0, 1_000));
+        world.continue_interrupted();
+        turns += 1;
+        // Each turn has room for ten of them.
+        assert!(turns <= READERS / 10 + 1, "the cheap reader still waits");
+    }
+}
+
 /// Checks that a reader without credit frees a chunk that only it would keep in memory.
 #[test]
 fn an_idle_reader_frees_a_chunk_that_has_left_the_tail() {
