@@ -44,6 +44,8 @@ pub struct House {
     pub container: String,
     /// The properties of clients that connect.
     pub properties: Option<Map>,
+    /// The idle-time-out of clients that connect, in milliseconds. The broker is told half of it [2.4.5].
+    pub idle_time_out_ms: u32,
     /// The keys of other clients of the first shard. Their sockets take nothing during a round.
     pub others: Vec<usize>,
     /// True if their sockets take all output of a round before it is counted, as sockets that are not full do.
@@ -122,6 +124,7 @@ impl House {
             peers: Vec::new(),
             container: "peer".into(),
             properties: None,
+            idle_time_out_ms: 0,
             others: Vec::new(),
             others_take_at_once: false,
             log_stopped: false,
@@ -173,7 +176,7 @@ impl House {
             max_frame_size: 128 * 1024,
             initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
             channel_max: 30,
-            idle_time_out_ms: 0,
+            idle_time_out_ms: self.idle_time_out_ms,
             incomplete_bytes_max: usize::MAX,
             session,
         };
