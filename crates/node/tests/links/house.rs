@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
+use crate::quiet::assert_nothing_waits;
 use amqp10::connection::Config;
 use amqp10::link::NAME_MAX;
 use amqp10::sasl::Secret;
@@ -433,10 +434,25 @@ impl House {
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             if !self.round() {
-                return;
+                return self.assert_nothing_waits();
             }
         }
         panic!("the shards do not become idle");
+    }
+
+    /// Asserts that no shard has left work for its next timer, and no output to clients that read. A shard to which the log owes an
+    /// answer may have left work until then.
+    fn assert_nothing_waits(&mut self) {
+        let count = self.shards.len() as ShardId;
+        for (id, shard) in self.shards.iter_mut().enumerate() {
+            if self.with_log.iter().all(|handover| handover.shard as usize != id) {
+                assert_nothing_waits(shard, count);
+            }
+        }
+        for peer in self.peers.iter().filter(|peer| !peer.deaf) {
+            let output = self.shards[peer.shard].conn(peer.key).map_or(0, |conn| conn.gate.output().len());
+            assert_eq!(output, 0, "output was left");
+        }
     }
 
     fn check_logins(&mut self) -> bool {
