@@ -87,18 +87,19 @@ fn a_killed_broker_keeps_what_it_confirmed() {
     assert_eq!(failed, 0);
 }
 
-/// Runs a round with a time limit. Returns its report as text.
 /// Runs a round whose queues survive a loss of power; see [`crate::forget`].
 pub async fn power_round(number: u64, seed: u64, messages: u64) -> Result<String, String> {
     /// The kinds of [`Round::plan`] with `x-fsync`, and with quorum queues.
     const SYNCED: [u64; 2] = [8, 12];
-    match number % 5 {
+    match number % 6 {
         kind @ 0..2 => bounded(Round::plan(SYNCED[kind as usize], seed, messages).run()).await,
         2 => bounded(TransactionRound::plan(seed, messages).run()).await,
+        3 => bounded(TransactionRound::plan_synced(seed, messages).run()).await,
         kind => bounded(StreamRound::plan(kind == 4, seed, messages).run()).await,
     }
 }
 
+/// Runs a round with a time limit. Returns its report as text.
 async fn bounded<T: ToString>(round: impl Future<Output = Result<T, String>>) -> Result<String, String> {
     let result = tokio::time::timeout(ROUND_TIME_MAX, round).await;
     result.unwrap_or_else(|_| Err("the round hangs".to_owned())).map(|report| report.to_string())
