@@ -3,6 +3,7 @@
 mod asks;
 #[path = "asks/queues.rs"]
 mod asks_queues;
+mod quiet;
 mod world;
 
 mod corpus;

@@ -184,6 +184,7 @@ mod tests {
             ("0.4", "vm_memory_high_watermark.relative"),
             ("1.0", "vm_memory_high_watermark.relative"),
             ("4GiB", "vm_memory_high_watermark.absolute"),
+            ("1.5GiB", "vm_memory_high_watermark.absolute"),
             ("1048576", "vm_memory_high_watermark.absolute"),
             // It stops publishers, as in RabbitMQ.
             ("0", "vm_memory_high_watermark.absolute"),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
+use crate::quiet::assert_nothing_waits;
 use amqp10::Value;
 use broker::access::{Access, Hashing, Permissions, User};
 use broker::catalog::{Command, DeclareQueue};
@@ -257,10 +258,17 @@ impl World {
                 }
             }
             if !moved {
-                return;
+                return self.assert_nothing_waits();
             }
         }
         panic!("the broker runs in an endless loop");
+    }
+
+    /// Asserts that no shard has left work for its next timer.
+    fn assert_nothing_waits(&mut self) {
+        let count = self.shards.len() as ShardId;
+        let working = self.shards.iter_mut().zip(&self.stalled).filter(|(_, is_stalled)| !**is_stalled);
+        working.for_each(|(shard, _)| assert_nothing_waits(shard, count));
     }
 
     // ---- the operator

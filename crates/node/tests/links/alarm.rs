@@ -83,9 +83,16 @@ fn attach(house: &mut House, peer: usize, session: u16, role: Role, queue: &str)
 
 #[test]
 fn a_client_gets_no_more_memory_by_opening_sessions_and_detaching_links() {
+    // Adaptive credit begins with the fixed one.
+    for credit in [LinkCredit::Fixed, LinkCredit::Auto, LinkCredit::Adaptive] {
+        open_sessions_and_detach_links(credit);
+    }
+}
+
+/// Every new link has its credit without a timer, whatever its connection has unanswered: no time passes here.
+fn open_sessions_and_detach_links(link_credit: LinkCredit) {
     const BYTES: usize = 60_000;
-    let settings =
-        Settings { link_credit: LinkCredit::Fixed, max_incoming_window: 40, ..Settings::default() };
+    let settings = Settings { link_credit, max_incoming_window: 40, ..Settings::default() };
     let mut house = House::new(1, settings);
     house.declare("q", Default::default());
     let peer = house.connect(0);

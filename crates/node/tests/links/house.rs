@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
+use crate::quiet::assert_nothing_waits;
 use amqp10::connection::Config;
 use amqp10::link::NAME_MAX;
 use amqp10::sasl::Secret;
@@ -44,6 +45,8 @@ pub struct House {
     pub container: String,
     /// The properties of clients that connect.
     pub properties: Option<Map>,
+    /// The idle-time-out of clients that connect, in milliseconds. The broker is told half of it [2.4.5].
+    pub idle_time_out_ms: u32,
     /// The keys of other clients of the first shard. Their sockets take nothing during a round.
     pub others: Vec<usize>,
     /// True if their sockets take all output of a round before it is counted, as sockets that are not full do.
@@ -122,6 +125,7 @@ impl House {
             peers: Vec::new(),
             container: "peer".into(),
             properties: None,
+            idle_time_out_ms: 0,
             others: Vec::new(),
             others_take_at_once: false,
             log_stopped: false,
@@ -173,7 +177,7 @@ impl House {
             max_frame_size: 128 * 1024,
             initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
             channel_max: 30,
-            idle_time_out_ms: 0,
+            idle_time_out_ms: self.idle_time_out_ms,
             incomplete_bytes_max: usize::MAX,
             session,
         };
@@ -430,10 +434,25 @@ impl House {
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             if !self.round() {
-                return;
+                return self.assert_nothing_waits();
             }
         }
         panic!("the shards do not become idle");
+    }
+
+    /// Asserts that no shard has left work for its next timer, and no output to clients that read. A shard to which the log owes an
+    /// answer may have left work until then.
+    fn assert_nothing_waits(&mut self) {
+        let count = self.shards.len() as ShardId;
+        for (id, shard) in self.shards.iter_mut().enumerate() {
+            if self.with_log.iter().all(|handover| handover.shard as usize != id) {
+                assert_nothing_waits(shard, count);
+            }
+        }
+        for peer in self.peers.iter().filter(|peer| !peer.deaf) {
+            let output = self.shards[peer.shard].conn(peer.key).map_or(0, |conn| conn.gate.output().len());
+            assert_eq!(output, 0, "output was left");
+        }
     }
 
     fn check_logins(&mut self) -> bool {

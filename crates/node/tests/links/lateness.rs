@@ -255,6 +255,19 @@ fn token_091(in_ms: u64) -> Running {
     Running::new(house, in_ms, move |house| !client.is_open(house))
 }
 
+/// A heartbeat of the broker, after half of the idle-time-out of which the client has told it.
+fn heartbeat_10() -> Running {
+    let mut house = house();
+    house.idle_time_out_ms = u32::from(HEARTBEAT_S) * 2000;
+    just_before(&mut house);
+    let peer = house.connect(0);
+    house.peers[peer].deaf = true;
+    let key = house.peers[peer].key;
+    Running::new(house, u64::from(HEARTBEAT_S) * 500, move |house| {
+        house.shards[0].conn(key).is_some_and(|conn| !conn.gate.output().is_empty())
+    })
+}
+
 /// A heartbeat of the broker, after half of the interval.
 fn heartbeat_091() -> Running {
     let mut house = house_with_heartbeats();
@@ -282,6 +295,7 @@ fn no_timer_of_an_idle_broker_is_late() {
     row("a handshake", LATE_MAX_MS, no_handshake());
     row("silence, AMQP 1.0", LATE_MAX_MS, silence_10());
     row("silence, AMQP 0.9.1", LATE_MAX_MS, silence_091());
+    row("a heartbeat, AMQP 1.0", LATE_MAX_MS, heartbeat_10());
     row("a heartbeat, AMQP 0.9.1", LATE_MAX_MS, heartbeat_091());
     // A token never ends early: the connection would be closed while others still accept it.
     for in_ms in [999, 1_000, 60_001] {

@@ -30,6 +30,7 @@ use wal::{
 use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
 
 use crate::asks::Asks;
+use crate::quiet::assert_nothing_waits;
 use client::Client;
 use streams::StreamWorld;
 
@@ -139,19 +140,6 @@ impl Writes for Threads<'_> {
         let answer = self.streams.as_mut()?.take_job(job, self.random.one_in(2));
         self.at_once[1] += u64::from(answer.is_some());
         answer
-    }
-}
-
-/// Takes what a turn that has nothing to do writes, which is nothing.
-struct Idle;
-
-impl Writes for Idle {
-    fn write(&mut self, handover: Handover) -> Option<Completion> {
-        panic!("{} bytes of records were left", handover.records.bytes());
-    }
-
-    fn append(&mut self, _: StreamJob) -> Option<StreamAnswer> {
-        panic!("a job of a stream was left");
     }
 }
 
@@ -722,7 +710,8 @@ impl World {
         let mut dirty = Vec::new();
         self.shards[id].take_dirty(&mut dirty);
         if !is_left {
-            self.assert_nothing_waits(id);
+            assert_nothing_waits(&mut self.shards[id], self.shard_count);
+            assert!(!self.shards[id].is_dirty(), "output was left");
         }
         let shard = &mut self.shards[id];
         for key in dirty {
@@ -737,15 +726,6 @@ impl World {
                 shard.touch(key);
             }
         }
-    }
-
-    /// Asserts that another turn of a shard moves nothing: what could move does not wait for its next timer.
-    fn assert_nothing_waits(&mut self, id: usize) {
-        let shard = &mut self.shards[id];
-        assert!(!shard.turn() && !shard.write(&mut Idle), "the turn has left work");
-        let mail = (0..self.shard_count).flat_map(|to| shard.poll_mail(to)).next();
-        assert!(mail.is_none(), "mail was left: {mail:?}");
-        assert!(!shard.is_dirty(), "output was left");
     }
 
     fn take_mail(&mut self, id: usize) {

@@ -31,7 +31,7 @@ const NAMESPACES: [&[&str]; 2] = [&["unshare", "-rm"], &["unshare", "-m"]];
 /// The number of messages of a round.
 const MESSAGES: u64 = 5_000;
 /// The number of rounds without `FORGET_ROUNDS`: one of each kind.
-const ROUNDS: u64 = 5;
+const ROUNDS: u64 = 6;
 
 /// Mounts the disk at `$0` and the boot id in the file `$1`, and runs the other words.
 const MOUNT: &str = "mount -i -t fuse.forgetful -o fd=0,rootmode=40000,user_id=0,group_id=0 forgetful \"$0\" \

@@ -13,14 +13,15 @@
 //! - A consumer accepts messages before the kill.
 //! - An exchange sends each message to two queues.
 //! - Nearly all messages are paged out, every message is synced, or messages arrive by dead-lettering.
+//! - Messages climb a ladder of three to five queues: in each they expire, and are dead-lettered to the next one.
 //! - The kill comes when the log begins a file or releases one, or when a pack is begun.
 //! - The kill comes while a copy and its original are both on the disk ([`copies`]). Two kinds are repeated
 //!   until it does.
-//! - One of fifteen rounds uses quorum queues, two use streams (see [`stream`]), and one moves messages in transactions (see
+//! - One of sixteen rounds uses quorum queues, two use streams (see [`stream`]), and one moves messages in transactions (see
 //!   [`transactions`]).
 //!
 //! ```text
-//! KILL_ROUNDS=15 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test program a_killed_broker -- --nocapture
+//! KILL_ROUNDS=16 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test program a_killed_broker -- --nocapture
 //! ```
 //!
 //! With `KILL_KIND=10`, all rounds are of the tenth kind.
@@ -44,14 +45,14 @@ use stream::StreamRound;
 use transactions::TransactionRound;
 
 /// The number of kinds of rounds. The rounds take the kinds in turn. The last three kinds use streams, transactions, and streams.
-const KINDS: u64 = 15;
+const KINDS: u64 = 16;
 
 /// The time limit of a round. A round that takes longer counts as hung.
 const ROUND_TIME_MAX: Duration = Duration::from_secs(600);
 
 #[test]
 fn a_killed_broker_keeps_what_it_confirmed() {
-    let rounds = number("KILL_ROUNDS").unwrap_or(15);
+    let rounds = number("KILL_ROUNDS").unwrap_or(KINDS);
     let messages = number("KILL_MESSAGES").unwrap_or(50_000);
     let only = number("KILL_KIND");
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -86,18 +87,19 @@ fn a_killed_broker_keeps_what_it_confirmed() {
     assert_eq!(failed, 0);
 }
 
-/// Runs a round with a time limit. Returns its report as text.
 /// Runs a round whose queues survive a loss of power; see [`crate::forget`].
 pub async fn power_round(number: u64, seed: u64, messages: u64) -> Result<String, String> {
     /// The kinds of [`Round::plan`] with `x-fsync`, and with quorum queues.
     const SYNCED: [u64; 2] = [8, 12];
-    match number % 5 {
+    match number % 6 {
         kind @ 0..2 => bounded(Round::plan(SYNCED[kind as usize], seed, messages).run()).await,
         2 => bounded(TransactionRound::plan(seed, messages).run()).await,
+        3 => bounded(TransactionRound::plan_synced(seed, messages).run()).await,
         kind => bounded(StreamRound::plan(kind == 4, seed, messages).run()).await,
     }
 }
 
+/// Runs a round with a time limit. Returns its report as text.
 async fn bounded<T: ToString>(round: impl Future<Output = Result<T, String>>) -> Result<String, String> {
     let result = tokio::time::timeout(ROUND_TIME_MAX, round).await;
     result.unwrap_or_else(|_| Err("the round hangs".to_owned())).map(|report| report.to_string())

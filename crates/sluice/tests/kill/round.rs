@@ -24,10 +24,11 @@ const QUEUES: [&str; 2] = ["kill-1", "kill-2"];
 const FANOUT: &str = "kill";
 /// The number of consumers per queue after the kill.
 const DRAINERS: u64 = 2;
-/// The queue in which messages expire. They reach the first queue as dead letters.
-const SOURCE: &str = "kill-source";
-/// The time to live of messages in that queue, in milliseconds.
-const SOURCE_TTL_MS: u64 = 20;
+/// The queues in which messages expire. Each sends its dead letters to the next one, and the last one of a round to the first
+/// queue of [`QUEUES`].
+const RUNGS: [&str; 5] = ["kill-source", "kill-rung-1", "kill-rung-2", "kill-rung-3", "kill-rung-4"];
+/// The time to live of messages in such a queue, in milliseconds.
+const RUNG_TTL_MS: u64 = 20;
 /// The time to live of other messages, in milliseconds. It is longer than any round.
 const TTL_MS: u64 = 3_600_000;
 /// A memory limit that is so small that nearly all messages are paged out.
@@ -87,8 +88,12 @@ enum Kind {
     Fsync,
     /// The queues are quorum queues.
     Quorum,
-    /// The queues receive dead letters of another queue, to which everything is sent.
-    Dead,
+    /// The first queue receives dead letters. Everything is sent to the first queue of a ladder of `rungs` queues. Bit `n` of
+    /// `quorum` is set if the n-th rung is a quorum queue, and bit `rungs` if the first queue is one.
+    Dead {
+        rungs: usize,
+        quorum: u64,
+    },
 }
 
 /// The result of a round.
@@ -136,7 +141,7 @@ impl Round {
             6 => Self { kind: Kind::Ttl, paging: Some(PAGING), moment: Moment::Pack(few as u64), ..plain },
             7 => Self { consumer: true, paging: Some(PAGING), moment: Moment::GivenBack, ..plain },
             8 => Self { kind: Kind::Fsync, recovery_kills: few, moment: Moment::Roll, ..plain },
-            9 => Self { kind: Kind::Dead, paging: Some(PAGING), ..plain },
+            9 => Self { kind: Kind::Dead { rungs: 1, quorum: 0 }, paging: Some(PAGING), ..plain },
             // This round has one publisher. With more, the consumer accepts too few of the messages: the log is
             // evacuated only if most of it is garbage.
             10 => Self {
@@ -154,7 +159,31 @@ impl Round {
                 shards: [1, plain.shards[1]],
                 ..plain
             },
+            13 => Self::plan_ladder(&mut random, few, plain),
             _ => Self { kind: Kind::Quorum, queues: 2, consumer: true, recovery_kills: few, ..plain },
+        }
+    }
+
+    /// A round with a ladder of dead letters: all queues are classic, or all are quorum queues, or each is one of the two.
+    fn plan_ladder(random: &mut Random, few: usize, plain: Self) -> Self {
+        // A message is written once for each rung.
+        let messages = plain.messages / 5;
+        let quorum = match random.between(0, 4) {
+            0 => 0,
+            1 => u64::MAX,
+            _ => random.next(),
+        };
+        let rungs = random.between(3, RUNGS.len() as u64 + 1);
+        // By the end of this time, messages have come to the end of the ladder.
+        let climb_us = 2 * rungs * RUNG_TTL_MS * 1_000;
+        Self {
+            kind: Kind::Dead { rungs: rungs as usize, quorum: quorum % (1 << (rungs + 1)) },
+            delay: Duration::from_micros(random.between(0, climb_us)),
+            consumer: random.between(0, 2) == 0,
+            recovery_kills: few * random.between(0, 2) as usize,
+            moment: Moment::Confirmed(random.between(messages / 4, messages.max(4)).max(1)),
+            messages,
+            ..plain
         }
     }
 
@@ -210,7 +239,7 @@ impl Round {
         };
         for ((before, after), queue) in before.into_iter().zip(after).zip(QUEUES) {
             let came = Came { before: vec![before], after };
-            let figures = judge(&ledger, &came, self.kind == Kind::Dead)
+            let figures = judge(&ledger, &came, !self.rungs().is_empty())
                 .map_err(|why| format!("queue '{queue}': {why}"))?;
             report.taken += came.before.iter().map(Vec::len).sum::<usize>();
             report.drained += came.after.iter().map(Vec::len).sum::<usize>();
@@ -229,7 +258,7 @@ impl Round {
 
     fn address(&self) -> &'static str {
         match (self.kind, self.queues) {
-            (Kind::Dead, _) => "/queues/kill-source",
+            (Kind::Dead { .. }, _) => "/queues/kill-source",
             (_, 1) => "/queues/kill-1",
             _ => "/exchanges/kill",
         }
@@ -243,6 +272,19 @@ impl Round {
             Moment::Copy(_) => Protocol::Amqp10,
             _ => Protocol::of(self.seed ^ queue as u64),
         }
+    }
+
+    /// The queues in which messages expire.
+    fn rungs(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Dead { rungs, .. } => &RUNGS[..rungs],
+            _ => &[],
+        }
+    }
+
+    /// Returns true if this rung of a ladder is a quorum queue. The first queue of [`QUEUES`] counts as the rung after the last.
+    fn is_quorum(&self, rung: usize) -> bool {
+        matches!(self.kind, Kind::Dead { quorum, .. } if quorum >> rung & 1 == 1)
     }
 
     fn queue_names(&self) -> impl Iterator<Item = &'static str> {
@@ -260,19 +302,24 @@ impl Round {
                     arguments.iter().map(|(name, value)| (Value::String((*name).into()), value.clone()));
                 QueueSpec { arguments: arguments.collect(), ..QueueSpec::default() }
             };
-            if self.kind == Kind::Dead {
+            let text = |text: &str| Value::String(text.into());
+            let kind_of = |is_quorum| ("x-queue-type", text(if is_quorum { "quorum" } else { "classic" }));
+            let rungs = self.rungs();
+            for (number, rung) in rungs.iter().enumerate() {
                 let dies = spec(&[
-                    ("x-message-ttl", Value::Ulong(SOURCE_TTL_MS)),
-                    ("x-dead-letter-exchange", Value::String("".into())),
-                    ("x-dead-letter-routing-key", Value::String(QUEUES[0].into())),
+                    kind_of(self.is_quorum(number)),
+                    ("x-message-ttl", Value::Ulong(RUNG_TTL_MS)),
+                    ("x-dead-letter-exchange", text("")),
+                    ("x-dead-letter-routing-key", text(rungs.get(number + 1).unwrap_or(&QUEUES[0]))),
                 ]);
-                management.declare_queue(SOURCE, &dies).await?;
+                management.declare_queue(rung, &dies).await?;
             }
             let queues = match self.kind {
-                Kind::Plain | Kind::Dead => spec(&[]),
+                Kind::Plain => spec(&[]),
+                Kind::Dead { rungs, .. } => spec(&[kind_of(self.is_quorum(rungs))]),
                 Kind::Ttl => spec(&[("x-message-ttl", Value::Ulong(TTL_MS))]),
                 Kind::Fsync => spec(&[("x-fsync", Value::Boolean(true))]),
-                Kind::Quorum => spec(&[("x-queue-type", Value::String("quorum".into()))]),
+                Kind::Quorum => spec(&[kind_of(true)]),
             };
             for queue in self.queue_names() {
                 management.declare_queue(queue, &queues).await?;
@@ -386,6 +433,8 @@ impl Round {
     ) -> Result<(Vec<Published>, Vec<Vec<Vec<Id>>>), String> {
         let url = broker.amqp_url();
         let last = Arc::new(AtomicBool::new(false));
+        // A single consumer speaks either protocol.
+        let first = self.seed % 2;
         let drainers: Vec<Vec<JoinHandle<_>>> = self
             .queue_names()
             .map(|queue| {
@@ -394,7 +443,9 @@ impl Round {
                     let (protocol, address) = (Protocol::of(number), format!("/queues/{queue}"));
                     tokio::spawn(async move { drain(protocol, url, address, seed, &last).await })
                 };
-                (0..DRAINERS).map(drainer).collect()
+                // The order of dead letters can be judged with one consumer only.
+                let drainers = if self.rungs().is_empty() { DRAINERS } else { 1 };
+                (0..drainers).map(|number| drainer(number + first)).collect()
             })
             .collect();
         let share = self.messages / self.publishers as u64;
@@ -416,8 +467,11 @@ impl Round {
         if rests.iter().any(|p| p.ended.is_some()) {
             return Err(format!("publishing after the kill failed: {:?}", ended(&rests)));
         }
-        while self.kind == Kind::Dead && waits_in_source(broker) {
-            tokio::time::sleep(Duration::from_millis(SOURCE_TTL_MS)).await;
+        // A rung that is empty stays so if those before it are empty. So they are asked one after the other.
+        for rung in self.rungs() {
+            while has_messages(broker, rung) {
+                tokio::time::sleep(Duration::from_millis(RUNG_TTL_MS)).await;
+            }
         }
         last.store(true, Ordering::Release);
         let mut after = Vec::new();
@@ -450,10 +504,10 @@ impl Round {
     }
 }
 
-/// Returns true if messages are still in the source queue or are being dead-lettered.
-fn waits_in_source(broker: &Broker) -> bool {
+/// Returns true if the queue has messages, or dead letters that have not arrived.
+fn has_messages(broker: &Broker, queue: &str) -> bool {
     let rows = broker.list("queues");
-    let row = rows.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == SOURCE));
+    let row = rows.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == queue));
     row.is_none_or(|row| row["messages"] != 0)
 }
 

@@ -45,16 +45,43 @@ const REST: u64 = 100;
 /// The delivery mode of durable messages.
 const DURABLE: u8 = 2;
 
-/// The arguments of the kinds of queues.
-const KINDS: [(&str, Option<(&str, &str)>); 2] =
-    [("classic", None), ("quorum", Some(("x-queue-type", "quorum")))];
+/// The kind of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Classic,
+    Quorum,
+    /// A classic queue with `x-fsync`.
+    Synced,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Classic, Self::Quorum, Self::Synced];
+    /// The kinds that survive a loss of power.
+    const POWER: [Self; 2] = [Self::Quorum, Self::Synced];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Quorum => "quorum",
+            Self::Synced => "classic x-fsync",
+        }
+    }
+
+    fn argument(self) -> Option<(&'static str, Value)> {
+        match self {
+            Self::Classic => None,
+            Self::Quorum => Some(("x-queue-type", Value::String("quorum".into()))),
+            Self::Synced => Some(("x-fsync", Value::Boolean(true))),
+        }
+    }
+}
 
 /// The plan of a round. It is determined by seed and messages.
 #[derive(Clone, Debug)]
 pub struct TransactionRound {
     seed: u64,
     /// The kinds of the two queues.
-    kinds: [usize; 2],
+    kinds: [Kind; 2],
     /// The number of messages that are published before the kill.
     messages: u64,
     /// The kill comes when this many of them are committed.
@@ -88,18 +115,20 @@ pub struct TransactionReport {
 impl TransactionRound {
     pub fn plan(seed: u64, messages: u64) -> Self {
         let mut random = Random::new(seed);
+        let kinds = if crate::forget::disk().is_some() { &Kind::POWER[..] } else { &Kind::ALL };
         Self {
             seed,
-            kinds: match crate::forget::disk() {
-                // A classic queue without `x-fsync` survives no loss of power.
-                Some(_) => [1, 1],
-                None => [random.between(0, 2) as usize, random.between(0, 2) as usize],
-            },
+            kinds: [(); 2].map(|()| kinds[random.between(0, kinds.len() as u64) as usize]),
             messages,
             committed: random.between(messages / 20, messages / 5 + 2).max(1),
             delay: Duration::from_micros(random.between(0, 3_000)),
             shards: [random.between(1, 5), random.between(1, 5)],
         }
+    }
+
+    /// A round with two classic queues with `x-fsync`.
+    pub fn plan_synced(seed: u64, messages: u64) -> Self {
+        Self { kinds: [Kind::Synced; 2], ..Self::plan(seed, messages) }
     }
 
     /// Runs the round.
@@ -156,8 +185,10 @@ impl TransactionRound {
             let text = |text: &str| Value::String(text.into());
             // A message may come back as often as it has to.
             let limit = (text("x-delivery-limit"), Value::Int(-1));
-            let arguments = KINDS[kind].1.map(|(name, value)| [(text(name), text(value)), limit]);
-            let arguments = arguments.into_iter().flatten().collect();
+            // Only a quorum queue has such a limit by default.
+            let limit = (kind == Kind::Quorum).then_some(limit);
+            let argument = kind.argument().map(|(name, value)| (text(name), value));
+            let arguments = argument.into_iter().chain(limit).collect();
             management.declare_queue(queue, &QueueSpec { arguments, ..QueueSpec::default() }).await?;
         }
         management.close().await?;
@@ -355,7 +386,7 @@ fn delivery(seed: u64, event: &Event<'_>) -> Option<Result<(u64, Id), String>> {
 impl fmt::Display for TransactionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { round, confirmed, committed, in_doubt, rollbacks, left } = self;
-        let [from, to] = round.kinds.map(|kind| KINDS[kind].0);
+        let [from, to] = round.kinds.map(Kind::name);
         write!(
             f,
             "transactions from a {from} to a {to} queue, {} shards, then {}, ",

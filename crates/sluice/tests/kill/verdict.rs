@@ -10,7 +10,7 @@
 //!    acceptance may not have been written before the kill. A message that was sent but not confirmed may be there,
 //!    at most once, as nobody sends it again. Dead letters are the exception: one that was in flight may occur twice.
 //! 4. Nothing is out of order: what one consumer received of one publisher, before or after, is in the order of
-//!    sending. Dead letters may be repeated, so the rule does not apply to them.
+//!    sending. Dead letters may be repeated, so the rule applies to the first occurrence of each.
 
 use std::collections::HashSet;
 
@@ -40,13 +40,17 @@ pub struct Figures {
     pub came_again: u64,
 }
 
-/// Checks the rules. If `twice` is set, a message may occur twice after the kill.
+/// Checks the rules. If `twice` is set, a message may occur twice after the kill. Then one consumer must have received
+/// everything before the kill, and one everything after it: the first occurrence of a message is not known otherwise.
 ///
 /// # Errors
 /// The first broken rule, with the message.
 pub fn judge(ledger: &Ledger, came: &Came, twice: bool) -> Result<Figures, String> {
-    let before = gather(ledger, &came.before, false).map_err(|why| format!("before the kill {why}"))?;
-    let after = gather(ledger, &came.after, twice).map_err(|why| format!("after the kill {why}"))?;
+    let before = gather(ledger, &came.before, None).map_err(|why| format!("before the kill {why}"))?;
+    // What was accepted before the kill may come back behind its successors, when the queue in which it expired has
+    // not noted that its dead letter arrived.
+    let repeated = twice.then_some(&before);
+    let after = gather(ledger, &came.after, repeated).map_err(|why| format!("after the kill {why}"))?;
     for (publisher, confirmed) in ledger.confirmed.iter().enumerate() {
         let lost = |number: &&u64| {
             let id = Id { publisher, number: **number };
@@ -66,9 +70,13 @@ pub fn judge(ledger: &Ledger, came: &Came, twice: bool) -> Result<Figures, Strin
     })
 }
 
-/// Returns all messages that the consumers received. Unless `twice` is set, each must occur once, and each
-/// publisher's in order.
-fn gather(ledger: &Ledger, consumers: &[Vec<Id>], twice: bool) -> Result<HashSet<Id>, String> {
+/// Returns all messages that the consumers received. Each must occur once, and each publisher's in order. With
+/// `repeated`, a message may occur again, and those in this set may occur anywhere.
+fn gather(
+    ledger: &Ledger,
+    consumers: &[Vec<Id>],
+    repeated: Option<&HashSet<Id>>,
+) -> Result<HashSet<Id>, String> {
     let mut all = HashSet::new();
     for sequence in consumers {
         let mut last = vec![None; ledger.sent.len()];
@@ -77,7 +85,7 @@ fn gather(ledger: &Ledger, consumers: &[Vec<Id>], twice: bool) -> Result<HashSet
                 return Err(format!("{id:?} was received but never sent"));
             }
             let new = all.insert(*id);
-            if twice {
+            if repeated.is_some_and(|before| !new || before.contains(id)) {
                 continue;
             }
             if !new {
@@ -103,9 +111,13 @@ mod tests {
 
     /// Judges a case in which five messages were sent, and the messages 0 to 2 are confirmed.
     fn judged(before: &[&[u64]], after: &[&[u64]]) -> Result<Figures, String> {
+        judged_as(before, after, false)
+    }
+
+    fn judged_as(before: &[&[u64]], after: &[&[u64]], twice: bool) -> Result<Figures, String> {
         let ledger = Ledger { sent: vec![5], confirmed: vec![[0, 1, 2].into()] };
         let lists = |lists: &[&[u64]]| lists.iter().map(|l| ids(l)).collect();
-        judge(&ledger, &Came { before: lists(before), after: lists(after) }, false)
+        judge(&ledger, &Came { before: lists(before), after: lists(after) }, twice)
     }
 
     #[test]
@@ -114,6 +126,22 @@ mod tests {
         assert_eq!(judged(&[], &[&[0, 1, 2]]), figures(0, 0));
         assert_eq!(judged(&[], &[&[0, 2, 4], &[1, 3]]), figures(2, 0));
         assert_eq!(judged(&[&[0, 1, 3]], &[&[1, 2]]), figures(1, 1));
+    }
+
+    #[test]
+    fn a_dead_letter_may_come_again_but_not_late() {
+        let judged = |before: &[&[u64]], after: &[u64]| judged_as(before, &[after], true);
+        assert!(judged(&[], &[0, 1, 0, 2, 1]).is_ok());
+        assert!(judged(&[&[0, 1]], &[2, 0, 3, 1]).is_ok());
+        for (before, after, why) in [
+            (&[][..], &[1, 0, 2][..], "received after number"),
+            (&[&[0][..]], &[2, 0, 1], "received after number"),
+            (&[&[0]], &[0, 2, 0], "lost"),
+            (&[&[0, 0]], &[1, 2], "twice"),
+        ] {
+            let refused = judged(before, after).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
     }
 
     #[test]
