@@ -279,7 +279,8 @@ impl Searches {
 
     /// Ends the search of a publisher that has ended. Its connection is returned all the same.
     pub fn give_up(&mut self, publisher: PublisherId) {
-        self.given_up.extend(self.remove(Asker::Publisher(publisher)).map(|waiting| waiting.whom));
+        let found = self.remove(Asker::Publisher(publisher));
+        self.given_up.extend(found.map(|waiting| waiting.whom));
     }
 
     /// Ends the search for messages of the broker itself that are not to be published any more.
@@ -394,5 +395,63 @@ impl HeldParts {
                 Letter { keys: &route.keys, ..Letter::of_message(message, route.random) }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Change;
+
+    /// Many messages with long routes wait in two virtual hosts. One of a third is found after a few parts, whoever was there first,
+    /// and each virtual host gets its turn. Some are given up while they wait and while they are searched.
+    #[test]
+    fn virtual_hosts_take_turns() {
+        const WAITING: u64 = 50;
+        let mut catalog = Catalog::default();
+        for vhost in ["a", "b", "c"] {
+            catalog.apply(&Change::VhostAdded { name: vhost.into() });
+        }
+        let mut searches = Searches::default();
+        let push = |searches: &mut Searches, vhost: &str, number: u64, keys: usize| {
+            let asker = Asker::Publisher(PublisherId(number));
+            let keys = (0..keys).map(|n| n.to_string().into()).collect();
+            let route =
+                LongRoute { asker, vhost: vhost.into(), exchange: "amq.topic".into(), keys, random: 0 };
+            let parts = HeldParts::Amqp091(Bytes::from_static(&[0, 0]));
+            searches.push(Waiter::Connection(Ticket(number)), Box::new(route), parts);
+        };
+        for number in 0..WAITING {
+            push(&mut searches, "a", number, 100_000);
+            push(&mut searches, "b", WAITING + number, 100_000);
+        }
+        let turn = |searches: &mut Searches| {
+            searches.begin_turn();
+            let mut steps = 0;
+            let found: Vec<_> = std::iter::from_fn(|| searches.go_on(&catalog, &mut steps)).collect();
+            (found, steps)
+        };
+        let (found, steps) = turn(&mut searches);
+        assert!(found.is_empty() && (SEARCH_STEPS..=SEARCH_STEPS + PART_STEPS).contains(&steps), "{steps}");
+        assert_eq!(searches.begun.len(), BEGUN_MAX);
+        let (third, last) = (2 * WAITING, 2 * WAITING + 1);
+        push(&mut searches, "c", third, 12_000);
+        push(&mut searches, "a", last, 1);
+        searches.give_up(PublisherId(0));
+        searches.give_up(PublisherId(WAITING - 1));
+        let mut found = Vec::new();
+        while !found.contains(&Waiter::Connection(Ticket(third))) {
+            found.extend(turn(&mut searches).0);
+            assert!(found.len() < 8, "{found:?}");
+        }
+        assert!(!found.contains(&Waiter::Connection(Ticket(last))));
+        while !searches.is_idle() {
+            found.extend(turn(&mut searches).0);
+        }
+        let mut of: Vec<_> = found.iter().map(|whom| format!("{whom:?}")).collect();
+        of.sort();
+        of.dedup();
+        assert_eq!((of.len() as u64, found.len() as u64), (last + 1, last + 1), "each once");
+        assert!(searches.lanes.is_empty() && searches.order.is_empty(), "{searches:?}");
     }
 }

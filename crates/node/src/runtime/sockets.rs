@@ -500,3 +500,49 @@ fn sent_to_ended(host: &Rc<Host>, key: usize, socket: &Weak<Socket>, before: Opt
 fn is_current(host: &Host, key: usize, socket: &Rc<Socket>) -> bool {
     host.sockets.borrow().get(&key).is_some_and(|of_key| Rc::ptr_eq(of_key, socket))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::Shutdown;
+
+    use super::*;
+
+    /// Runs this with the two ends of a connection.
+    fn with_pair(run: impl AsyncFnOnce(std::net::TcpStream, &OwnedReadHalf)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (read, _write) = listener.accept().await.unwrap().0.into_split();
+            run(peer, &read).await;
+        });
+    }
+
+    /// A client may send all that it has, close its side, and wait for the answers.
+    #[test]
+    fn what_a_peer_has_sent_before_it_closed_its_side_is_not_dropped_for_an_answer() {
+        with_pair(async |mut peer, read| {
+            assert!(!is_closed(read, Phase::Stopped) && !is_closed(read, Phase::Asking));
+            peer.write_all(b"published").unwrap();
+            peer.shutdown(Shutdown::Write).unwrap();
+            while !is_closed(read, Phase::Stopped) {
+                tokio::task::yield_now().await;
+            }
+            assert!(!is_closed(read, Phase::Asking));
+        });
+    }
+
+    #[test]
+    fn a_connection_that_the_peer_has_reset_is_closed_in_any_phase() {
+        with_pair(async |peer, read| {
+            // Without a linger time, a close is a reset.
+            socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+            drop(peer);
+            while !is_closed(read, Phase::Asking) {
+                tokio::task::yield_now().await;
+            }
+            assert!(is_closed(read, Phase::Stopped));
+        });
+    }
+}

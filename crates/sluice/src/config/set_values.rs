@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn each_key_is_shown_with_its_place_and_no_secret() {
         let values = values(
-            "default_pass = hunter2\nauth_http.user_path = http://u:hunter2@h/x\nshards = 3\nproxy_protocol = true\nproxy_protocol.trusted.a = ::1\n",
+            "default_pass = hunter2\nauth_http.user_path = http://h/x?token=hunter2\nshards = 3\nproxy_protocol = true\nproxy_protocol.trusted.a = ::1\n",
         );
         let shown = |key: &str| values.all().find(|shown| shown.key == key).unwrap();
         let row = |key: &str, value: &'static str, place| Shown {
@@ -195,7 +195,7 @@ mod tests {
         };
         assert_eq!(shown("default_pass"), row("default_pass", "***", "f:1"));
         assert_eq!(shown("shards"), row("shards", "3", "f:3"));
-        assert_eq!(shown("auth_http.user_path"), row("auth_http.user_path", "http://***@h/x", "f:2"));
+        assert_eq!(shown("auth_http.user_path"), row("auth_http.user_path", "http://h/x?***", "f:2"));
         assert_eq!(shown("proxy_protocol.trusted.a"), row("proxy_protocol.trusted.a", "::1", "f:5"));
         assert_eq!(shown("heartbeat"), row("heartbeat", "60", "default"));
         assert_eq!(shown("default_user"), row("default_user", "guest", "default"));
