@@ -174,14 +174,17 @@ class Account:
         # The fixed base is measured when the broker has started and does nothing. The first login hashes the password.
         broker.accounted()
         time.sleep(2)
-        resident, used = broker.accounted()
-        self.base = resident - sum(used.values())
+        self.measure_base()
         # When a sample was taken, and what the budgets and the base were.
         self.samples, self.ratio = [], 0.0
         # The most bytes above what is allowed, and the figures of that sample.
         self.worst = None
         # How many samples were taken during the flood, and how often the broker has refused to answer.
         self.taken = self.refused = 0
+
+    def measure_base(self):
+        resident, used = self.broker.accounted()
+        self.base = resident - sum(used.values())
 
     def look(self):
         """Takes a sample during the flood."""
@@ -277,6 +280,8 @@ def check(program, flood, full):
         steps = flood(broker, full)
         next(steps)
         time.sleep(2)
+        if flood.declares:
+            account.measure_base()
         before, sockets = broker.resident(), broker.sockets()
         watch = Watch(broker, account)
         watch.start()

@@ -338,7 +338,7 @@ impl Desk for NodeDesk {
             operator_policies: self.all_policies(true).await?,
             queues: self.all_queues(vhost).await?,
             exchanges: self.all_exchanges().await?.into_iter().map(|row| row.exchange).collect(),
-            bindings: self.all_bindings().await?,
+            bindings: self.declared_bindings().await?,
         };
         contents.keep(vhost);
         Ok(contents)

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use broker::access::{Identity, Verb};
-use broker::catalog::{Binding, Exchange, ExchangeKind, Policy};
+use broker::catalog::{Binding, BindingCursor, Exchange, ExchangeKind, Policy};
 use broker::desk::{ConnectionRow, DeskError, ExchangeRow};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::ids::DECIDER;
 
 use super::NodeDesk;
 use super::ask::other_answer;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
+use crate::questions::{PLACES_PER_PART, Part, Question, Reply};
 
 impl NodeDesk {
     /// Returns the connections that the user may see.
@@ -98,6 +98,26 @@ impl NodeDesk {
     /// Returns every binding in order, without checking permissions.
     pub(super) async fn all_bindings(&self) -> Result<Vec<Arc<Binding>>, DeskError> {
         let part = |reply| if let Reply::Bindings(part) = reply { Some(part) } else { None };
+        self.bindings_of_parts(part).await
+    }
+
+    /// Returns the bindings without those of the default exchange, which are made for each answer: with many queues, they would
+    /// take megabytes of each request that waits.
+    pub(super) async fn declared_bindings(&self) -> Result<Vec<Arc<Binding>>, DeskError> {
+        let part = |reply| {
+            let Reply::Bindings(mut part) = reply else { return None };
+            part.rows.retain(|binding| !binding.source.is_empty());
+            // The bindings of the default exchange come last.
+            part.next = part.next.filter(|next| matches!(next, BindingCursor::Exchange { .. }));
+            Some(part)
+        };
+        self.bindings_of_parts(part).await
+    }
+
+    async fn bindings_of_parts(
+        &self,
+        part: impl Fn(Reply) -> Option<Part<Arc<Binding>, BindingCursor>>,
+    ) -> Result<Vec<Arc<Binding>>, DeskError> {
         let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Bindings { from }, part).await?;
         all.sort_by(|a, b| {
             (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))

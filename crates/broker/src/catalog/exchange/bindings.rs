@@ -157,8 +157,7 @@ mod tests {
         assert_eq!([bindings.to(&to("")).count(), bindings.to(&to("c")).count()], [0, 0]);
         assert!(bindings.to(&Destination::Exchange("a".into())).next().is_none());
         assert!(
-            !bindings.has(&binding("a", "k", None))
-                && !bindings.remove(&binding("a", "k", Some(3))).is_some()
+            !bindings.has(&binding("a", "k", None)) && bindings.remove(&binding("a", "k", Some(3))).is_none()
         );
         assert_eq!(
             (beside(&bindings, 1), bindings.remove(&made[1]), beside(&bindings, 1)),
