@@ -6,11 +6,12 @@ mod lists;
 use std::fmt::Write as _;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hyper::Method;
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
 use self::lists::{LISTS, List, cut_table};
 use crate::amqp::block_on;
@@ -43,6 +44,9 @@ const LOG_BYTES_MAX: u64 = 256 * 1024;
 /// The most lines about late turns. They are enough to see whether turns are late again and again.
 const LATE_LINES_MAX: usize = 20;
 
+/// The time for all answers of the broker. A broker in trouble may answer none of the requests, each of which may take twenty seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What reading the report fails to do, in messages.
 const WORDS: &str = "make the report";
 
@@ -74,7 +78,7 @@ pub struct ExportReport {
 /// The broker does not answer, or refuses the user; or the error of a file. What a user may not see is said in the report.
 pub fn run(export: &ExportReport) -> Result<(), Failure> {
     block_on(async {
-        let text = export.make().await?;
+        let text = Making { export, until: Instant::now() + PATIENCE }.make().await?;
         match &export.output {
             Some(file) => {
                 write_private(file, &escape::lines(&text))?;
@@ -85,9 +89,15 @@ pub fn run(export: &ExportReport) -> Result<(), Failure> {
     })
 }
 
-impl ExportReport {
+/// A report that is being made.
+struct Making<'a> {
+    export: &'a ExportReport,
+    /// The end of [`PATIENCE`].
+    until: Instant,
+}
+
+impl Making<'_> {
     async fn make(&self) -> Result<String, Failure> {
-        let api = &self.api;
         let overview = self.get("/api/overview?disable_stats=true&enable_queue_totals=true").await?;
         let mut report = Report::new(&overview);
         let nodes = self.get("/api/nodes?disable_stats=true").await;
@@ -106,7 +116,8 @@ impl ExportReport {
         for list in LISTS {
             report.add(list.title, self.list(list).await);
         }
-        let (log, metrics) = (self.log(), api.metrics(WORDS, &overview["listeners"]).await);
+        let metrics = self.in_time(self.export.api.metrics(WORDS, &overview["listeners"])).await;
+        let log = self.log();
         report.add("Late turns", metrics.as_deref().map_err(Clone::clone).map(|metrics| late(metrics, &log)));
         report.add("Log", log);
         report.add("Metrics", metrics);
@@ -114,7 +125,16 @@ impl ExportReport {
     }
 
     async fn get(&self, path: &str) -> Result<Value, Failure> {
-        self.api.ask(WORDS, Method::GET, path, None).await.map(|(_, answer)| answer)
+        self.in_time(self.export.api.ask(WORDS, Method::GET, path, None)).await.map(|(_, answer)| answer)
+    }
+
+    async fn in_time<T>(&self, asked: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        timeout_at(self.until, asked).await.unwrap_or_else(|_| {
+            Err(Failure::failed(format!(
+                "the broker has not answered all requests within {} s",
+                PATIENCE.as_secs()
+            )))
+        })
     }
 
     /// Asks for the first rows of a list, and renders them as a table.
@@ -171,12 +191,15 @@ impl ExportReport {
 
     /// Returns the end of the file of the log.
     fn log(&self) -> Result<String, Failure> {
-        let Some(file) = &self.log else {
+        let Some(file) = &self.export.log else {
             return Ok("--log FILE adds the end of the broker's log: the settings log.file and log.dir say where it is\n"
                 .to_owned());
         };
         let text = end_of(file).map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
-        Ok(text.lines().map(|line| format!("{}\n", escape::line(line))).collect())
+        let text: String = text.lines().map(|line| format!("{}\n", escape::line(line))).collect();
+        // Escaped, it may be longer than a section. The newest lines count.
+        let skipped = text.len().saturating_sub(SECTION_BYTES_MAX);
+        Ok(text[text.ceil_char_boundary(skipped)..].to_owned())
     }
 }
 
