@@ -50,8 +50,8 @@ fn configure(folder: &Path) -> String {
          default_users.watcher.tags = monitoring\n\
          default_users.watcher.password = {DEFAULT_USERS_PASS}\n\
          management.oauth_client_secret = {CLIENT_SECRET}\n\
-         auth_http.user_path = http://asker:{IN_USER_PATH}@h/user\n\
-         auth_oauth2.jwks_uri = https://asker:{IN_JWKS_URI}@h/jwks\n\
+         auth_http.user_path = http://h/user?token={IN_USER_PATH}\n\
+         auth_oauth2.jwks_uri = https://h/jwks?token={IN_JWKS_URI}\n\
          auth_oauth2.signing_keys.k = {}\n\
          load_definitions = {}\n\
          listeners.ssl.default = 0\n\
