@@ -334,9 +334,11 @@ def output_that_nobody_reads(broker, full):
     broker.delete("unread")
 
 
-@flood(bound=600)
+@flood(bound=800)
 def returns_that_nobody_reads(broker, full):
     """Connections that publish messages to no queue, which are returned to them, and do not read."""
+    # Messages of 3 MB come and go faster than the allocator returns what is free: it waits a quarter of a second. When it did not
+    # wait, 365 MiB were resident instead of 661.
     yield
     yield from leave_unread(broker, full, range(400 if full else 100), 1)
 
@@ -363,8 +365,10 @@ def leave_unread(broker, full, numbers, kinds):
         time.sleep(0.05)
     budgets = {row["name"]: row for row in broker.call("/nodes")[0]["budgets"]}
     used, limit = budgets["unread_output"]["used"], budgets["unread_output"]["limit"]
-    # A shard counts a message when it was written, and may have to ask another shard to close a connection.
-    assert 0 < used <= limit + 10 * MB, f"{used} bytes are unread, of {limit}"
+    # A shard counts a message when it was written, and may have to ask another shard to close a connection. A connection that was closed
+    # keeps the rest of the frame that was begun until its peer has read it, or for ten seconds.
+    closed = len(numbers) - len(broker.call("/connections"))
+    assert 0 < used <= limit + 10 * MB + closed * 128 * 1024, f"{used} bytes are unread, of {limit}, and {closed} connections are closed"
     yield
     if full:
         # Those that were closed are gone, although their clients do not read why.

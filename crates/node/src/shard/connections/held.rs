@@ -90,6 +90,9 @@ impl Shard {
     #[inline]
     pub(super) fn count_state(&mut self, key: usize) {
         let Some(conn) = self.connections.conns.get(key) else { return };
+        if conn.is_shed {
+            return;
+        }
         let bytes = conn.gate.state_bytes();
         // A client of AMQP 0.9.1 sends its properties before it logs in, and may send nothing more.
         self.check_owner(key);
@@ -117,6 +120,8 @@ impl Shard {
         let waiting = of_readers.min(uncharged);
         let charged = charged - (of_readers - waiting).min(conn.gate.deliveries_held()).min(charged);
         let uncharged = uncharged - waiting + conn.encrypted.unsent;
+        // A connection that is closed for its memory is not closed twice.
+        let (charged, uncharged) = if conn.is_shed { (0, charged + uncharged) } else { (charged, uncharged) };
         self.count_uncharged(ClientBudget::Unread, key, uncharged);
         self.count(ClientBudget::Unread, key, charged);
     }
@@ -126,7 +131,7 @@ impl Shard {
         let Connections { conns, held, .. } = &mut self.connections;
         let Some(conn) = conns.get_mut(key) else { return };
         let (place, after) = (&mut conn.uncharged[budget as usize], bytes as u64);
-        if after != *place && !conn.is_shed {
+        if after != *place {
             let before = std::mem::replace(place, after);
             held[budget as usize].ledger.change_uncharged(self.here.id, before, after);
         }
@@ -215,6 +220,8 @@ impl Shard {
         conn.is_shed = true;
         conn.is_cut |= !is_told;
         uncount(held, self.here.id, key, conn);
+        // What is left of a frame that was begun stays until the peer has read it, or the socket is closed.
+        self.count_unread(key);
     }
 }
 
