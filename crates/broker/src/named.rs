@@ -65,16 +65,22 @@ impl Arguments {
         if self.is_empty() {
             return String::new();
         }
+        // The hash is FNV-1a. It must stay the same across versions, because clients keep it.
+        let hash = self
+            .encoded()
+            .iter()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        URL_SAFE_NO_PAD.encode(hash.to_be_bytes())
+    }
+
+    /// Returns the names and the values as AMQP 1.0 encodes them. Equal arguments have the same encoding, and different ones another.
+    pub fn encoded(&self) -> BytesMut {
         let mut encoded = BytesMut::new();
         for (name, value) in self.iter() {
             encode::put_str(&mut encoded, name);
             encode::put_value(&mut encoded, value);
         }
-        // The hash is FNV-1a. It must stay the same across versions, because clients keep it.
-        let hash = encoded
-            .iter()
-            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-        URL_SAFE_NO_PAD.encode(hash.to_be_bytes())
+        encoded
     }
 
     /// Returns the place of an argument, or the place where it would be.

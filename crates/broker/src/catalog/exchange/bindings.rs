@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use amqp10::encode::put_value;
-use bytes::BytesMut;
 use sha2::{Digest as _, Sha256};
 
 use super::super::{Arguments, Binding, Destination};
@@ -114,16 +112,7 @@ fn hash(arguments: &Arguments) -> u64 {
     if arguments.is_empty() {
         return 0;
     }
-    let (mut hash, mut encoded) = (Sha256::new(), BytesMut::new());
-    for (name, value) in arguments.iter() {
-        encoded.clear();
-        put_value(&mut encoded, value);
-        // No name contains this octet, because it is never part of UTF-8.
-        hash.update(name.as_bytes());
-        hash.update([0xff]);
-        hash.update(&encoded);
-    }
-    let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hash.finalize().into();
+    let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = Sha256::digest(arguments.encoded()).into();
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
