@@ -8,7 +8,7 @@ use message::{Message, Route};
 use crate::catalog::{Catalog, RouteTarget, Routed};
 use crate::categories::{PEER, QUEUE};
 use crate::ids::QueueId;
-use crate::searches::{Asker, Searches, TooLong, Waiter};
+use crate::searches::{Asker, Own, Searches, TooLong};
 
 /// Where a dead letter goes.
 #[derive(Clone, Copy, Debug)]
@@ -42,18 +42,10 @@ pub fn route(
         None => message.route().keys().to_vec(),
     };
     let message = message.rerouted(Arc::new(Route::new(exchange.clone(), keys)));
-    let asker = Asker::DeadLetter(from, token);
-    let found = searches.take_found(asker);
-    let mut routed = searches
-        .route_stored(
-            (asker, Waiter::DeadLetters(from)),
-            found,
-            catalog,
-            (vhost, exchange),
-            &message,
-            random,
-        )?
-        .unwrap_or_default();
+    let own = Own::DeadLetter(from, token);
+    let found = searches.take_found(Asker::Own(own));
+    let mut routed =
+        searches.route_stored(own, found, catalog, (vhost, exchange), &message, random)?.unwrap_or_default();
     if let Some(deaths) = message.deaths() {
         routed.targets.retain(|target| {
             // A reply link stores nothing, so no message can come back from it in a cycle.

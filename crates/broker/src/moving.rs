@@ -8,7 +8,7 @@ use queue::{PublisherId, RejectReason, Verdict};
 use crate::catalog::{Catalog, RouteTarget, Routed};
 use crate::desk::MoveRefusal;
 use crate::ids::QueueId;
-use crate::searches::{Asker, Searches, TooLong, Waiter};
+use crate::searches::{Asker, Own, Searches, TooLong};
 
 /// A message to publish again, with the exchange and the routing keys that its receivers see.
 #[derive(Clone, Debug)]
@@ -44,7 +44,8 @@ pub fn route(
     random: u64,
 ) -> Result<Routed, NotMoved> {
     // Nothing else must get what was found for the message that is handled again.
-    let found = searches.take_found(Asker::Moves(publisher));
+    let own = Own::Moves(publisher);
+    let found = searches.take_found(Asker::Own(own));
     if let Some(name) = &moving.queue {
         let queue = catalog.listed_queue(vhost, name).ok_or_else(|| MoveRefusal::NoQueue(name.clone()))?;
         let targets = std::iter::once(RouteTarget::Queue(queue.id)).collect();
@@ -55,8 +56,7 @@ pub fn route(
     if catalog.exchange(vhost, exchange).is_some_and(|exchange| exchange.internal) {
         return Err(MoveRefusal::InternalExchange(exchange.clone()).into());
     }
-    let asker = (Asker::Moves(publisher), Waiter::Moves(publisher));
-    let routed = searches.route_stored(asker, found, catalog, (vhost, exchange), &moving.message, random);
+    let routed = searches.route_stored(own, found, catalog, (vhost, exchange), &moving.message, random);
     let routed =
         routed.map_err(NotMoved::TooLong)?.ok_or_else(|| MoveRefusal::NoExchange(exchange.clone()))?;
     if routed.targets.is_empty() {

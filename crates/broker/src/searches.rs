@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A message of an exchange with many bindings may need millions of steps. So that it does not stop the other connections of its
-//! shard, such a route is found in parts. A few searches are under way at a time and take turns, and the others wait in their order.
-//! Each finds the route that the message had when the search began ([`Search`]).
+//! shard, such a route is found in parts. A few searches take turns, and the others wait in their order. Each finds the route that the
+//! message had when the search began ([`Search`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,23 +40,33 @@ const SEARCH_STEPS: u64 = 50_000;
 /// parts, whatever the others need.
 const PART_STEPS: u64 = 10_000;
 
-/// The most searches under way. Each may keep bindings that were removed since it began.
+/// The most searches that have begun and not ended. Each may keep bindings that were removed since its beginning.
 const BEGUN_MAX: usize = 4;
 
 /// The most of them in one virtual host, so that its messages do not stop those of others.
 const BEGUN_IN_VHOST_MAX: usize = 2;
 
+/// Places of searches that have been given up are dropped when there are this many more of them than searches that wait. Dropping them
+/// looks at all places, so it must be rare.
+const GONE_MAX: usize = 64;
+
 /// Whose message is to be routed. Each has one message at a time that waits for its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Asker {
     Publisher(PublisherId),
+    Own(Own),
+}
+
+/// The messages that the broker publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Own {
     /// The dead letter of this queue with this token. The queue may be purged meanwhile, and the next one has another route.
     DeadLetter(QueueId, u64),
     /// The messages of this publisher are moved.
     Moves(PublisherId),
     /// The histories that exchanges give to new bindings.
     Histories,
-    /// The messages of the broker itself, see [`crate::notices`].
+    /// See [`crate::notices`].
     Notices,
 }
 
@@ -65,10 +75,7 @@ pub enum Asker {
 pub enum Waiter {
     /// The connection of this ticket.
     Connection(Ticket),
-    DeadLetters(QueueId),
-    Moves(PublisherId),
-    Histories,
-    Notices,
+    Own(Own),
 }
 
 /// A route that takes too many steps to find at once. The message is held, and is handled again when the route is found.
@@ -116,12 +123,14 @@ pub struct Searches {
     left: u64,
     /// The steps that this turn still goes on with searches.
     left_to_search: u64,
-    /// The searches that are under way. The first one goes on next.
+    /// The searches that have begun. The first one goes on next.
     begun: VecDeque<Begun>,
     /// The searches that wait.
     waiting: HashMap<Asker, Waiting>,
     /// Their order, by virtual host. Those that are not in `waiting` any more have been given up.
     lanes: HashMap<Arc<str>, Lane>,
+    /// The most places in `lanes` of searches that have been given up.
+    gone: usize,
     /// The virtual hosts of `lanes`. They take turns.
     order: VecDeque<Arc<str>>,
     /// Those whose publisher has ended.
@@ -181,6 +190,7 @@ impl Default for Searches {
             begun: VecDeque::new(),
             waiting: HashMap::new(),
             lanes: HashMap::new(),
+            gone: 0,
             order: VecDeque::new(),
             given_up: Vec::new(),
             found: None,
@@ -240,7 +250,7 @@ impl Searches {
     /// The route takes too many steps. The search for it has begun, and [`Searches::go_on`] returns who waits for it.
     pub fn route_stored(
         &mut self,
-        (asker, whom): (Asker, Waiter),
+        own: Own,
         found: Option<Found>,
         catalog: &Catalog,
         (vhost, exchange): (&Arc<str>, &Arc<str>),
@@ -254,8 +264,8 @@ impl Searches {
             Err(Unrouted::TooLong { steps }) => {
                 let keys = message.route().keys().to_vec();
                 let (vhost, exchange) = (vhost.clone(), exchange.clone());
-                let route = LongRoute { asker, vhost, exchange, keys, random };
-                self.push(whom, Box::new(route), HeldParts::Stored(message.clone()));
+                let route = LongRoute { asker: Asker::Own(own), vhost, exchange, keys, random };
+                self.push(Waiter::Own(own), Box::new(route), HeldParts::Stored(message.clone()));
                 Err(TooLong { steps })
             }
         }
@@ -271,9 +281,7 @@ impl Searches {
         }
         match asker {
             Asker::Publisher(_) => lane.connections.push_back(asker),
-            Asker::DeadLetter(..) | Asker::Moves(_) | Asker::Histories | Asker::Notices => {
-                lane.others.push_back(asker);
-            }
+            Asker::Own(_) => lane.others.push_back(asker),
         }
     }
 
@@ -283,16 +291,33 @@ impl Searches {
         self.given_up.extend(found.map(|waiting| waiting.whom));
     }
 
-    /// Ends the search for messages of the broker itself that are not to be published any more.
-    pub fn forget(&mut self, asker: Asker) {
-        self.remove(asker);
+    /// Ends the search for messages that the broker is not to publish any more.
+    pub fn forget(&mut self, own: Own) {
+        self.remove(Asker::Own(own));
     }
 
     fn remove(&mut self, asker: Asker) -> Option<Waiting> {
-        self.waiting.remove(&asker).or_else(|| {
-            let at = self.begun.iter().position(|begun| begun.of.route.asker == asker)?;
-            self.begun.remove(at).map(|begun| begun.of)
-        })
+        if let Some(waiting) = self.waiting.remove(&asker) {
+            self.gone += 1;
+            if self.gone > self.waiting.len() + GONE_MAX {
+                self.forget_gone();
+            }
+            return Some(waiting);
+        }
+        let at = self.begun.iter().position(|begun| begun.of.route.asker == asker)?;
+        self.begun.remove(at).map(|begun| begun.of)
+    }
+
+    /// Drops the places of searches that have been given up.
+    fn forget_gone(&mut self) {
+        let Self { waiting, lanes, order, .. } = self;
+        lanes.retain(|_, lane| {
+            lane.connections.retain(|asker| waiting.contains_key(asker));
+            lane.others.retain(|asker| waiting.contains_key(asker));
+            !lane.is_empty()
+        });
+        order.retain(|vhost| lanes.contains_key(vhost));
+        self.gone = 0;
     }
 
     /// Begins a turn.
@@ -329,7 +354,7 @@ impl Searches {
         of.whom
     }
 
-    /// Begins the searches that may be under way. Returns one whose exchange does not exist.
+    /// Begins as many searches as may have begun. If the exchange of one does not exist, stops there and returns it.
     fn begin(&mut self, catalog: &Catalog) -> Option<Waiting> {
         while let Some(of) = self.next() {
             match catalog.search(&of.route.vhost, &of.route.exchange) {
@@ -439,6 +464,14 @@ mod tests {
         push(&mut searches, "a", last, 1);
         searches.give_up(PublisherId(0));
         searches.give_up(PublisherId(WAITING - 1));
+        // Clients that come, wait and go leave nothing behind, although no search ends.
+        for number in last + 1..last + 1_000 {
+            push(&mut searches, "a", number, 1);
+            searches.give_up(PublisherId(number));
+            assert_eq!(searches.given_up.pop(), Some(Waiter::Connection(Ticket(number))));
+        }
+        let places: usize = searches.lanes.values().map(|lane| lane.connections.len()).sum();
+        assert!(places <= 2 * searches.waiting.len() + GONE_MAX, "{places}");
         let mut found = Vec::new();
         while !found.contains(&Waiter::Connection(Ticket(third))) {
             found.extend(turn(&mut searches).0);

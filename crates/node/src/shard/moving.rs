@@ -6,7 +6,7 @@ use std::sync::Arc;
 use broker::desk::MoveRefusal;
 use broker::mail::PublisherAddress;
 use broker::moving::{MoveWait, Moving, NotMoved, route};
-use broker::searches::Asker;
+use broker::searches::Own;
 use queue::{Publish, PublisherId};
 
 use super::Shard;
@@ -88,7 +88,7 @@ impl Shard {
             return;
         };
         self.moves.remove(&publisher);
-        self.connections.searches().forget(Asker::Moves(publisher));
+        self.connections.searches().forget(Own::Moves(publisher));
         self.finish_moves(publisher);
     }
 

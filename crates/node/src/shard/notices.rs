@@ -4,7 +4,7 @@ use broker::catalog::{Change, argument_warnings, events_of};
 use broker::categories::{PEER, QUEUE};
 use broker::mail::PublisherAddress;
 use broker::notices::{NOTICES, Notice};
-use broker::searches::{Asker, Waiter};
+use broker::searches::{Asker, Own};
 use queue::{Publish, PublisherId};
 
 use super::Shard;
@@ -52,10 +52,9 @@ impl Shard {
         let Some(message) = notice.to_message() else { return self.mail.post.notices.note_dropped(&notice) };
         let random = self.connections.draw(self.here.id);
         let (searches, catalog) = (self.connections.searches(), self.metadata.catalog());
-        let found = searches.take_found(Asker::Notices);
-        let asker = (Asker::Notices, Waiter::Notices);
+        let found = searches.take_found(Asker::Own(Own::Notices));
         let to = (&notice.vhost, message.route().exchange());
-        let routed = match searches.route_stored(asker, found, catalog, to, &message, random) {
+        let routed = match searches.route_stored(Own::Notices, found, catalog, to, &message, random) {
             Ok(routed) => routed.unwrap_or_default(),
             Err(too_long) => {
                 self.counters.routing_steps += too_long.steps;

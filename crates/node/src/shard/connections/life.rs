@@ -8,7 +8,7 @@ use broker::categories::{CONNECTION, PEER};
 use broker::cx::Cx;
 use broker::gate::{Ending, Gate};
 use broker::mail::TicketOwner;
-use broker::searches::Waiter;
+use broker::searches::{Own, Waiter};
 use queue::Ticket;
 
 use super::Conn;
@@ -96,10 +96,10 @@ impl Shard {
             let (catalog, steps) = (self.metadata.catalog(), &mut self.counters.routing_steps);
             match self.connections.searches().go_on(catalog, steps) {
                 Some(Waiter::Connection(ticket)) => self.handle_awaited(ticket),
-                Some(Waiter::DeadLetters(queue)) => self.continue_dead_letters(queue),
-                Some(Waiter::Moves(publisher)) => self.continue_moves(publisher),
-                Some(Waiter::Histories) => self.continue_replays(),
-                Some(Waiter::Notices) => self.continue_notices(),
+                Some(Waiter::Own(Own::DeadLetter(queue, _))) => self.continue_dead_letters(queue),
+                Some(Waiter::Own(Own::Moves(publisher))) => self.continue_moves(publisher),
+                Some(Waiter::Own(Own::Histories)) => self.continue_replays(),
+                Some(Waiter::Own(Own::Notices)) => self.continue_notices(),
                 None => return,
             }
             self.connections.searches().end_found();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use broker::catalog::{Binding, Change, Destination, Exchange, RouteTarget, RouteTargets};
 use broker::categories::PEER;
-use broker::searches::{Asker, Waiter};
+use broker::searches::{Asker, Own};
 use message::Message;
 use queue::{Publish, PublisherId};
 
@@ -82,9 +82,9 @@ impl Shard {
         while let Some(Replay { vhost, exchange, message }) = self.metadata.replays.pop_front() {
             let random = self.connections.draw(self.here.id);
             let (searches, catalog) = (self.connections.searches(), &self.metadata.catalog);
-            let asker = (Asker::Histories, Waiter::Histories);
-            let found = searches.take_found(Asker::Histories);
-            match searches.route_stored(asker, found, catalog, (&vhost, &exchange), &message, random) {
+            let found = searches.take_found(Asker::Own(Own::Histories));
+            match searches.route_stored(Own::Histories, found, catalog, (&vhost, &exchange), &message, random)
+            {
                 Ok(routed) => {
                     let routed = routed.unwrap_or_default();
                     self.counters.routing_steps += routed.steps;
