@@ -105,11 +105,6 @@ impl Notice {
         Self { vhost, exchange, key, whole, list_len, passes_alarms: false }
     }
 
-    /// Returns the name of the exchange to which the notice is published.
-    pub fn exchange(&self) -> &'static str {
-        self.exchange
-    }
-
     /// Returns the encoded property list.
     pub fn property_list(&self) -> &[u8] {
         &self.whole[..self.list_len]

@@ -424,7 +424,8 @@ const CLEAR: &str =
 /// Words in the free part of a name whose value may be a secret.
 const SECRET_WORDS: [&str; 3] = ["secret", "pass", "token"];
 
-/// Values, one of which each key with a free part takes.
+/// Each key with a free part takes at least one of these values or its default, if the free part is right. So the values tell whether
+/// the name of a setting is wrong, or its value.
 const POSSIBLE_VALUES: [&str; 5] = ["", "internal", "verify_peer", "true", "1"];
 
 /// Returns true if the value of a key with this free part must not be shown in an error.

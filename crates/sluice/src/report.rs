@@ -44,7 +44,8 @@ const LOG_BYTES_MAX: u64 = 256 * 1024;
 /// The most lines about late turns. They are enough to see whether turns are late again and again.
 const LATE_LINES_MAX: usize = 20;
 
-/// The time for all answers of the broker. A broker in trouble may answer none of the requests, each of which may take twenty seconds.
+/// The time for all answers of the broker together. There are about fifty requests, and a broker in trouble may let each of them wait for
+/// twenty seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What reading the report fails to do, in messages.

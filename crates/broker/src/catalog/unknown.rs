@@ -8,8 +8,8 @@ use crate::nearest::nearest;
 /// Arguments with this prefix are meant for the broker. Others are notes of clients.
 const PREFIX: &str = "x-";
 
-/// The number of unknown arguments of a queue or exchange for which the known name that was probably meant is looked for, and
-/// for each of which there is a warning. Others are only counted. A client chooses how many there are, and others wait meanwhile.
+/// The most unknown arguments of a queue or exchange that have a warning and a hint each: the known name that was probably meant. Further
+/// ones are only counted. Finding a hint takes time, other clients wait meanwhile, and a client may send 256 unknown arguments.
 const HINTS_MAX: usize = 8;
 
 /// The name of an argument that has no effect, and the known name that was probably meant.

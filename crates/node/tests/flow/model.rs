@@ -17,8 +17,8 @@ const CLIENTS: usize = 3;
 const PUBLISHERS: u32 = 2;
 const LINKS: u32 = 5;
 
-/// The queues: one that is deleted and declared again, one with a single active consumer, one whose messages expire, two quorum
-/// queues of which one has a single active consumer, and a stream.
+/// The queues. `plain` is deleted and declared again. Messages of `short` expire. `group` and `single-group` are quorum queues. `single`
+/// and `single-group` have a single active consumer. The last one is a stream.
 const QUEUES: [&str; 6] = ["plain", "single", "short", "group", "single-group", STREAM];
 
 struct Run {

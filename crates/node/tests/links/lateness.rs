@@ -255,7 +255,7 @@ fn token_091(in_ms: u64) -> Running {
     Running::new(house, in_ms, move |house| !client.is_open(house))
 }
 
-/// A heartbeat of the broker, after half of the idle-time-out of which the client has told it.
+/// A heartbeat of the broker over AMQP 1.0. It is due after half of the client's idle-time-out.
 fn heartbeat_10() -> Running {
     let mut house = house();
     house.idle_time_out_ms = u32::from(HEARTBEAT_S) * 2000;

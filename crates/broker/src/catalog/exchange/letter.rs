@@ -118,7 +118,7 @@ enum Header<'a> {
 
 /// The most bytes of the headers that exchanges read: as many as the frames of AMQP 0.9.1 have by default. Each search reads all of
 /// them at once.
-pub(in super::super) const HEADER_BYTES_MAX: usize = 131_072;
+pub(super) const HEADER_BYTES_MAX: usize = 131_072;
 
 /// Reading or comparing this many bytes of a value takes about as long as a step.
 const BYTES_PER_STEP: u64 = 64;

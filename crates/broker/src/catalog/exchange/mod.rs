@@ -358,8 +358,8 @@ impl Routes {
     /// the search, without those of the caller for the destinations that it finds.
     ///
     /// The search begins at place `from`: 0, or the place that the call before has returned, because its steps were used up
-    /// ([`Facts::is_used_up`]). In a search, each call gets at least one place further. A place is a key, or a binding of a headers exchange.
-    /// Other types take few steps, so they do not pause.
+    /// ([`Facts::is_used_up`]). In a search, each call gets at least one place further. A place is a key, or a binding of a headers
+    /// exchange. Other types take few steps, so they do not pause.
     pub fn route<'a>(
         &'a self,
         facts: &Facts<'_>,

@@ -33,7 +33,7 @@ pub(in super::super) const NODES_MAX: usize = 1_000_000;
 
 /// The most words of a message's key that are compared with binding keys. A routing key of AMQP 0.9.1 has at most 128. Others may
 /// have 65,535 bytes, and each word costs as many steps as an exchange has positions between two `#`, divided by 64.
-pub(in super::super) const WORDS_MAX: usize = 256;
+const WORDS_MAX: usize = 256;
 
 /// The maximum number of `#` in a binding key, as in RabbitMQ.
 const HASHES_MAX: usize = 2;
