@@ -54,7 +54,12 @@ export class Tab {
 
   /** Goes to a place within the page, and waits until nothing is on its way. */
   async go(hash) {
-    await this.page.evaluate((to) => (location.hash = to), hash);
+    await this.page.evaluate((to) => new Promise((done) => {
+      const from = location.hash;
+      addEventListener("hashchange", () => setTimeout(done), { once: true });
+      location.hash = to;
+      if (location.hash === from) done();
+    }), hash);
     await this.page.waitForTimeout(40);
     await this.settled();
   }

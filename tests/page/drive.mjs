@@ -76,6 +76,8 @@ async function login() {
 async function views() {
   const links = (selector) => tab.page.locator(`${selector} a`).evaluateAll((all) => all.map((one) => one.getAttribute("href")));
   await tab.go("#/admin");
+  // This address leads to the first view of the area. A busy browser does so later than `go` waits.
+  await tab.page.locator('nav[aria-label="Admin"] a').first().waitFor();
   const tabs = await links('nav[aria-label="Admin"]');
   const found = [...(await links("nav.side")).filter((one) => one !== "#/admin"), ...tabs];
   await check("the navigation has all views", async () => expect(tabs.length >= 8 && new Set(found).size === found.length && found.length - tabs.length >= 8, `the views are ${found}`));
