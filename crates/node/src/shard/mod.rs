@@ -203,6 +203,7 @@ impl Shard {
             self.metadata.remove_traces_over(self.here.now_ms);
             self.publish_live_bytes();
             self.forget_again();
+            self.ask_for_size();
             self.copy_users_again();
             self.reclaim();
             self.walks.chores.begin_if_idle();

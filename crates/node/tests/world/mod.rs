@@ -40,6 +40,9 @@ const ANY: [Op; 6] = [Op::Create, Op::Open, Op::Write, Op::Sync, Op::Read, Op::S
 /// The number of steps after which all messages must have been received.
 const DRAIN_STEPS_MAX: u32 = 1_000_000;
 
+/// More steps than an idle broker needs to free its log: half an hour.
+const IDLE_STEPS_MAX: u32 = 200_000;
+
 const QUEUE: &str = "q";
 const ADDRESS: &str = "/queues/q";
 /// The queue for dead letters, in worlds that have one.
@@ -770,6 +773,7 @@ impl World {
             }
         }
         self.check_totals();
+        self.check_log_shrinks();
         let story = &self.story;
         let lost: Vec<_> = story.confirmed.difference(&story.received).collect();
         assert!(
@@ -786,6 +790,24 @@ impl World {
             let before = last.insert(publisher, *id);
             assert!(before.is_none_or(|b| b < *id), "publisher {publisher}: {id} after {before:?}");
         }
+    }
+
+    /// Checks that the log gives its garbage back if nobody does anything any more. Not with streams, which the passing time may
+    /// shorten.
+    fn check_log_shrinks(&mut self) {
+        if self.streams.is_some() {
+            return;
+        }
+        for _ in 0..IDLE_STEPS_MAX {
+            let Some(log) = &self.log else { return };
+            let bytes = log.size().oldest.map_or(0, |_| log.size().bytes);
+            if self.shards.iter().all(|shard| shard.excess(bytes) == 0) {
+                return;
+            }
+            self.step_broker();
+            self.exchange_bytes();
+        }
+        panic!("the log of an idle broker does not shrink: {:?}", self.log.as_ref().map(Log::size));
     }
 
     /// Checks that the sums that each shard keeps are those of its rows.

@@ -83,8 +83,8 @@ impl Shard {
         }
     }
 
-    /// Returns how many of the log's bytes are too much garbage.
-    fn excess(&self, bytes: u64) -> u64 {
+    /// Returns how many bytes are too much garbage if the log has `bytes`.
+    pub fn excess(&self, bytes: u64) -> u64 {
         let live: u64 = self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
         let allowed = match self.storage.log_on_reserve {
             // Publishers wait for space. Emptying queues must give it back, down to the last file.
@@ -112,6 +112,15 @@ impl Shard {
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.storage.log_file);
             self.mail.send(DECIDER, Mail::LogFull { bytes, oldest, newest, on_reserve: size.on_reserve });
+        }
+    }
+
+    /// Called from time to time. Asks the log for its size if nobody has been told it since the start, or if it was too large: a
+    /// shard that hands nothing over is told nothing, although files were deleted or records became garbage since.
+    pub(in crate::shard) fn ask_for_size(&mut self) {
+        let is_large = |size: Size| size.oldest.is_some() && self.excess(size.bytes) > 0;
+        if self.storage.log_size.is_none_or(is_large) {
+            self.storage.journal.ask();
         }
     }
 
