@@ -28,6 +28,7 @@ mod read_buffers;
 mod renewal;
 mod runtime;
 pub mod shard;
+mod tls_steps;
 pub mod users_copy;
 
 pub use alarms::{AlarmLimits, Limit, Measured};

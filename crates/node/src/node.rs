@@ -39,8 +39,9 @@ use crate::notices::NoticeWay;
 use crate::quarantine;
 use crate::questions::OpenQuestions;
 use crate::randomness::random;
-use crate::runtime::{self, Listening, Storage};
+use crate::runtime::{self, Beside, Listening, Storage};
 use crate::shard::{NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
+use crate::tls_steps::TlsSteps;
 use crate::users_copy;
 
 /// The options with which a node is started.
@@ -201,14 +202,15 @@ impl Node {
         let storage = Storage { log, packs, reader, streams, stream_reader, copy };
         let logins =
             Logins::start(shards.clone(), access.clone(), backends, clock).map_err(thread("logins"))?;
+        let tls_steps = TlsSteps::start().map_err(thread("TLS handshakes"))?;
+        let beside = Beside { storage: storage.clone(), logins: logins.clone(), tls_steps };
         let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
-            let (shards, storage) = (shards.clone(), storage.clone());
-            let (logins, questions) = (logins.clone(), questions.clone());
+            let (shards, beside, questions) = (shards.clone(), beside.clone(), questions.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins, questions))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, beside, questions))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }

@@ -49,6 +49,7 @@ use crate::logins::Logins;
 use crate::questions::OpenQuestions;
 use crate::read_buffers::ReadBuffers;
 use crate::shard::{READ_BUFFER, Shard, Writes};
+use crate::tls_steps::TlsSteps;
 
 /// If a turn has no more than this many bytes to write to the log, deliveries are sent before the write: no
 /// delivery waits for a record. A consumer then has its message 30 to 60 us sooner at 5,000 a second. With
@@ -77,6 +78,14 @@ pub(crate) struct Storage {
     pub copy: CopyHandle,
 }
 
+/// The threads that work for all shards.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside {
+    pub storage: Storage,
+    pub logins: Logins,
+    pub tls_steps: TlsSteps,
+}
+
 impl Writes for &Storage {
     fn write(&mut self, handover: Handover) -> Option<Completion> {
         self.log.try_write(handover).map_err(|handover| self.log.send(handover)).ok()
@@ -103,6 +112,7 @@ struct Host {
     /// Connections with much output, the one that has waited longest first. See [`sockets::write_large`].
     large_outputs: RefCell<VecDeque<usize>>,
     encryption: Encryption,
+    tls_steps: TlsSteps,
     punctuality: Arc<Punctuality>,
     /// Wakes the turn task.
     wake: Notify,
@@ -114,8 +124,7 @@ pub(crate) fn run(
     clock: Clock,
     incoming: mpsc::UnboundedReceiver<Incoming>,
     shards: Shards,
-    storage: Storage,
-    logins: Logins,
+    Beside { storage, logins, tls_steps }: Beside,
     questions: Arc<OpenQuestions>,
 ) -> io::Result<()> {
     let punctuality = Arc::new(Punctuality::start(Instant::now()));
@@ -138,6 +147,7 @@ pub(crate) fn run(
         shares: Shares::default(),
         large_outputs: RefCell::default(),
         encryption: Encryption::default(),
+        tls_steps,
         punctuality,
         wake: Notify::new(),
     });
@@ -344,7 +354,6 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     }
     // A client that has read may have had input that waited for that.
     is_left |= shard.is_dirty();
-    is_left |= host.encryption.allow_handshakes();
     if is_left {
         host.wake.notify_one();
     }

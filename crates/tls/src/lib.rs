@@ -21,4 +21,4 @@ pub use files::{Options, Tls, Verify};
 pub use keys::Password;
 pub use pairs::{NAMED_PAIRS_MAX, Pair};
 pub use rustls::{ClientConfig, Error, ServerConfig};
-pub use session::{Received, Session};
+pub use session::{Received, Session, UNREAD_MAX};

@@ -29,7 +29,7 @@ const JOIN_BELOW: usize = 4 * 1024;
 /// The largest unfinished input of a peer, in bytes: a record that has not arrived as a whole, or a message of the handshake in
 /// several records. It holds a certificate chain of 32 KiB, the largest that Java takes by default. Peers need no login for it, so
 /// it is not larger. A peer with a larger one is refused.
-const UNREAD_MAX: usize = 40 * 1024;
+pub const UNREAD_MAX: usize = 40 * 1024;
 
 /// The keys of TLS 1.2 cannot be changed, and rustls encrypts at most this suite's `confidentiality_limit` of records with them
 /// (2^24 with AES-GCM). When so many records are left, the session asks for its end. They carry at least 128 MiB: what the

@@ -1,7 +1,7 @@
-//! TLS on the sockets of a shard: the buffers that all of its connections share, and a bound on handshakes. No thread is
-//! involved but the shard's own.
+//! TLS on the sockets of a shard, and the buffers that all of its connections share. The steps of handshakes are made on other
+//! threads ([`crate::tls_steps`]). Everything else is done here.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{RefCell, RefMut};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,22 +10,18 @@ use broker::categories::{CONNECTION, PEER};
 use broker::secured::{PeerCertificate, Secured};
 use buffers::Output;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Notify;
 
 use super::Host;
-use super::shares::{Taken, Waits};
+use super::shares::Taken;
 use super::write::{End, SLICES, Sent, try_write};
 use crate::shard::{Encrypted, READ_MAX, Shard};
+use crate::tls_steps::Stepped;
 
 /// The most encrypted bytes that are made before they are written. A socket that is full leaves no more than this in memory,
 /// and four records fill it.
 const ENCRYPTED_BYTES: usize = 64 * 1024 + 512;
 
-/// The steps of handshakes between two turns. A step signs with the server's key or makes a shared key: some 50 us with
-/// ECDSA, and up to 1 ms with RSA. So thousands of clients that come at once delay the others by little.
-const STEPS_PER_TURN: usize = 2;
-
-/// The session of a connection; `None` if it does not speak TLS.
+/// The session of a connection; `None` if it does not speak TLS, or while a step of its handshake is made.
 pub(super) type Tls = RefCell<Option<Box<tls::Session>>>;
 
 /// What the encrypted connections of a shard share.
@@ -35,29 +31,14 @@ pub(super) struct Encryption {
     input: RefCell<Vec<u8>>,
     /// What is encrypted and not written yet, likewise.
     output: RefCell<Vec<u8>>,
-    /// The steps of handshakes that are left until the next turn.
-    steps: Cell<usize>,
-    /// The number of connections that wait for a step.
-    waiting: Cell<usize>,
-    allowed: Notify,
 }
 
 impl Encryption {
-    /// Called in each turn. Returns true if connections still wait, so that another turn must follow.
-    pub fn allow_handshakes(&self) -> bool {
-        self.steps.set(STEPS_PER_TURN);
-        (0..STEPS_PER_TURN.min(self.waiting.get())).for_each(|_| self.allowed.notify_one());
-        self.waiting.get() > 0
-    }
-
-    /// Waits until a step of a handshake may be made. Connections take turns in the order in which they came.
-    async fn step(&self, wake: &Notify) {
-        while self.steps.get() == 0 {
-            let _waits = Waits::new(&self.waiting);
-            wake.notify_one();
-            self.allowed.notified().await;
-        }
-        self.steps.set(self.steps.get() - 1);
+    /// Returns the buffer for what is read.
+    fn input(&self) -> RefMut<'_, Vec<u8>> {
+        let mut input = self.input.borrow_mut();
+        input.resize(READ_MAX, 0);
+        input
     }
 }
 
@@ -78,16 +59,18 @@ pub(super) async fn read_encrypted(
         read.readable().await?;
         // A peer that keeps its socket full must not keep the thread.
         tokio::task::coop::consume_budget().await;
-        if !is_established {
-            host.encryption.step(&host.wake).await;
-        }
-        match receive(host, key, read, write, tls) {
+        let result = match is_established {
+            true => receive(host, key, read, write, tls),
+            false => step(host, key, read, write, tls).await,
+        };
+        match result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             result => return result,
         }
     }
 }
 
+/// Reads from a socket and decrypts what has come.
 fn receive(
     host: &Rc<Host>,
     key: usize,
@@ -97,20 +80,11 @@ fn receive(
 ) -> io::Result<Taken> {
     let mut tls = tls.borrow_mut();
     let Some(session) = tls.as_deref_mut() else { return Ok(Taken::END) };
-    let mut input = host.encryption.input.borrow_mut();
-    if input.is_empty() {
-        input.resize(READ_MAX, 0);
+    let mut input = host.encryption.input();
+    let (end, taken) = read_behind(host, key, read, session, &mut input)?;
+    if taken.bytes == 0 {
+        return Ok(Taken::END);
     }
-    let have = session.put_unread(&mut input);
-    let end = input.len().min(have + host.shard.borrow().read_max(key).min(host.shares.read_max()));
-    let n = match read.try_read(&mut input[have..end]) {
-        Ok(0) => return Ok(Taken::END),
-        Ok(n) => n,
-        Err(error) => {
-            session.keep_unread(&input[..have]);
-            return Err(error);
-        }
-    };
     let mut shard = host.shard.borrow_mut();
     let mut buffers = host.read_buffers.borrow_mut();
     let buffer = buffers.ready();
@@ -118,29 +92,97 @@ fn receive(
     let missing = shard.missing(key).unwrap_or(0);
     let mut partial = if missing > 0 { shard.take_partial(key) } else { Default::default() };
     let mut added = 0;
-    let was_established = session.is_established();
-    let received = session.receive(&mut input[..have + n], |plain| {
+    let received = session.receive(&mut input[..end], |plain| {
         let (rest, other) = plain.split_at(plain.len().min(missing - added));
         partial.extend_from_slice(rest);
         added += rest.len();
         buffer.extend_from_slice(other);
     });
-    if session.is_established() && !was_established {
-        note_secured(&mut shard, key, session);
-    }
     if missing > 0 {
         shard.give_partial(key, partial, added);
     }
     if !buffer.is_empty() {
         shard.handle_input(key, buffer);
     }
+    end_receive(&mut shard, key, write, session, received)?;
+    Ok(taken)
+}
+
+/// Reads from a socket whose handshake is not complete, and has the next step of the handshake made with it. Meanwhile the
+/// session is on another thread.
+async fn step(
+    host: &Rc<Host>,
+    key: usize,
+    read: &OwnedReadHalf,
+    write: &OwnedWriteHalf,
+    tls: &Tls,
+) -> io::Result<Taken> {
+    let Some(mut session) = tls.take() else { return Ok(Taken::END) };
+    let (input, taken) = {
+        let mut input = host.encryption.input();
+        // Until the step is made, hardly more is kept than a session keeps of what is not complete.
+        match read_behind(host, key, read, &mut session, &mut input[..=tls::UNREAD_MAX]) {
+            Ok((end, taken)) if taken.bytes > 0 => (input[..end].to_vec(), taken),
+            result => {
+                tls.replace(Some(session));
+                return result.map(|_| Taken::END);
+            }
+        }
+    };
+    let unsent = session.unsent().len();
+    host.shard.borrow_mut().note_encrypted(key, Encrypted { unread: input.len(), unsent });
+    let Stepped { session, plain, result } = host.tls_steps.make(session, input).await?;
+    let mut tls = tls.borrow_mut();
+    let session = tls.insert(session);
+    let mut shard = host.shard.borrow_mut();
+    if session.is_established() {
+        note_secured(&mut shard, key, session);
+    }
+    if !plain.is_empty() {
+        let mut buffers = host.read_buffers.borrow_mut();
+        let buffer = buffers.ready();
+        buffer.extend_from_slice(&plain);
+        shard.handle_input(key, buffer);
+    }
+    end_receive(&mut shard, key, write, session, result)?;
+    Ok(taken)
+}
+
+/// Reads behind the input that the session has kept, until `input` is full. Returns the end of what is there, and what was read.
+/// If nothing has come, the session keeps its input.
+fn read_behind(
+    host: &Host,
+    key: usize,
+    read: &OwnedReadHalf,
+    session: &mut tls::Session,
+    input: &mut [u8],
+) -> io::Result<(usize, Taken)> {
+    let have = session.put_unread(input);
+    let end = input.len().min(have + host.shard.borrow().read_max(key).min(host.shares.read_max()));
+    match read.try_read(&mut input[have..end]) {
+        Ok(n) => Ok((have + n, Taken::new(n, end - have))),
+        Err(error) => {
+            session.keep_unread(&input[..have]);
+            Err(error)
+        }
+    }
+}
+
+/// Called with what came of input. The connection must end after an error.
+fn end_receive(
+    shard: &mut Shard,
+    key: usize,
+    write: &OwnedWriteHalf,
+    session: &tls::Session,
+    received: Result<tls::Received, tls::Error>,
+) -> io::Result<()> {
     shard.note_encrypted(key, kept(session));
     match received {
         Ok(received) => {
             if received.established || !session.unsent().is_empty() {
                 shard.touch(key);
             }
-            Ok(Taken::new(n, end - have))
+            Ok(())
         }
         Err(error) => {
             let name = shard.conn(key).map(|conn| conn.gate.peer().name.clone()).unwrap_or_default();
@@ -193,7 +235,7 @@ pub(super) fn write_encrypted(
     let mut bytes = 0;
     let end = |bytes, end| Ok(Sent { bytes, end });
     let mut tls = tls.borrow_mut();
-    let Some(session) = tls.as_deref_mut() else { return end(0, End::Failed) };
+    let Some(session) = tls.as_deref_mut() else { return end(0, End::Early) };
     loop {
         while !session.unsent().is_empty() {
             match try_write(write, &[io::IoSlice::new(session.unsent())]) {
