@@ -62,8 +62,10 @@ use self::page_login::PageLoginKeys;
 pub use self::problems::ConfigError;
 use self::problems::Problem;
 pub use self::schedule::Schedule;
+
 use self::set_values::shown_value;
 pub use self::set_values::{DEFAULT, SetValues, Shown};
+pub use self::values::Shards;
 use self::web::WebKeys;
 
 /// Where AMQP clients connect if no key of a listener is set.
@@ -103,7 +105,7 @@ pub struct Config {
     /// The address of the metrics; `None` if `prometheus.tcp.port = none`.
     pub prometheus: Option<SocketAddr>,
     /// The number of event loops, each with its own connections and queues.
-    pub shards: usize,
+    pub shards: Shards,
     /// The user that a new data directory starts with.
     pub default_user: String,
     /// The password of `default_user`.
@@ -323,7 +325,7 @@ struct Draft {
     login_san: (NameKind, usize),
     management_ssl: TlsKeys,
     prometheus_ssl: TlsKeys,
-    shards: usize,
+    shards: Shards,
     default_user: String,
     default_pass: Secret,
     default_tags: Vec<String>,
@@ -379,7 +381,7 @@ impl Default for Draft {
             login_san: (NameKind::Dns, 0),
             management_ssl: TlsKeys::default(),
             prometheus_ssl: TlsKeys::default(),
-            shards: values::available_cores(),
+            shards: Shards::auto(),
             default_user: "guest".into(),
             default_pass: Secret::new("guest"),
             default_tags: vec!["administrator".into()],

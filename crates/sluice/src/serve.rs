@@ -160,7 +160,7 @@ fn start(
             .remembering(random()?)
             .with_loopback_users(config.loopback_users.iter().map(|name| name.as_str().into())),
         backends,
-        shards: config.shards,
+        shards: config.shards.count(),
         data_dir: data_dir.to_owned(),
         sharing: config.sharing,
         alarms: config.alarms,

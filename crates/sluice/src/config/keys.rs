@@ -7,10 +7,9 @@ use broker::pattern::Pattern;
 use node::Limit;
 
 use super::values::{
-    SHARDS_MAX, available_cores, binary_bytes, boolean, bytes, bytes_within, file, import_backend, ip,
-    link_credit, login_name, maximum, mode, name_kind, network, node_name, number, or_none, own_node_name,
-    pair_name, part, password, password_hashing, port, queue_type, share, socket_path, text, tls_version,
-    verify,
+    SHARDS_MAX, Shards, binary_bytes, boolean, bytes, bytes_within, file, import_backend, ip, link_credit,
+    login_name, maximum, mode, name_kind, network, node_name, number, or_none, own_node_name, pair_name,
+    part, password, password_hashing, port, queue_type, share, socket_path, text, tls_version, verify,
 };
 use super::{Draft, events, listeners, logins, logs, mechanisms, oauth2, page_login, web};
 
@@ -265,10 +264,16 @@ const KEYS: &[Key] = &[
         "The time between two samples of the statistics that the management API shows rates of, in milliseconds: 1000 to 60000.",
         |c, _, v| put(&mut c.statistics_ms, number(v, STATISTICS_MS)),
     ),
-    key("shards", "auto", "The number of event loops: 1 to 256, or auto for one per core.", |c, _, v| {
-        let count = if v == "auto" { Ok(available_cores()) } else { number(v, 1..=SHARDS_MAX) };
-        put(&mut c.shards, count.map_err(|need| format!("{need}, or auto")))
-    }),
+    key(
+        "shards",
+        "auto",
+        "The number of event loops: 1 to 256, or auto for one up to 7 cores, and then one for each 4.",
+        |c, _, v| {
+            let count = number(v, 1..=SHARDS_MAX).map(Shards::Count);
+            let shards = if v == "auto" { Ok(Shards::auto()) } else { count };
+            put(&mut c.shards, shards.map_err(|need| format!("{need}, or auto")))
+        },
+    ),
     key(
         "load_definitions",
         "",

@@ -282,6 +282,7 @@ pub(super) fn shown(key: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::super::Config;
+    use super::super::values::Shards;
     use super::*;
 
     /// Returns the configuration of these variables of the environment.
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(place("heartbeat"), "SLUICE_HEARTBEAT");
         assert_eq!(place("channel_max"), "conf.d/b.conf:4");
         assert_eq!(place("cluster_name"), "a.conf:4");
-        assert_eq!((loaded.config.shards, loaded.config.settings.heartbeat_s), (4, 3));
+        assert_eq!((loaded.config.shards, loaded.config.settings.heartbeat_s), (Shards::Count(4), 3));
         assert_eq!(loaded.config.warnings, [""; 0], "a layer that replaces another is no mistake");
     }
 
@@ -392,7 +393,7 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
         write("sluice.conf", "shards = 1\n");
         let sources = Sources { file: Some(directory.join("sluice.conf")), sets: Vec::new() };
-        assert_eq!(Config::load(&sources).unwrap().config.shards, 1, "there is no directory");
+        assert_eq!(Config::load(&sources).unwrap().config.shards, Shards::Count(1), "there is no directory");
         std::fs::create_dir(directory.join(DIRECTORY)).unwrap();
         write("conf.d/20.conf", "shards = 3\n");
         write("conf.d/10.conf", "shards = 2\nheartbeat = 2\n");
@@ -400,7 +401,7 @@ mod tests {
             write(not_read, "no configuration");
         }
         let config = Config::load(&sources).unwrap().config;
-        assert_eq!((config.shards, config.settings.heartbeat_s), (3, 2));
+        assert_eq!((config.shards, config.settings.heartbeat_s), (Shards::Count(3), 2));
         write("conf.d/30.conf", "heartbeat = x\n");
         let refused = Config::load(&sources).unwrap_err().to_string();
         assert!(refused.contains("conf.d/30.conf:1: 'heartbeat' cannot be 'x'"), "{refused}");

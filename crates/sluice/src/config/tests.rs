@@ -22,7 +22,7 @@ fn an_empty_file_gives_the_defaults() {
     assert_eq!(config.management, Some("127.0.0.1:15672".parse().unwrap()));
     assert_eq!(config.prometheus, Some("127.0.0.1:15692".parse().unwrap()));
     assert_eq!(config.loopback_users, ["guest"]);
-    assert!(config.shards >= 1);
+    assert!(config.shards.count() >= 1);
 }
 
 /// Setting a key to the default in the table changes nothing.
@@ -46,7 +46,7 @@ fn every_form_of_a_line_is_read() {
     )
     .unwrap();
     assert_eq!(config.amqp_listeners, ["0.0.0.0:5673".parse().unwrap()]);
-    assert_eq!((config.shards, config.settings.heartbeat_s, config.log.level), (3, 2, "warn"));
+    assert_eq!((config.shards, config.settings.heartbeat_s, config.log.level), (Shards::Count(3), 2, "warn"));
     assert!(config.log.category_levels.is_empty(), "that of all lines");
     let both = parse("log.user.level = debug\nlog.queue.level = info\nlog.level = error\nlog.queue.level =")
         .unwrap();
@@ -98,7 +98,7 @@ fn anonymous_can_be_switched_off() {
 #[test]
 fn set_is_applied_after_the_file() {
     let config = Config::parse("shards = 2", "f", &["shards=4".into(), "heartbeat = 5".into()]).unwrap();
-    assert_eq!((config.shards, config.settings.heartbeat_s), (4, 5));
+    assert_eq!((config.shards, config.settings.heartbeat_s), (Shards::Count(4), 5));
 }
 
 /// Tests which values are refused, and with which messages.
@@ -324,7 +324,7 @@ fn one_form_of_a_limit_replaces_the_other() {
 /// Some editors write a byte order mark.
 #[test]
 fn a_byte_order_mark_is_no_key() {
-    assert_eq!(parse("\u{feff}shards = 3").unwrap().shards, 3);
+    assert_eq!(parse("\u{feff}shards = 3").unwrap().shards, Shards::Count(3));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Parsers of values. On failure, each returns a message that says what is needed.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -22,9 +23,47 @@ pub const SHARDS_MAX: usize = 256;
 /// The longest path of a Unix domain socket, in bytes. Linux has no room for a longer one and its end.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// The number of threads that this process can run at once, at most [`SHARDS_MAX`]; 1 if unknown.
-pub fn available_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(SHARDS_MAX)
+/// The number of cores for each event loop, if no number is set. One event loop handles more messages than a small machine can
+/// send and receive, and costs less CPU a message than two do (docs/decisions/0048).
+const CORES_PER_SHARD: usize = 4;
+
+/// The number of event loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shards {
+    /// As many as suit a machine with this number of cores.
+    Auto { cores: usize },
+    /// This number, from 1 to [`SHARDS_MAX`].
+    Count(usize),
+}
+
+impl Shards {
+    /// As many as suit the cores that this process can use, or one if their number is unknown.
+    pub fn auto() -> Self {
+        Self::Auto { cores: std::thread::available_parallelism().map_or(1, NonZeroUsize::get) }
+    }
+
+    pub fn count(self) -> usize {
+        match self {
+            Self::Auto { cores } => (cores / CORES_PER_SHARD).clamp(1, SHARDS_MAX),
+            Self::Count(count) => count,
+        }
+    }
+}
+
+/// The number, and why it is this one.
+impl fmt::Display for Shards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto { cores } => {
+                write!(
+                    f,
+                    "{} (shards = auto: one for each {CORES_PER_SHARD} cores; {cores} are there)",
+                    self.count()
+                )
+            }
+            Self::Count(count) => write!(f, "{count} (shards = {count})"),
+        }
+    }
 }
 
 /// Parses a limit: a number, or `infinity` for none.
@@ -466,6 +505,14 @@ mod tests {
 
     fn set(argument: &str) -> Result<Config, String> {
         Config::parse("", "", &[argument.to_owned()]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn one_event_loop_is_enough_for_seven_cores() {
+        let counts = [1, 2, 4, 7, 8, 16, 64, 4096].map(|cores| super::Shards::Auto { cores }.count());
+        assert_eq!(counts, [1, 1, 1, 1, 2, 4, 16, 256]);
+        let said = super::Shards::Auto { cores: 8 }.to_string();
+        assert_eq!(said, "2 (shards = auto: one for each 4 cores; 8 are there)");
     }
 
     #[test]
