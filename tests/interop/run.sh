@@ -82,14 +82,14 @@ find_broker() {
     [ -x "$broker" ] || { say "no broker found: cargo build --profile ci -p sluice, or set SLUICE_BIN"; exit 2; }
 }
 
-# Starts a broker, with further arguments.
+# Starts a broker, with further arguments. It has two event loops, so that connections and queues are on different ones.
 start_broker() {
     dir=$(mktemp -d) && touch "$dir/out"
     "$broker" serve --data-dir "$dir/data" --set listeners.tcp.default=127.0.0.1:0 --set management.tcp.ip=127.0.0.1 \
         --set management.tcp.port=0 --set prometheus.tcp.ip=127.0.0.1 --set prometheus.tcp.port=0 \
         --set listeners.ssl.default=127.0.0.1:0 --set "ssl_options.certfile=$SLUICE_TLS/server.pem" \
         --set "ssl_options.keyfile=$SLUICE_TLS/server.key" --set "ssl_options.cacertfile=$SLUICE_TLS/ca.pem" \
-        --set ssl_options.verify=verify_peer --set ssl_cert_login_from=common_name "$@" \
+        --set ssl_options.verify=verify_peer --set ssl_cert_login_from=common_name --set shards=2 "$@" \
         >"$dir/out" 2>"$dir/log" </dev/null &
     broker_pid=$!
     for _ in $(seq 300); do

@@ -48,9 +48,9 @@ export class Broker {
     return broker;
   }
 
-  /** Starts the process, and waits until it answers. `more` are further settings. */
+  /** Starts the process with two event loops, and waits until it answers. `more` are further settings. */
   async up(more = {}) {
-    const set = { ...more, "listeners.tcp.default": `127.0.0.1:${this.amqp}`, "management.tcp.ip": "127.0.0.1", "management.tcp.port": this.http, "prometheus.tcp.port": this.metrics };
+    const set = { shards: 2, ...more, "listeners.tcp.default": `127.0.0.1:${this.amqp}`, "management.tcp.ip": "127.0.0.1", "management.tcp.port": this.http, "prometheus.tcp.port": this.metrics };
     const options = Object.entries(set).flatMap(([key, value]) => ["--set", `${key}=${value}`]);
     this.process = spawn(this.program, ["serve", "--data-dir", this.folder, ...options], { stdio: ["ignore", "ignore", "pipe"] });
     this.said = "";
