@@ -17,7 +17,7 @@ use bytes::Bytes;
 use crate::credit::{ReceiverCredit, SenderCredit};
 use crate::parts::Parts;
 use crate::violation::Violation;
-use crate::{DeliveryState, ReceiverSettleMode, SenderSettleMode, Transfer};
+use crate::{DeliveryState, Map, ReceiverSettleMode, SenderSettleMode, Transfer};
 use buffers::Chunk;
 
 /// The longest name of a link and of a container, in bytes. The protocol sets no maximum. Names that clients make have some 100.
@@ -26,8 +26,16 @@ pub const NAME_MAX: usize = 2048;
 /// Our end of a link, sending or receiving, with its credit.
 #[derive(Debug)]
 pub enum End {
-    Sending(SenderCredit),
+    Sending(Sending),
     Receiving(Receiving),
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub struct Sending {
+    pub credit: SenderCredit,
+    /// The properties of the last state report that was sent. `None` if there was none.
+    pub(crate) reported: Option<Box<Map>>,
 }
 
 /// The receiving end.
@@ -153,7 +161,7 @@ impl Link {
     /// Returns the credit of a sending link; 0 for a receiving link.
     pub fn sender_credit(&self) -> SenderCredit {
         match &self.end {
-            End::Sending(credit) => *credit,
+            End::Sending(sending) => sending.credit,
             End::Receiving(_) => SenderCredit::default(),
         }
     }
@@ -198,6 +206,12 @@ impl Link {
             }
             End::Sending(_) => 0,
         }
+    }
+}
+
+impl Sending {
+    pub(crate) fn starting_at(initial_delivery_count: u32) -> Self {
+        Self { credit: SenderCredit::starting_at(initial_delivery_count), reported: None }
     }
 }
 

@@ -316,8 +316,9 @@ impl Session {
                 }
                 let initial = l.initial_delivery_count;
                 match &mut l.end {
-                    End::Sending(credit) => {
-                        credit.handle_flow(flow.delivery_count, flow.link_credit.unwrap_or(0), initial);
+                    End::Sending(sending) => {
+                        let link_credit = flow.link_credit.unwrap_or(0);
+                        sending.credit.handle_flow(flow.delivery_count, link_credit, initial);
                     }
                     End::Receiving(receiving) => {
                         if let Some(count) = flow.delivery_count {
@@ -449,7 +450,7 @@ impl Session {
 
     fn flow(&self, link: Option<u32>, available: Option<u32>) -> Flow {
         let credit = link.and_then(|l| self.link(l)).map(|l| match &l.end {
-            End::Sending(credit) => (credit.delivery_count(), credit.credit()),
+            End::Sending(sending) => (sending.credit.delivery_count(), sending.credit.credit()),
             End::Receiving(receiving) => (receiving.credit.delivery_count(), receiving.credit.credit()),
         });
         // [2.7.4] The delivery-count is left out as long as a receiver has not seen the sender's ATTACH,

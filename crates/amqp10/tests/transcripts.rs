@@ -259,17 +259,37 @@ fn a_state_report_waits_after_deliveries_and_replaces_no_answer() {
     script.credit(0, 0, 0, 5).unwrap();
     assert!(script.send(b"x", 1));
     script.endpoint.report_credit(0, 0, 0, true);
-    for active in [true, false, true, false] {
-        let mut properties = Map::new();
-        properties.insert(Symbol::from_static("active"), Value::Boolean(active));
-        script.endpoint.report_state(0, 0, 0, properties);
-    }
+    [true, false, true, false].into_iter().for_each(|active| report_active(&mut script, active));
     assert_eq!(script.sent(), Vec::<String>::new());
     script.flow(session_flow(0, 10)).unwrap();
     assert_eq!(
         script.sent(),
         ["transfer 0 [1]", "flow 0 count 5 credit 0 drain", "flow 0 count 5 credit 0 active=false"]
     );
+}
+
+/// Reports a state of the link.
+fn report_active(script: &mut Script, active: bool) {
+    let mut properties = Map::new();
+    properties.insert(Symbol::from_static("active"), Value::Boolean(active));
+    script.endpoint.report_state(0, 0, 0, properties);
+}
+
+#[test]
+fn a_state_that_the_peer_knows_is_not_reported_again() {
+    let mut script = Script::attached(Role::Receiver, 1);
+    script.credit(0, 1, 0, 5).unwrap();
+    report_active(&mut script, false);
+    assert_eq!(script.sent(), ["flow 0 count 0 credit 5 active=false"]);
+    // The second delivery waits for the window, and so do the states after it. The last one replaces the other one.
+    assert!(script.send(b"x", 1) && script.send(b"x", 2));
+    report_active(&mut script, true);
+    report_active(&mut script, false);
+    script.flow(session_flow(1, 10)).unwrap();
+    assert_eq!(script.sent(), ["transfer 0 [1]", "transfer 1 [1]"]);
+    report_active(&mut script, true);
+    report_active(&mut script, true);
+    assert_eq!(script.sent(), ["flow 0 count 2 credit 3 active=true"]);
 }
 
 #[test]

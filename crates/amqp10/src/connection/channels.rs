@@ -343,7 +343,7 @@ impl Connection {
     }
 
     /// Reports the state of a link on which we send [2.7.4], after its pending deliveries. Its credit does
-    /// not change.
+    /// not change. Nothing is sent if the peer has been told the same state last.
     pub fn report_state(&mut self, session: u16, link: u32, available: u32, properties: Map) {
         if let Some((s, output, _)) = self.parts(session) {
             s.report_state(link, available, properties, output);

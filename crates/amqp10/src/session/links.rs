@@ -1,8 +1,7 @@
 //! Links and their handles: ATTACH and DETACH, in both directions [2.6.2, 2.6.3, 2.6.6].
 
 use super::{Session, SessionEvent, SessionFault};
-use crate::credit::SenderCredit;
-use crate::link::{End, Link, LinkState, Receiving};
+use crate::link::{End, Link, LinkState, Receiving, Sending};
 use crate::performative::{put_frame, put_frame_within};
 use crate::violation::Violation;
 use crate::{AmqpError, Attach, Detach, Role};
@@ -33,7 +32,7 @@ impl Session {
             Some((link, _)) => (link, true),
             None => {
                 let end = if sending {
-                    End::Sending(SenderCredit::starting_at(0))
+                    End::Sending(Sending::starting_at(0))
                 } else {
                     let initial = attach.initial_delivery_count.unwrap_or(0);
                     End::Receiving(Receiving::starting_at(initial))
@@ -199,7 +198,7 @@ impl Session {
                 attached_bytes: attach.name.len(),
                 state: LinkState::Half,
                 end: if sending {
-                    End::Sending(SenderCredit::starting_at(initial))
+                    End::Sending(Sending::starting_at(initial))
                 } else {
                     End::Receiving(Receiving::default())
                 },
@@ -219,10 +218,10 @@ impl Session {
             return None;
         }
         if let Some(l) = self.link_mut(number) {
-            if let End::Sending(credit) = &mut l.end
+            if let End::Sending(sending) = &mut l.end
                 && l.state == LinkState::Half
             {
-                credit.restart_at(initial);
+                sending.credit.restart_at(initial);
                 l.initial_delivery_count = initial;
             }
             if l.remote_handle.is_some() {

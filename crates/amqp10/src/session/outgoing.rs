@@ -182,15 +182,15 @@ impl Session {
         max_frame: usize,
         out: &mut Output,
     ) -> bool {
-        let Some(Link { end: End::Sending(credit), state, peer_detached, .. }) = self.link_mut(link) else {
+        let Some(Link { end: End::Sending(sending), state, peer_detached, .. }) = self.link_mut(link) else {
             return false;
         };
         if *state == LinkState::Detaching || *peer_detached {
             return false;
         }
         if delivery.irrevocable {
-            credit.spend_anyway();
-        } else if !credit.spend() {
+            sending.credit.spend_anyway();
+        } else if !sending.credit.spend() {
             return false;
         }
         let mut sent = 0;
@@ -211,20 +211,20 @@ impl Session {
     }
 
     /// Reports the state of a link on which we send, after the pending deliveries. Its credit does not
-    /// change.
+    /// change. Nothing is sent if the peer has been told the same state last.
     pub(crate) fn report_state(&mut self, link: u32, available: u32, properties: Map, out: &mut Output) {
         self.report(link, Report { available, drain: false, properties: Some(properties) }, out);
     }
 
     fn report(&mut self, link: u32, report: Report, out: &mut Output) {
-        let Some(Link { end: End::Sending(credit), state, .. }) = self.link_mut(link) else { return };
+        let Some(Link { end: End::Sending(sending), state, .. }) = self.link_mut(link) else { return };
         if *state == LinkState::Detaching {
             return;
         }
         if report.drain {
-            credit.drain();
+            sending.credit.drain();
         }
-        let credit = *credit;
+        let credit = sending.credit;
         if self.pending.is_empty() {
             self.put_report(link, report, credit, out);
             return;
@@ -245,6 +245,11 @@ impl Session {
 
     fn put_report(&mut self, link: u32, report: Report, credit: SenderCredit, out: &mut Output) {
         let Report { available, drain, properties } = report;
+        if let Some(properties) = &properties
+            && !self.note_reported(link, properties)
+        {
+            return;
+        }
         let flow = Flow {
             drain,
             delivery_count: Some(credit.delivery_count()),
@@ -253,6 +258,18 @@ impl Session {
             ..self.flow(Some(link), Some(available))
         };
         put_flow_frame(out.buffer(), self.channel, &flow);
+    }
+
+    /// Notes what is reported of the state of a link. Returns false if the peer knows it: a state may have changed back
+    /// while its report waited.
+    #[cold]
+    fn note_reported(&mut self, link: u32, properties: &Map) -> bool {
+        let Some(Link { end: End::Sending(sending), .. }) = self.link_mut(link) else { return false };
+        if sending.reported.as_deref() == Some(properties) {
+            return false;
+        }
+        sending.reported = Some(Box::new(properties.clone()));
+        true
     }
 
     /// Sends pending output as far as the peer's window and the output allow.

@@ -379,8 +379,8 @@ impl<A> Outlet<A> {
         self.waits_for_room
     }
 
-    /// Asks a stream to continue, because there is room again.
-    pub fn resume(&mut self, cx: &mut Cx<'_>) {
+    /// Asks a stream to continue, because there is room again. Returns false if there is nothing to ask for.
+    pub fn resume(&mut self, cx: &mut Cx<'_>) -> bool {
         if std::mem::take(&mut self.waits_for_room)
             // The credit of a queue is used up, and [`Outlet::poll_grant`] asks for more.
             && self.reads_stream()
@@ -388,7 +388,9 @@ impl<A> Outlet<A> {
             && let Some(grant) = self.bridge.resume()
         {
             self.grant(grant, cx);
+            return true;
         }
+        false
     }
 
     /// Called when a delivery of this message has arrived from the queue. The gate sends it and calls [`Outlet::note_sent`], or calls

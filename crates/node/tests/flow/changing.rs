@@ -1,10 +1,10 @@
 //! Consumers whose credit changes all the time, and many messages.
 
-use amqp10::DeliveryState;
+use amqp10::{DeliveryState, Value};
 use broker::settings::Settings;
 use wal_testing::Random;
 
-use super::client::{Client, End, Hello};
+use super::client::{Client, End, Hello, STREAM};
 use super::world::World;
 
 const HELLO: Hello = Hello { max_frame_size: 65_536, window: 1_000_000, start: u32::MAX - 9 };
@@ -15,19 +15,28 @@ const CREDIT_MAX: u64 = 300;
 /// single frame.
 const DELIVERY: usize = 60;
 
-/// Makes a queue on the first shard, its publisher there, and its consumer on the second shard.
-fn world() -> (World, Client, Client) {
+/// The types of the queues that the tests use.
+const TYPES: [&str; 3] = ["classic", "quorum", "stream"];
+
+/// Makes a queue of this type on the first shard, its publisher there, and its consumer on the second shard.
+fn world(kind: &str, settled: bool) -> (World, Client, Client) {
     let mut world = World::new(2, Settings { heartbeat_s: 0, ..Settings::default() });
-    world.declare("q", &[]);
-    world.place("q", 0);
+    let queue = name(kind);
+    world.declare(queue, &[("x-queue-type", Value::String(kind.into()))]);
+    world.place(queue, 0);
     let mut publisher = Client::connect(&mut world, 0, HELLO);
-    publisher.publisher(&mut world, 0, "q");
+    publisher.publisher(&mut world, 0, queue);
     let mut consumer = Client::connect(&mut world, 1, HELLO);
-    consumer.consumer(&mut world, 0, "q", false, 0);
+    consumer.consumer(&mut world, 0, queue, settled, 0);
     world.settle();
     publisher.read(&mut world, usize::MAX);
     consumer.read(&mut world, usize::MAX);
     (world, publisher, consumer)
+}
+
+/// Returns the name of the queue of this type.
+fn name(kind: &str) -> &str {
+    if kind == "stream" { STREAM } else { "q" }
 }
 
 /// Publishes as many messages as link and session allow, up to `max`. Returns the number.
@@ -44,10 +53,16 @@ fn standing(client: &Client) -> (u64, usize, u64) {
 }
 
 #[test]
-fn a_hundred_thousand_messages_under_credit_that_changes_all_the_time() {
-    const MESSAGES: u64 = 100_000;
+fn messages_under_credit_that_changes_all_the_time() {
+    for (kind, settled) in TYPES.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        change_credit(kind, settled);
+    }
+}
+
+fn change_credit(kind: &str, settled: bool) {
+    const MESSAGES: u64 = 30_000;
     let mut random = Random(27);
-    let (mut world, mut publisher, mut consumer) = world();
+    let (mut world, mut publisher, mut consumer) = world(kind, settled);
     let (mut sent, mut flows) = (0, 0);
     while standing(&consumer).0 < MESSAGES {
         sent += publish(&mut world, &mut publisher, MESSAGES - sent);
@@ -56,14 +71,16 @@ fn a_hundred_thousand_messages_under_credit_that_changes_all_the_time() {
         let credit = random.below(CREDIT_MAX) as u32;
         consumer.flow(&mut world, Some((0, credit)), WINDOW, random.one_in(10), random.one_in(10));
         flows += 1;
-        assert!(flows < MESSAGES, "it stalls with {sent} sent: {:?}", standing(&consumer));
+        assert!(flows < MESSAGES, "{kind} stalls with {sent} sent: {:?}", standing(&consumer));
         // Each time, the broker and the consumer know a different part of each other's state.
         for _ in 0..random.below(12) {
             let (a, b) = (random.below(2) as usize, random.below(2) as usize);
-            match random.below(4) {
+            match random.below(if kind == "stream" { 6 } else { 4 }) {
                 0 | 1 => _ = world.turn(a),
                 2 => _ = world.deliver_mail(a, b),
-                _ => _ = world.answer_log(a),
+                3 => _ = world.answer_log(a),
+                4 => _ = world.write_stream(a),
+                _ => _ = world.read_stream(a),
             }
         }
         world.now_ms += random.below(3);
@@ -79,17 +96,23 @@ fn a_hundred_thousand_messages_under_credit_that_changes_all_the_time() {
     let (got, held, _) = standing(&consumer);
     consumer.settle(&mut world, 0, held, &DeliveryState::Accepted);
     world.settle();
-    let report = world.report("q").expect("it lives");
-    assert_eq!((sent, got, flows > 500), (MESSAGES, MESSAGES, true), "{flows} changes");
-    assert_eq!((report.published, report.acknowledged), (MESSAGES, MESSAGES));
+    let report = world.report(name(kind)).expect("it lives");
+    assert_eq!((sent, got, flows > 150), (MESSAGES, MESSAGES, true), "{kind}: {flows} changes");
+    assert_eq!((report.published, report.unsettled, report.redelivered), (MESSAGES, 0, 0));
+    if kind == "stream" {
+        return assert_eq!(report.ready, MESSAGES);
+    }
     // Deliveries that were on their way to the link when credit was withdrawn count once, when they were sent.
-    assert_eq!((report.delivered, report.redelivered), (MESSAGES, 0));
-    assert_eq!((report.ready, report.unsettled), (0, 0));
+    let delivered_settled = if settled { MESSAGES } else { 0 };
+    let delivered = (report.delivered, report.delivered_settled);
+    assert_eq!(delivered, (MESSAGES, delivered_settled), "{kind}, settled {settled}");
+    assert_eq!(report.acknowledged, MESSAGES, "{kind}, settled {settled}");
+    assert_eq!(report.ready, 0);
 }
 
 #[test]
 fn a_delivery_on_its_way_when_credit_is_withdrawn_is_not_redelivered_later() {
-    let (mut world, mut publisher, mut consumer) = world();
+    let (mut world, mut publisher, mut consumer) = world("classic", false);
     consumer.flow(&mut world, Some((0, 1)), WINDOW, false, false);
     world.settle();
     assert_eq!(publish(&mut world, &mut publisher, 1), 1);
@@ -110,15 +133,21 @@ fn a_delivery_on_its_way_when_credit_is_withdrawn_is_not_redelivered_later() {
 
 #[test]
 fn two_hundred_credits_topped_up_at_half_keep_a_consumer_supplied() {
+    for (kind, settled) in TYPES.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        top_up_at_half(kind, settled);
+    }
+}
+
+fn top_up_at_half(kind: &str, settled: bool) {
     const MESSAGES: u64 = 20_000;
     const CREDIT: u32 = 200;
     let half = u64::from(CREDIT / 2);
-    let (mut world, mut publisher, mut consumer) = world();
+    let (mut world, mut publisher, mut consumer) = world(kind, settled);
     let (mut sent, mut flows) = (0, 0);
     while standing(&consumer).0 < MESSAGES {
         let before = standing(&consumer);
         // The test publishes more messages than the consumer can have at once.
-        while sent < MESSAGES && world.report("q").map_or(0, |report| report.ready) < 2 * u64::from(CREDIT) {
+        while sent < MESSAGES && sent - before.0 < 2 * u64::from(CREDIT) {
             sent += publish(&mut world, &mut publisher, MESSAGES - sent);
             world.settle();
             world.now_ms += 20;
@@ -141,11 +170,12 @@ fn two_hundred_credits_topped_up_at_half_keep_a_consumer_supplied() {
         world.settle();
         assert!(
             got == MESSAGES || got >= before.0 + half || before.2 == 0,
-            "{before:?} and then {got}, {credit}"
+            "{kind}, settled {settled}: {before:?} and then {got}, {credit}"
         );
     }
     // There is one FLOW at first, and one for each half of the credit.
     let halves = MESSAGES / half;
-    assert_eq!((sent, flows), (MESSAGES, 1 + halves));
-    assert_eq!(world.report("q").map(|report| (report.ready, report.unsettled)), Some((0, 0)));
+    assert_eq!((sent, flows), (MESSAGES, 1 + halves), "{kind}, settled {settled}");
+    let left = if kind == "stream" { MESSAGES } else { 0 };
+    assert_eq!(world.report(name(kind)).map(|report| (report.ready, report.unsettled)), Some((left, 0)));
 }

@@ -397,8 +397,14 @@ fn a_closed_window_is_flat_in_memory_whatever_is_asked() {
 
 #[test]
 fn a_flood_of_flows_ends_at_its_own_socket() {
+    for kind in TYPES {
+        flood_with_flows(kind);
+    }
+}
+
+fn flood_with_flows(kind: &str) {
     let bound = 1024 * 1024;
-    let mut world = world(Settings::default(), "classic");
+    let mut world = world(Settings::default(), kind);
     let mut client = fast_client(&mut world, true);
     let mut flood = Client::connect(&mut world, 0, HELLO);
     flood.consumer(&mut world, 0, "slow", false, 0);
@@ -413,7 +419,7 @@ fn a_flood_of_flows_ends_at_its_own_socket() {
         }
         assert!(world.waiting(flood.at) < bound + 100);
     });
-    assert_eq!(turns, alone("classic", DURABLE, true));
+    assert_eq!(turns, alone(kind, DURABLE, true));
     assert!(!world.takes_input(flood.at), "its socket is not read any more: {}", world.waiting(flood.at));
     settle(&mut world, &mut [&mut flood]);
     assert!(world.takes_input(flood.at), "it has read");
@@ -431,43 +437,56 @@ fn a_queue_that_settles_in_one_batch_is_confirmed_in_one_frame() {
     }
 }
 
+/// Makes a shard with a fast and a slow queue of this type, which are asked for one message at a time.
+fn one_at_a_time(kind: &str) -> World {
+    let mut world = World::new(1, Settings { max_queue_credit: 1, ..Settings::default() });
+    for queue in ["fast", "slow"] {
+        world.declare(queue, &[("x-queue-type", Value::String(kind.into()))]);
+    }
+    world.settle();
+    world
+}
+
 #[test]
 fn a_turn_that_ends_at_its_bound_leaves_nothing_undone() {
-    let mut world = World::new(1, Settings { max_queue_credit: 1, ..Settings::default() });
-    world.declare("fast", &[]);
-    world.settle();
-    let mut client = fast_client(&mut world, true);
-    publish(&mut world, &mut client, 0, SETTLED, 12, 100);
-    settle(&mut world, &mut [&mut client]);
-    client.flow(&mut world, Some((1, 100)), 1_000, false, false);
-    // Two rounds of a turn are needed for each delivery, so the turn is repeated until nothing is left.
-    while world.turn(0) {}
-    client.read(&mut world, usize::MAX);
-    assert_eq!(got(&client, 1), 100);
+    for (kind, settled) in TYPES.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let mut world = one_at_a_time(kind);
+        let mut client = fast_client(&mut world, false);
+        client.consumer(&mut world, 1, "fast", settled, 0);
+        settle(&mut world, &mut [&mut client]);
+        publish(&mut world, &mut client, 0, SETTLED, 12, 100);
+        settle(&mut world, &mut [&mut client]);
+        world.now_ms += PATIENCE_MS;
+        settle(&mut world, &mut [&mut client]);
+        client.flow(&mut world, Some((1, 100)), 1_000, false, false);
+        // Two rounds of a turn are needed for each delivery, so the turn is repeated until nothing is left.
+        while world.turn(0) | world.answer_log(0) {}
+        client.read(&mut world, usize::MAX);
+        assert_eq!(got(&client, 1), 100, "{kind}, settled {settled}");
+    }
 }
 
 #[test]
 fn a_detached_link_unblocks_the_links_that_waited_for_it() {
-    let mut world = World::new(1, Settings { max_queue_credit: 1, ..Settings::default() });
-    world.declare("fast", &[]);
-    world.declare("slow", &[]);
-    world.settle();
-    let mut client = fast_client(&mut world, true);
-    client.publisher(&mut world, 2, "slow");
-    client.consumer(&mut world, 3, "slow", false, 0);
-    client.flow(&mut world, Some((1, 10)), 1_000_000, false, false);
-    settle(&mut world, &mut [&mut client]);
-    client.flow(&mut world, Some((3, 10)), 1_000_000, false, false);
-    settle(&mut world, &mut [&mut client]);
-    // In one turn a small delivery is sent and a large one fills the output. The small one's link then
-    // requests no more from its queue.
-    publish(&mut world, &mut client, 0, SETTLED, 12, 1);
-    assert!(client.publish(&mut world, 2, SETTLED, 1_000_000, 10));
-    world.settle();
-    publish(&mut world, &mut client, 0, SETTLED, 12, 3);
-    world.settle();
-    assert_eq!(kept_for(&mut world, &client).pending, 1);
-    client.detach(&mut world, 3);
-    settle(&mut world, &mut [&mut client]);
-    assert_eq!(got(&client, 1), 4);
+    for kind in TYPES {
+        let mut world = one_at_a_time(kind);
+        let mut client = fast_client(&mut world, true);
+        client.publisher(&mut world, 2, "slow");
+        client.consumer(&mut world, 3, "slow", false, 0);
+        client.flow(&mut world, Some((1, 10)), 1_000_000, false, false);
+        settle(&mut world, &mut [&mut client]);
+        client.flow(&mut world, Some((3, 10)), 1_000_000, false, false);
+        settle(&mut world, &mut [&mut client]);
+        // In one turn a small delivery is sent and a large one fills the output. The small one's link then
+        // requests no more from its queue.
+        publish(&mut world, &mut client, 0, SETTLED, 12, 1);
+        assert!(client.publish(&mut world, 2, SETTLED, 1_000_000, 10));
+        world.settle();
+        publish(&mut world, &mut client, 0, SETTLED, 12, 3);
+        world.settle();
+        assert_eq!(kept_for(&mut world, &client).pending, 1, "{kind}");
+        client.detach(&mut world, 3);
+        settle(&mut world, &mut [&mut client]);
+        assert_eq!(got(&client, 1), 4, "{kind}");
+    }
 }

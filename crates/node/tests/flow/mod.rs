@@ -4,4 +4,5 @@ mod changing;
 mod client;
 mod isolation;
 mod model;
+mod readers;
 pub mod world;

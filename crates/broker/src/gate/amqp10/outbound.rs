@@ -93,18 +93,23 @@ impl Gate {
     }
 
     /// Continues the next link that reads a stream and waits for room. The links are served in the order in which they
-    /// began to wait.
+    /// began to wait. The request of one link leads to the next call, for the link after it. So links that have nothing to
+    /// request are passed over: they have ended, or their client has withdrawn the credit.
     pub(super) fn resume_reading(&mut self, cx: &mut Cx<'_>) {
-        let waits = |session, link| match self.role_of(session, link) {
-            Some(LinkRole::Outlet(link)) => link.outlet.waits_for_room(),
-            _ => false,
-        };
-        let is_next =
-            |&(session, link): &(u16, u32)| has_room(&self.conn, session, cx) || !waits(session, link);
-        let Some(at) = self.without_room.iter().position(is_next) else { return };
-        let Some((session, link)) = self.without_room.remove(at) else { return };
-        if let Some(LinkRole::Outlet(link)) = self.role(session, link) {
-            link.outlet.resume(cx);
+        loop {
+            let waits = |session, link| match self.role_of(session, link) {
+                Some(LinkRole::Outlet(link)) => link.outlet.waits_for_room(),
+                _ => false,
+            };
+            let is_next =
+                |&(session, link): &(u16, u32)| has_room(&self.conn, session, cx) || !waits(session, link);
+            let Some(at) = self.without_room.iter().position(is_next) else { return };
+            let Some((session, link)) = self.without_room.remove(at) else { return };
+            if let Some(LinkRole::Outlet(link)) = self.role(session, link)
+                && link.outlet.resume(cx)
+            {
+                return;
+            }
         }
     }
 
