@@ -155,6 +155,8 @@ impl Node {
             clock.now_ms(),
             names_of(&identity),
         );
+        // The deciding shard may have garbage to free before anybody writes something.
+        machines.iter_mut().take(1).for_each(|shard| shard.note_log_size(log.size()));
         let occupancy = Arc::new(Occupancy::new(count));
         machines.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
         machines.iter_mut().take(1).for_each(|shard| shard.copy_users(&copied));

@@ -203,9 +203,9 @@ impl Shard {
             self.metadata.remove_traces_over(self.here.now_ms);
             self.publish_live_bytes();
             self.forget_again();
-            self.ask_for_size();
             self.copy_users_again();
             self.reclaim();
+            self.look_at_log();
             self.walks.chores.begin_if_idle();
             if self.streams.shares_have_shrunk() {
                 self.walks.tails.begin();

@@ -333,6 +333,7 @@ impl World {
         if let Some(streams) = &mut self.streams {
             streams.start(&kept);
         }
+        let log_size = log.size();
         self.log = Some(log);
         let options = PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 };
         let packs = Packs::open(self.packs_disk.clone(), options, restored.extents(), false)
@@ -342,6 +343,7 @@ impl World {
         let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_max };
         self.shards =
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
+        self.shards[0].note_log_size(log_size);
         // In most worlds a turn walks so few rows that an evacuation takes many turns, with other events
         // between them.
         let rows = [4, 20, 60, 1000][self.random.next() as usize % 4];

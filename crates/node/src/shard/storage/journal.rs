@@ -322,7 +322,7 @@ impl Journal {
         (self.open.sync, self.open.urgent) = (true, true);
     }
 
-    /// Forces a handover, even an empty one: its answer says whether the log works again.
+    /// Forces a handover, even an empty one: its answer has the size of the log, and says whether the log works again.
     pub fn ask(&mut self) {
         self.open.urgent = true;
     }

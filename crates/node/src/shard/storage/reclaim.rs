@@ -83,9 +83,14 @@ impl Shard {
         }
     }
 
+    /// Returns the approximate live bytes of all shards.
+    fn live_bytes_of_all(&self) -> u64 {
+        self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum()
+    }
+
     /// Returns how many bytes are too much garbage if the log has `bytes`.
     pub fn excess(&self, bytes: u64) -> u64 {
-        let live: u64 = self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
+        let live = self.live_bytes_of_all();
         let allowed = match self.storage.log_on_reserve {
             // Publishers wait for space. Emptying queues must give it back, down to the last file.
             false if self.connections.is_blocked() => 0,
@@ -104,23 +109,20 @@ impl Shard {
         }
     }
 
+    /// Notes the size of the log before the shard has written anything to it.
+    pub fn note_log_size(&mut self, size: Size) {
+        self.storage.log_size = Some(size);
+    }
+
     /// Called with the size of the log. The shard that receives it informs the deciding shard, which may
     /// write nothing itself and so receive no answers from the log.
     pub(in crate::shard) fn report_size(&mut self, size: Size) {
         self.publish_live_bytes();
         self.storage.log_size = Some(size);
+        self.storage.live_bytes_reported = self.live_bytes_of_all();
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.storage.log_file);
             self.mail.send(DECIDER, Mail::LogFull { bytes, oldest, newest, on_reserve: size.on_reserve });
-        }
-    }
-
-    /// Called from time to time. Asks the log for its size if nobody has been told it since the start, or if it was too large: a
-    /// shard that hands nothing over is told nothing, although files were deleted or records became garbage since.
-    pub(in crate::shard) fn ask_for_size(&mut self) {
-        let is_large = |size: Size| size.oldest.is_some() && self.excess(size.bytes) > 0;
-        if self.storage.log_size.is_none_or(is_large) {
-            self.storage.journal.ask();
         }
     }
 
@@ -143,6 +145,21 @@ impl Shard {
         let evacuated = self.storage.evacuated;
         if self.storage.log_full.take_if(|(_, oldest, _)| *oldest <= evacuated).is_some() {
             self.storage.forget = Some(evacuated);
+        }
+    }
+
+    /// Called from time to time on the deciding shard. Asks the log for its size if the last report is out of date: the live
+    /// bytes are others since, or files are deleted that it included. Sizes are only reported with records, and an idle
+    /// broker writes none.
+    pub(in crate::shard) fn look_at_log(&mut self) {
+        // A log that accepts nothing is asked anyway; see `Shard::retry_log`.
+        if !self.metadata.decides() || self.storage.evacuation.is_some() || self.log_refuses() {
+            return;
+        }
+        let Some(size) = self.storage.log_size else { return };
+        let is_evacuated = size.oldest.is_some_and(|oldest| oldest <= self.storage.evacuated);
+        if is_evacuated || self.live_bytes_of_all() != self.storage.live_bytes_reported {
+            self.storage.journal.ask();
         }
     }
 
@@ -402,6 +419,7 @@ mod tests {
     use super::*;
     use crate::facts::Restored;
     use crate::questions::Question;
+    use crate::shard::CHORES_MS;
     use crate::{StorageLimits, make_shards};
 
     /// A log of one shard with one file per handover, numbered from 1. `files` has their sizes in bytes.
@@ -460,6 +478,42 @@ mod tests {
         // If they counted as garbage, they would be written again with each declaration, 150 times in all.
         assert!(log.written < 10 * count * one, "{} bytes for {count} definitions", log.written);
         assert!(log.bytes() < 5 * count * one, "{} bytes are kept", log.bytes());
+    }
+
+    /// The queue is gone when the last record is written, and then the broker is idle.
+    #[test]
+    fn an_idle_broker_frees_what_a_deleted_queue_has_left() {
+        const MESSAGES: u64 = 100;
+        const GARBAGE: u64 = 2000;
+        let mut log = Files::with_garbage_allowed(GARBAGE);
+        let quorum = [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into();
+        let change = |log: &mut Files, command| {
+            log.shard.handle_question(0, Question::Change(command, "guest".into()));
+            log.work();
+        };
+        change(&mut log, Command::DeclareQueue(DeclareQueue::new("/", "q", quorum)));
+        let queue = log.shard.catalog().listed_queue("/", "q").unwrap().id;
+        for seq in 1..=MESSAGES {
+            let publish = Publish { publisher: PublisherId(1), seq, message: message(), pipelines: false };
+            log.shard.mail.post.request(queue, Request::Publish(publish));
+            log.work();
+        }
+        assert_eq!(log.shard.queue_report(queue).unwrap().ready, MESSAGES);
+        let before = log.bytes();
+        change(&mut log, Command::ForgetQueue { queue });
+        for second in 1..=10 {
+            log.shard.set_now(second * CHORES_MS);
+            log.shard.handle_timeout();
+            log.work();
+        }
+        let allowed = GARBAGE + 2 * log.shard.live_bytes_of_all();
+        assert!(log.bytes() <= allowed && allowed < before / 2, "{} bytes of {before} are kept", log.bytes());
+        // When nothing is left to do, the log is asked for nothing.
+        let asked = log.files.len();
+        log.shard.set_now(20 * CHORES_MS);
+        log.shard.handle_timeout();
+        log.work();
+        assert_eq!(log.files.len(), asked);
     }
 
     /// An alarm may begin when nothing is written any more.
