@@ -205,7 +205,7 @@ impl Shard {
             self.forget_again();
             self.copy_users_again();
             self.reclaim();
-            self.look_at_log();
+            self.ask_for_size();
             self.walks.chores.begin_if_idle();
             if self.streams.shares_have_shrunk() {
                 self.walks.tails.begin();

@@ -113,8 +113,6 @@ pub(super) struct Storage {
     live: Arc<[AtomicU64]>,
     /// The approximate size of the records that the queues of this shard need.
     live_bytes: u64,
-    /// The live bytes of all shards when the size of the log was reported last.
-    live_bytes_reported: u64,
     garbage_allowed: u64,
     reserve_bytes: u64,
     /// On the deciding shard: the last report of a log that is mostly garbage, as its bytes, oldest file and
@@ -153,7 +151,6 @@ impl Storage {
             definitions_bytes: 0,
             live,
             live_bytes: 0,
-            live_bytes_reported: 0,
             garbage_allowed: limits.garbage_allowed,
             reserve_bytes: limits.reserve_bytes,
             log_full: None,

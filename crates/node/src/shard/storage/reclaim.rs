@@ -83,14 +83,9 @@ impl Shard {
         }
     }
 
-    /// Returns the approximate live bytes of all shards.
-    fn live_bytes_of_all(&self) -> u64 {
-        self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum()
-    }
-
     /// Returns how many bytes are too much garbage if the log has `bytes`.
     pub fn excess(&self, bytes: u64) -> u64 {
-        let live = self.live_bytes_of_all();
+        let live: u64 = self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
         let allowed = match self.storage.log_on_reserve {
             // Publishers wait for space. Emptying queues must give it back, down to the last file.
             false if self.connections.is_blocked() => 0,
@@ -119,7 +114,6 @@ impl Shard {
     pub(in crate::shard) fn report_size(&mut self, size: Size) {
         self.publish_live_bytes();
         self.storage.log_size = Some(size);
-        self.storage.live_bytes_reported = self.live_bytes_of_all();
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.storage.log_file);
             self.mail.send(DECIDER, Mail::LogFull { bytes, oldest, newest, on_reserve: size.on_reserve });
@@ -148,17 +142,12 @@ impl Shard {
         }
     }
 
-    /// Called from time to time on the deciding shard. Asks the log for its size if the last report is out of date: the live
-    /// bytes are others since, or files are deleted that it included. Sizes are only reported with records, and an idle
-    /// broker writes none.
-    pub(in crate::shard) fn look_at_log(&mut self) {
-        // A log that accepts nothing is asked anyway; see `Shard::retry_log`.
-        if !self.metadata.decides() || self.storage.evacuation.is_some() || self.log_refuses() {
-            return;
-        }
-        let Some(size) = self.storage.log_size else { return };
-        let is_evacuated = size.oldest.is_some_and(|oldest| oldest <= self.storage.evacuated);
-        if is_evacuated || self.live_bytes_of_all() != self.storage.live_bytes_reported {
+    /// Called from time to time on the deciding shard. Asks the log for its size: it is reported with records only, and an idle
+    /// broker writes none. Since the last report, files may have been deleted, or records have become garbage.
+    pub(in crate::shard) fn ask_for_size(&mut self) {
+        // A log that accepts nothing is asked anyway; see `Shard::retry_log`. At the end of an evacuation a size is reported.
+        let is_asked = self.storage.evacuation.is_some() || self.log_refuses();
+        if self.metadata.decides() && !is_asked && self.storage.log_size.is_some() {
             self.storage.journal.ask();
         }
     }
@@ -506,14 +495,8 @@ mod tests {
             log.shard.handle_timeout();
             log.work();
         }
-        let allowed = GARBAGE + 2 * log.shard.live_bytes_of_all();
-        assert!(log.bytes() <= allowed && allowed < before / 2, "{} bytes of {before} are kept", log.bytes());
-        // When nothing is left to do, the log is asked for nothing.
-        let asked = log.files.len();
-        log.shard.set_now(20 * CHORES_MS);
-        log.shard.handle_timeout();
-        log.work();
-        assert_eq!(log.files.len(), asked);
+        assert_eq!(log.shard.excess(log.bytes()), 0, "{} bytes of {before} are kept", log.bytes());
+        assert!(log.bytes() < before / 2, "{} bytes of {before} are kept", log.bytes());
     }
 
     /// An alarm may begin when nothing is written any more.
