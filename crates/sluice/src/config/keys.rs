@@ -533,25 +533,25 @@ const KEYS: &[Key] = &[
     reloads(key(
         "consumer_timeout",
         "1800000",
-        "Milliseconds for which a consumer of a quorum queue may hold a delivery. Then the delivery returns to the queue, and the consumer gets no more until it has settled it. Queues (x-consumer-timeout), policies (consumer-timeout) and consumers may set another time.",
+        "Milliseconds for which a consumer of a quorum queue may hold a delivery. Then the delivery returns to the queue, and the consumer gets no more until it has settled it; over AMQP 0.9.1 the consumer is cancelled. Queues (x-consumer-timeout), policies (consumer-timeout) and consumers may set another time.",
         |c, _, v| put(&mut c.settings.consumer_timeout_ms, number(v, 1..=u64::from(u32::MAX))),
     )),
     key(
         "amqp10.unfinished_memory",
         "256MiB",
-        "The memory for incomplete deliveries of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size.",
+        "The memory for incomplete deliveries of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size: less is raised to that.",
         |c, _, v| put(&mut c.settings.unfinished_memory, bytes(v)),
     ),
     key(
         "unread_output_memory",
         "256MiB",
-        "The memory for what clients do not read, of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size, and 1.25 MiB more.",
+        "The memory for what clients do not read, of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size and 1.25 MiB: less is raised to that.",
         |c, _, v| put(&mut c.settings.unread_output_memory, bytes(v)),
     ),
     key(
         "client_state_memory",
         "256MiB",
-        "The memory for what is kept for clients: names, properties, links and consumers, of all connections. The first 8 KiB of each connection do not count. Above it, the user who uses most loses the largest connection. At least 4 MiB and twice frame_max.",
+        "The memory for what is kept for clients: names, properties, links and consumers, of all connections. The first 8 KiB of each connection do not count. Above it, the user who uses most loses the largest connection. At least 4 MiB and twice frame_max: less is raised to that.",
         |c, _, v| put(&mut c.settings.client_state_memory, bytes(v)),
     ),
     key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {

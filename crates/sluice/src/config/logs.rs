@@ -110,7 +110,7 @@ pub const KEYS: &[Key] = &[
     reloads(key(
         "log.exchange.level",
         "",
-        "The lowest level there, if it is not log.level: info, warning, error, critical or none. Lines for debugging never go there.",
+        "The lowest level there, if it is not log.level: debug, info, warning, error, critical or none. Lines for debugging never go there, also with debug.",
         |c, _, v| put(&mut c.log.exchange.level, level_or_none(v)),
     )),
     key("log.exchange.formatter", "plaintext", "How lines look there: plaintext or json.", |c, _, v| {

@@ -105,7 +105,7 @@ pub const KEYS: &[Key] = &[
         key(
             "auth_oauth2.preferred_username_claims.*",
             "",
-            "A claim that names the user. The first that the token has counts; at last sub and client_id.",
+            "A claim that names the user. The first that the token has counts; at last sub and client_id. A token with none of them is of the user 'unknown'.",
             |c, n, v| c.logins.oauth2.server.set(&format!("preferred_username_claims.{n}"), v),
         ),
     ),
