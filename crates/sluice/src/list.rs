@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::objects::{self, segment};
+use crate::plugins;
 use crate::table::{self, Column};
 use crate::watch::Watch;
 
@@ -115,6 +116,9 @@ enum What {
     Traces,
     /// Feature flags: there are none, because all features are enabled
     FeatureFlags,
+    /// Plugins of RabbitMQ whose work the broker does: all of them are built in
+    #[command(alias = "plugin")]
+    Plugins,
     /// Features that clients should no longer use
     DeprecatedFeatures {
         /// List only those that were used since the start
@@ -170,8 +174,10 @@ pub fn run(list: &List) -> Result<(), Failure> {
             // Of equal priorities, the first by name applies. The rows are in the order of their names.
             rows.sort_by_key(|row| std::cmp::Reverse(row["priority"].as_i64()));
         }
-        if matches!(what, What::Links) {
-            rows = rows.iter().flat_map(links).collect();
+        match what {
+            What::Links => rows = rows.iter().flat_map(links).collect(),
+            What::Plugins => rows = rows.iter().flat_map(plugins::of_node).collect(),
+            _ => {}
         }
         Ok(table::list_text(rows, what.columns(), list.json))
     };
@@ -246,6 +252,7 @@ impl What {
             Self::Members { queue } => return format!("members of queue '{queue}'").into(),
             Self::Traces => "traces",
             Self::FeatureFlags => "feature flags",
+            Self::Plugins => "plugins",
             Self::DeprecatedFeatures { .. } => "deprecated features",
             Self::AuthAttempts { .. } => "logins",
         };
@@ -299,6 +306,7 @@ impl What {
             }
             Self::Traces => in_vhost("traces", vhost),
             Self::FeatureFlags => "/api/feature-flags".to_owned(),
+            Self::Plugins => "/api/nodes".to_owned(),
             Self::DeprecatedFeatures { used: true } => "/api/deprecated-features/used".to_owned(),
             Self::DeprecatedFeatures { used: false } => "/api/deprecated-features".to_owned(),
             Self::AuthAttempts { by_source } => {
@@ -476,6 +484,7 @@ impl What {
                 ("MESSAGES LEFT", "messages_left"),
             ],
             Self::FeatureFlags => &[("NAME", "name"), ("STATE", "state")],
+            Self::Plugins => &[("NAME", "name"), ("DESCRIPTION", "description")],
             Self::DeprecatedFeatures { .. } => {
                 &[("NAME", "name"), ("STATE", "state"), ("USES", "uses"), ("DESCRIPTION", "desc")]
             }
