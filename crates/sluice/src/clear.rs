@@ -10,7 +10,6 @@ use crate::http::{Api, Vhost};
 use crate::node_settings::{Lines, NodeLimit};
 use crate::objects::{self, Object};
 use crate::output::print;
-use crate::set::change_user;
 
 #[derive(Args, Debug)]
 pub struct Clear {
@@ -75,19 +74,13 @@ enum What {
 pub fn run(clear: &Clear) -> Result<(), Failure> {
     let (object, words, done) = clear.what.parts()?;
     block_on(async {
-        match &clear.what {
-            // No route is for the password alone. An empty hash is that of a user without a password.
-            What::Password { user } => {
-                change_user(
-                    &clear.api,
-                    &words,
-                    user,
-                    |user| json!({ "tags": user["tags"], "password_hash": "" }),
-                )
-                .await?;
-            }
-            _ => _ = clear.api.ask(&words, Method::DELETE, &object.path, None).await?,
-        }
+        // An empty hash is that of a user without a password.
+        let empty = json!({ "password_hash": "" });
+        let (method, body) = match &clear.what {
+            What::Password { .. } => (Method::POST, Some(&empty)),
+            _ => (Method::DELETE, None),
+        };
+        clear.api.ask(&words, method, &object.path, body).await?;
         print(&format!("{done}\n"))
     })
 }
