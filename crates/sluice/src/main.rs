@@ -13,6 +13,7 @@ mod certificates;
 mod check;
 mod clear;
 mod close;
+mod columns;
 mod config;
 mod configuration;
 mod declare;

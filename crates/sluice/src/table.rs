@@ -75,6 +75,11 @@ pub fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
 
 /// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned.
 pub fn table(columns: &[Column], rows: &[Value]) -> String {
+    table_of(columns, rows, cell)
+}
+
+/// Like [`table`], with another rendering of fields in one line.
+pub fn table_of(columns: &[Column], rows: &[Value], cell: impl Fn(&Value) -> String) -> String {
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| columns.iter().map(|(_, field)| cell(field_of(row, field))).collect())
