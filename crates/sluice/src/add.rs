@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::amqp::block_on;
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Ask};
 use crate::objects::{self, Object};
 use crate::output::print;
 use crate::password::PasswordFrom;
@@ -81,8 +81,8 @@ async fn carry_out(add: &Add) -> Result<(), Failure> {
             let Object { words, path } = objects::user(name);
             let create = format!("create {words}");
             // Without the condition, a user who exists would be changed.
-            let only_new = [(IF_NONE_MATCH, "*")];
-            api.send(&create, Method::PUT, &path, fields.to_string(), &only_new).await?;
+            let headers = &[(IF_NONE_MATCH, "*")];
+            api.send(Ask { headers, ..Ask::new(&create, Method::PUT, &path).with(Some(&fields)) }).await?;
             print(&format!("{words} is created\n"))
         }
         What::Vhost { name, description, tags, default_queue_type } => {
