@@ -1,5 +1,6 @@
 //! `sluice clear`: removes what `sluice set` has set.
 
+use broker::catalog::DEFAULT_VHOST;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::json;
@@ -42,8 +43,9 @@ enum What {
         /// The user, instead of the virtual host, that is limited
         #[arg(long, value_name = "NAME", conflicts_with = "vhost")]
         user: Option<String>,
-        #[command(flatten)]
-        vhost: Vhost,
+        /// The virtual host, if it is not `/`
+        #[arg(long, short = 'p', value_name = "NAME")]
+        vhost: Option<String>,
     },
     /// A policy
     Policy {
@@ -117,10 +119,11 @@ impl What {
                 (object, words, "the topic permissions are cleared".to_owned())
             }
             Self::Limit { limit, user, vhost } => {
-                if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost)? {
+                if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost.as_deref())? {
                     return Ok(setting(limit.key_to_clear()));
                 }
-                let object = objects::limit(limit, user.as_deref(), &vhost.vhost);
+                let object =
+                    objects::limit(limit, user.as_deref(), vhost.as_deref().unwrap_or(DEFAULT_VHOST));
                 let (words, done) = (
                     format!("clear a limit of {}", object.words),
                     format!("{limit} of {} is cleared", object.words),

@@ -264,13 +264,6 @@ pub struct Vhost {
     pub vhost: String,
 }
 
-impl Vhost {
-    /// Returns true if it is not the default one.
-    pub fn is_named(&self) -> bool {
-        self.vhost != "/"
-    }
-}
-
 /// `http://user:password@host:port`, or `https://` with TLS.
 struct Url {
     host: String,

@@ -1,5 +1,6 @@
 //! `sluice set`: changes a property of an object, or creates an object that has only a value.
 
+use broker::catalog::DEFAULT_VHOST;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map as Fields, Value, json};
@@ -57,8 +58,9 @@ enum What {
         /// The user, instead of the virtual host, that is limited
         #[arg(long, value_name = "NAME", conflicts_with = "vhost")]
         user: Option<String>,
-        #[command(flatten)]
-        vhost: Vhost,
+        /// The virtual host, if it is not `/`
+        #[arg(long, short = 'p', value_name = "NAME")]
+        vhost: Option<String>,
     },
     /// A policy, which configures queues or exchanges by their names; one with this name is replaced
     Policy {
@@ -158,13 +160,14 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
             put(&format!("set {words}"), &path, body, "the topic permissions are set").await
         }
         What::Limit { limit, value, user, vhost } => {
-            if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost)? {
+            if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost.as_deref())? {
                 return node_settings::set_limit(api, limit, value).await;
             }
             let value: u32 = value.parse().map_err(|_| {
                 Failure::usage(format!("'{value}' cannot be the value of {limit}: a whole number is needed"))
             })?;
-            let Object { words, path } = objects::limit(limit, user.as_deref(), &vhost.vhost);
+            let Object { words, path } =
+                objects::limit(limit, user.as_deref(), vhost.as_deref().unwrap_or(DEFAULT_VHOST));
             let done = format!("{limit} of {words} is {value}");
             put(&format!("limit {words}"), &path, json!({ "value": value }), &done).await
         }
