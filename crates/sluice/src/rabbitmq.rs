@@ -256,12 +256,12 @@ const TOOLS: &[Tool] = &[
         ("revive", "none; a node is never drained"),
     ] },
     Tool { name: "rabbitmq-plugins", commands: &[
-        ("directories", "none; there are no plugins"),
-        ("disable", "none; there are no plugins, and settings switch features off"),
-        ("enable", "none; there are no plugins, and what Sluice has is built in"),
-        ("is_enabled", "none; there are no plugins"),
-        ("list", "none; there are no plugins"),
-        ("set", "none; there are no plugins"),
+        ("directories", "none; plugins have no files, because what Sluice has is built in"),
+        ("disable", "`sluice disable plugin NAME`"),
+        ("enable", "`sluice enable plugin NAME`"),
+        ("is_enabled", "`sluice list plugins`"),
+        ("list", "`sluice list plugins`"),
+        ("set", "none; plugins cannot be chosen, and `sluice list plugins` shows those that are built in"),
     ] },
 ];
 

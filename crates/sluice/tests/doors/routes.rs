@@ -30,6 +30,7 @@ fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
         Action::PutQueue => vec![("{}", &all[..2]), (r#"{"arguments":{"x-dead-letter-exchange":"x"}}"#, all)],
         Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
         Action::PutUser => vec![(r#"{"password":"p","tags":""}"#, all)],
+        Action::PatchUser => vec![(r#"{"tags":""}"#, all), (r#"{"password_hash":""}"#, all)],
         Action::Publish => {
             vec![(r#"{"routing_key":"k","properties":{},"payload":"m","payload_encoding":"string"}"#, all)]
         }
@@ -86,6 +87,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListUsersWithoutPermissions
         | Action::GetUser
         | Action::PutUser
+        | Action::PatchUser
         | Action::HashPassword
         | Action::ListAuthAttempts
         | Action::ListAuthAttemptsBySource
