@@ -61,6 +61,15 @@ impl NodeDesk {
         name: &str,
         wanted: &Move,
     ) -> Result<Moved, DeskError> {
+        // Before the queues are looked up: who may not publish is not told whether they exist.
+        let exchange = match &wanted.which {
+            Which::All { to: MoveTo::Exchange { name, .. }, .. } => Some(&**name),
+            Which::Dead(redrive) if redrive.to == RedriveTo::Exchange => None,
+            Which::All { .. } | Which::Dead(_) => Some(""),
+        };
+        if let Some(exchange) = exchange {
+            self.permit(who, vhost, Verb::Publish, &[Resource::Exchange(exchange)]).await?;
+        }
         let source = self.usable(vhost, name).await?;
         if source.is_stream() {
             return Err(DeskError::Refused(format!(
@@ -83,14 +92,6 @@ impl NodeDesk {
                 )));
             }
             self.listed(self.inner.deadlines.change, vhost, to).await?;
-        }
-        let exchange = match &wanted.which {
-            Which::All { to: MoveTo::Exchange { name, .. }, .. } => Some(&**name),
-            Which::Dead(redrive) if redrive.to == RedriveTo::Exchange => None,
-            Which::All { .. } | Which::Dead(_) => Some(""),
-        };
-        if let Some(exchange) = exchange {
-            self.permit(who, vhost, Verb::Publish, &[Resource::Exchange(exchange)]).await?;
         }
         let Report { ready, next_seq, .. } = self.report_of(&source).await?;
         let until = match &wanted.which {

@@ -111,6 +111,11 @@ const CONNECTIONS: &[(&str, &str, [Answers; 2])] = &[
     ("GET", "/api/explain/connections/NAME", [Tell(["401", "404"]), Tell(["401", "404"])]),
 ];
 
+/// A user who may read all queues, but not publish. The requests need both.
+const READER: &str = "management-read";
+const MOVES: &[(&str, &str)] =
+    &[("/api/queues/%2F/NAME/move", r#"{"to_queue":"NAME"}"#), ("/api/queues/%2F/NAME/redrive", "{}")];
+
 const GET_ONE: &str = r#"{"ackmode":"ack_requeue_true","count":1,"encoding":"auto"}"#;
 const PUBLISH: &str = r#"{"properties":{},"routing_key":"k","payload":"p","payload_encoding":"string"}"#;
 
@@ -118,7 +123,7 @@ const PUBLISH: &str = r#"{"properties":{},"routing_key":"k","payload":"p","paylo
 const VHOSTS: &[(&str, Answers)] = &[("AMQP 0.9.1", Tell(["530"; 2])), ("AMQP 1.0", Tell([UNAUTHORIZED; 2]))];
 
 async fn open(name: &str) -> Fixture {
-    let is_one = |subject: &Subject| [NOBODY, STRANGER].contains(&subject.name());
+    let is_one = |subject: &Subject| [NOBODY, STRANGER, READER].contains(&subject.name());
     let subjects: Vec<_> = Subject::all().into_iter().filter(is_one).collect();
     let fixture = Fixture::open(name, &subjects).await;
     for path in ["queues/%2F", "vhosts", "users"] {
@@ -280,6 +285,15 @@ async fn answers_tell_of_what_exists_only_where_the_table_says_so() {
             let answers = [ask(&names[0]).await, ask(&names[1]).await];
             all_wrong.extend(wrong(&format!("{method} {path} as {user}"), *expected, answers));
         }
+    }
+    for (path, body) in MOVES {
+        let ask = async |name: &str| {
+            let (path, body) = (path.replace(NAME, name), body.replace(NAME, name));
+            let (status, answer) = fixture.ask(READER, "POST", &path, &body).await;
+            format!("{status} {}", anonymous(&answer, name))
+        };
+        let answers = [ask(NAMES[0]).await, ask(NAMES[1]).await];
+        all_wrong.extend(wrong(&format!("POST {path} as {READER}"), Same("401"), answers));
     }
     drop(watched);
     assert!(all_wrong.is_empty(), "{}", all_wrong.join("\n"));
