@@ -62,19 +62,26 @@ impl Fixture {
 
     /// Stops the node, damages the record in the log that contains these bytes, and starts the node again.
     pub async fn damage(self, what: &[u8]) -> Self {
+        self.damage_all(&[what]).await
+    }
+
+    /// The same for several records.
+    pub async fn damage_all(self, records: &[impl AsRef<[u8]>]) -> Self {
         self.node.stop("its log is damaged").unwrap();
         let is_log = |path: &PathBuf| path.extension().is_some_and(|end| end == "log");
         let files = std::fs::read_dir(&self.data_dir).unwrap().map(|entry| entry.unwrap().path());
         let mut hits = 0;
         for path in files.filter(is_log) {
             let mut bytes = std::fs::read(&path).unwrap();
-            if let Some(at) = bytes.windows(what.len()).position(|bytes| bytes == what) {
-                bytes[at] ^= 1;
-                std::fs::write(&path, bytes).unwrap();
-                hits += 1;
+            for what in records.iter().map(AsRef::as_ref) {
+                if let Some(at) = bytes.windows(what.len()).position(|bytes| bytes == what) {
+                    bytes[at] ^= 1;
+                    hits += 1;
+                }
             }
+            std::fs::write(&path, bytes).unwrap();
         }
-        assert_eq!(hits, 1, "the bytes are in one file");
+        assert_eq!(hits, records.len(), "the bytes of each record are in one file");
         Self::open_at(self.data_dir, &[], Settings::default()).await
     }
 

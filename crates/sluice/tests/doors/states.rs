@@ -25,6 +25,10 @@ const SPOILT: &[u8] = b"this message is spoilt";
 /// A message of the exclusive queue. Nobody but its connection may see it.
 const SECRET: &[u8] = b"this message is private";
 
+/// A queue whose only message is damaged, so that none of its messages is left.
+const LOST: &str = "lost";
+const ONLY: &[u8] = b"the only message is spoilt";
+
 /// The routes that name a queue, with a body and the status for each state. Everybody may list an exclusive queue and see its
 /// figures and bindings. Whoever reads or changes it is refused.
 const HTTP: &[(Method, &str, &str, [u16; 3])] = &[
@@ -67,10 +71,12 @@ impl Queues {
         let connection = fixture.connect(ROOT).await.unwrap();
         let session = connection.session().await.unwrap();
         send(&session, "damaged", SPOILT).await;
+        fixture.prepare("PUT", &format!("/api/queues/%2F/{LOST}"), "{}").await;
         send(&session, "damaged", b"this one is whole").await;
         connection.close().await.unwrap();
         let fixture = fixture.damage(SPOILT).await;
         fixture.prepare("PUT", "/api/queues/%2F/other", "{}").await;
+        send(&session, LOST, ONLY).await;
         fixture.prepare("PUT", "/api/exchanges/%2F/x", r#"{"type":"topic"}"#).await;
         let owner = fixture.connect(ROOT).await.unwrap();
         let session = owner.session().await.unwrap();
@@ -154,6 +160,16 @@ async fn each_route_that_names_a_queue_answers_by_its_state() {
     // An imported binding is a binding, too.
     let binding = serde_json::json!({ "bindings": [{
         "source": "x", "vhost": "/", "destination": "exclusive", "destination_type": "queue", "routing_key": "new",
+    // A damaged queue is not an empty one.
+    for (_, path, body, _) in
+        HTTP.iter().filter(|row| row.1.ends_with("/move") || row.1.ends_with("/redrive"))
+    {
+        let path = path.replace("{vhost}", "%2F").replace("{name}", LOST);
+        let (status, answer) = queues.fixture.ask(ROOT, "POST", &path, body).await;
+        if status != 400 || !answer.contains("is damaged on the disk") {
+            wrong.push(format!("POST {path}: {status} {answer}"));
+        }
+    }
         "arguments": {},
     }]});
     for path in ["/api/definitions", "/api/definitions/%2F"] {
