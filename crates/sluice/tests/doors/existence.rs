@@ -107,8 +107,14 @@ const HTTP: &[(&str, &str, &str, [Answers; 2])] = &[
 /// The same for the name of a connection of another user.
 const CONNECTIONS: &[(&str, &str, [Answers; 2])] = &[
     ("GET", "/api/connections/NAME", [Tell(["401", "404"]), Same("404")]),
-    ("DELETE", "/api/connections/NAME", [Tell(["401", "404"]), Tell(["401", "404"])]),
-    ("GET", "/api/explain/connections/NAME", [Tell(["401", "404"]), Tell(["401", "404"])]),
+    ("DELETE", "/api/connections/NAME", [Tell(["401", "404"]), Same("404")]),
+    ("GET", "/api/explain/connections/NAME", [Tell(["401", "404"]), Same("404")]),
+];
+
+/// The same for the name of a link of such a connection.
+const LINKS: &[(&str, &str, [Answers; 2])] = &[
+    ("GET", "/api/explain/links/NAME", [Tell(["401", "404"]), Same("404")]),
+    ("GET", "/api/explain/links/%2F/NAME", [Tell(["401", "404"]), Same("404")]),
 ];
 
 /// A user who may read all queues, but not publish. The requests need both.
@@ -229,8 +235,15 @@ struct Watched {
     _connection: Connection,
 }
 
+/// The name of its link. It is as long as [`NAMES`].
+const LINK: &str = "held";
+
 async fn connection_of_root(fixture: &Fixture) -> Watched {
     let connection = fixture.connect(ROOT).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let options = ReceiverOptions { name: Some(LINK.to_owned()), ..ReceiverOptions::default() };
+    let receiver = session.receiver(Some("/queues/seen"), options).await.unwrap();
+    std::mem::forget((session, receiver));
     let (_, rows) = fixture.ask(ROOT, "GET", "/api/connections?columns=name,user", "").await;
     let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
     let row = rows.as_array().unwrap().iter().find(|row| row["user"] == ROOT).unwrap();
@@ -275,7 +288,9 @@ async fn answers_tell_of_what_exists_only_where_the_table_says_so() {
     }
     let watched = connection_of_root(&fixture).await;
     let names = [watched.name.clone(), watched.name.replace("127.0.0.1", "127.0.0.9")];
-    for (method, path, expected) in CONNECTIONS {
+    let links = [LINK.to_owned(), NAMES[1].to_owned()];
+    let of_connections = CONNECTIONS.iter().map(|row| (row, &names));
+    for ((method, path, expected), names) in of_connections.chain(LINKS.iter().map(|row| (row, &links))) {
         for (user, expected) in [NOBODY, STRANGER].into_iter().zip(expected) {
             let ask = async |name: &str| {
                 let path = path.replace(NAME, &name.replace(' ', "%20").replace('>', "%3E"));
