@@ -78,7 +78,7 @@ impl Queues {
         send(&session, "damaged", b"this one is whole").await;
         send(&session, LOST, ONLY).await;
         connection.close().await.unwrap();
-        let fixture = fixture.damage_all(&[SPOILT, ONLY]).await;
+        let fixture = fixture.damage(&[SPOILT, ONLY]).await;
         fixture.prepare("PUT", "/api/queues/%2F/other", "{}").await;
         fixture.prepare("PUT", "/api/exchanges/%2F/x", r#"{"type":"topic"}"#).await;
         let owner = fixture.connect(ROOT).await.unwrap();
