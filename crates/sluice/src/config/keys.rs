@@ -664,25 +664,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     all().map(|key| key.name)
 }
 
-/// Returns the content of `sluice.conf.example`: every key with its description and its default or a sample, commented
-/// out.
-#[cfg(test)]
-pub fn example() -> String {
-    let mut text = String::from(
-        "# Configuration of Sluice. Every key is listed with its default.\n\
-         # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n\
-         # A variable of the environment can set a key, too: SLUICE_LOG__LEVEL sets log.level.\n",
-    );
-    for key in all() {
-        let line = match key.sample {
-            "" => format!("{} = {}", key.name.replace('*', key.star), key.default),
-            sample => sample.to_owned(),
-        };
-        text.push_str(&format!("\n# {}\n# {line}\n", key.doc));
-    }
-    text
-}
-
 /// Returns the certificate and the key of the pair with this name.
 fn named_pair<'a>(
     draft: &'a mut Draft,
