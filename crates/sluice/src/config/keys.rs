@@ -12,10 +12,11 @@ use super::values::{
     pair_name, part, password, password_hashing, port, queue_type, share, socket_path, text, tls_version,
     verify,
 };
+use super::wrong::{Wrong, free_name};
 use super::{Draft, events, listeners, logins, logs, mechanisms, oauth2, page_login, web};
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
-type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
+type Set = fn(&mut Draft, &str, &str) -> Result<(), Wrong>;
 
 /// A key that an operator can set.
 #[derive(Clone, Copy)]
@@ -116,7 +117,7 @@ const KEYS: &[Key] = &[
         "",
         "The address of a proxy, or a network of proxies: 10.0.0.5 or 10.0.0.0/8. Any name may stand for N.",
         |c, name, v| {
-            let (name, proxy) = (text(name)?, network(v)?);
+            let (name, proxy) = (free_name(name)?, network(v)?);
             c.trusted_proxies.remove(&name);
             c.trusted_proxies.extend(proxy.map(|proxy| (name, proxy)));
             Ok(())
@@ -374,7 +375,7 @@ const KEYS: &[Key] = &[
             "true",
             "Whether this user may connect from this machine only.",
             |c, user, v| {
-                let (user, only) = (text(user)?, boolean(v)?);
+                let (user, only) = (free_name(user)?, boolean(v)?);
                 c.loopback_users.retain(|known| *known != user);
                 if only {
                     c.loopback_users.push(user);
@@ -664,38 +665,20 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     all().map(|key| key.name)
 }
 
-/// Returns the content of `sluice.conf.example`: every key with its description and its default or a sample, commented
-/// out.
-#[cfg(test)]
-pub fn example() -> String {
-    let mut text = String::from(
-        "# Configuration of Sluice. Every key is listed with its default.\n\
-         # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n\
-         # A variable of the environment can set a key, too: SLUICE_LOG__LEVEL sets log.level.\n",
-    );
-    for key in all() {
-        let line = match key.sample {
-            "" => format!("{} = {}", key.name.replace('*', key.star), key.default),
-            sample => sample.to_owned(),
-        };
-        text.push_str(&format!("\n# {}\n# {line}\n", key.doc));
-    }
-    text
-}
-
 /// Returns the certificate and the key of the pair with this name.
 fn named_pair<'a>(
     draft: &'a mut Draft,
     name: &str,
-) -> Result<&'a mut (Option<PathBuf>, Option<PathBuf>), String> {
+) -> Result<&'a mut (Option<PathBuf>, Option<PathBuf>), Wrong> {
     let named = &mut draft.tls.named;
     if !named.contains_key(name) && named.len() == tls::NAMED_PAIRS_MAX {
-        return Err(format!("at most {} further certificates are possible", tls::NAMED_PAIRS_MAX));
+        let need = format!("at most {} further certificates are possible", tls::NAMED_PAIRS_MAX);
+        return Err(Wrong::Name(need));
     }
     Ok(named.entry(pair_name(name)?).or_default())
 }
 
-fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
+fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), Wrong> {
     let has = boolean(value)?;
     draft.default_tags.retain(|known| known != tag);
     draft.default_tags.extend(has.then(|| tag.to_owned()));
@@ -703,7 +686,7 @@ fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
 }
 
 /// Sets a value that was parsed.
-pub fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+pub fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), Wrong> {
     *place = value?;
     Ok(())
 }

@@ -24,7 +24,7 @@ enum Outcome {
 const OWN_NODE: &str = r#"{"node":"sluice@localhost"}"#;
 
 /// Bodies to send to a route, each with the verbs that it needs.
-fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
+pub fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
     let all = route.verbs;
     match route.action {
         Action::PutQueue => vec![("{}", &all[..2]), (r#"{"arguments":{"x-dead-letter-exchange":"x"}}"#, all)],
