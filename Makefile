@@ -92,15 +92,17 @@ page-test:
 	tests/page/run
 
 # Runs for hours: more than a million seeded runs of the log, the packs and the streams on a false disk, 20,000 runs of
-# shards on top of them, 100,000 runs of each property of the queues, a million steps of flow control, kills, damage, floods
-# of hostile clients, all foreign clients with both types of queues, and a move from RabbitMQ, the Debian package, the container
-# and the release, which need root. SLUICE_SEED sets the first seed, so that one part can be run by hand and continued later.
+# shards on top of them, 100,000 runs of each property of the queues, a million steps of flow control, every request of every
+# user for every state of its object, kills, damage, floods of hostile clients, all foreign clients with both types of queues,
+# and a move from RabbitMQ, the Debian package, the container and the release, which need root. SLUICE_SEED sets the first
+# seed, so that one part can be run by hand and continued later.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p wal --test all at_random
 	PROPTEST_CASES=100000 cargo test --profile ci -p queue -p broker -p message -p amqp10 -p amqp091 --lib
 	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test all two_shards::
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test all flow::
+	SLUICE_SOAK=60 cargo test --profile ci -p sluice --test program doors::product:: -- --nocapture
 	KILL_ROUNDS=60 KILL_MESSAGES=200000 tests/kill/run.sh
 	FORGET_ROUNDS=50 cargo test --profile ci -p sluice --test program forget:: -- --nocapture
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test program damage:: -- --nocapture

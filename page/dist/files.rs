@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"3cd56528d629c884\"",
+        etag: "W/\"81226a39ca53fdcd\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-B-ZG59fX.js",
+        path: "/assets/index-CqSudM8S.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"f222d925a574eb0c\"",
-        plain: include_bytes!("assets/index-B-ZG59fX.js"),
-        gzip: include_bytes!("assets/index-B-ZG59fX.js.gz"),
+        etag: "W/\"462d236969316faa\"",
+        plain: include_bytes!("assets/index-CqSudM8S.js"),
+        gzip: include_bytes!("assets/index-CqSudM8S.js.gz"),
     },
     File {
         path: "/assets/index-DAaNVxfh.css",

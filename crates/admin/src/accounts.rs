@@ -6,8 +6,8 @@ use amqp10::sasl::Secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::access::{Hashing, Maximum, PasswordHash, Permissions, UserLimits, UserRecord, Users};
-use broker::catalog::AccountChange;
-use broker::desk::Desk;
+use broker::catalog::{AccountChange, CatalogError};
+use broker::desk::{Desk, DeskError};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
@@ -27,23 +27,59 @@ pub fn get_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::columns(user_json(known(&users, call.param(0))?), &call.query)))
 }
 
-/// Adds a user, or changes it. A password or a hash of null is refused, unless the other one is there: otherwise a mistake of a
-/// client would leave the user without a password.
+/// Adds a user, or replaces its password and its tags. Without a password, nobody can log in with one. With the header
+/// `If-None-Match: *`, a user who exists is not changed.
+///
+/// # Errors
+/// 412 with this header, if the user exists.
 pub async fn put_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let tags = tags(&call.fields)?;
-    let hash = match given_hash(&call.fields)? {
+    let (name, tags) = (call.param(0).into(), tags(&call.fields)?);
+    let hash = match secret(call).await? {
         Some(hash) => hash,
-        None if !has(&call.fields, "password") && !has(&call.fields, "password_hash") => {
-            for field in ["password", "password_hash"] {
-                if is_null(&call.fields, field) {
-                    return Err(Failure::bad_request(format!("'{field}' is null")));
-                }
-            }
-            call.desk.hash_password(&call.who, None).await?
-        }
-        None => call.desk.hash_password(&call.who, given_password(&call.fields)?).await?,
+        None => call.desk.hash_password(&call.who, None).await?,
     };
-    set(call, AccountChange::SetUser { name: call.param(0).into(), hash, tags }).await
+    if !call.only_new {
+        return set(call, AccountChange::SetUser { name, hash, tags }).await;
+    }
+    match call.desk.change_account(&call.who, AccountChange::AddUser { name, hash, tags }).await {
+        Ok(_) => Ok(Reply::Created(None)),
+        Err(DeskError::Catalog(CatalogError::PreconditionFailed { reason })) => {
+            Err(Failure::precondition_failed(reason))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Changes what the body names of a user: the tags, the password or both. RabbitMQ has no such request: there, whoever changes one
+/// reads the other first, and so undoes what somebody else changes meanwhile.
+///
+/// # Errors
+/// 404 if there is no such user, and 400 if the body names nothing.
+pub async fn patch_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let tags = call.fields.get("tags").map(tags_of).transpose()?;
+    let hash = secret(call).await?;
+    if tags.is_none() && hash.is_none() {
+        return Err(Failure::bad_request("there are neither 'tags' nor a 'password' to change"));
+    }
+    let name = call.param(0).into();
+    call.desk.change_account(&call.who, AccountChange::PatchUser { name, hash, tags }).await?;
+    Ok(Reply::NoContent)
+}
+
+/// Reads the password or its hash; `None` if there is neither. An empty hash is one that no password has. A password or a hash of null
+/// is refused, unless the other one is there: otherwise a mistake of a client would leave the user without a password.
+async fn secret<D: Desk>(call: &Call<'_, D>) -> Result<Option<PasswordHash>, Failure> {
+    let fields = &call.fields;
+    if let Some(hash) = given_hash(fields)? {
+        return Ok(Some(hash));
+    }
+    if has(fields, "password") || has(fields, "password_hash") {
+        return Ok(Some(call.desk.hash_password(&call.who, given_password(fields)?).await?));
+    }
+    match ["password", "password_hash"].into_iter().find(|field| is_null(fields, field)) {
+        Some(field) => Err(Failure::bad_request(format!("'{field}' is null"))),
+        None => Ok(None),
+    }
 }
 
 pub async fn delete_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

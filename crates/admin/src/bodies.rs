@@ -79,6 +79,7 @@ pub const fn fields(action: Action) -> &'static [Field] {
     match action {
         Action::PutVhost => VHOST,
         Action::PutUser => USER,
+        Action::PatchUser => CHANGED_USER,
         Action::DeleteUsers => USERS,
         Action::HashPassword => PASSWORD,
         Action::PutPermissions => PERMISSIONS,
@@ -122,16 +123,23 @@ const VHOST: &[Field] = &[
     flag("tracing", "false", "True to copy all messages to amq.rabbitmq.trace, until a restart."),
 ];
 
-const USER: &[Field] = &[
-    Field::new("tags", Kind::Tags, r#"["management"]"#, "What the user may use of management.").required(),
-    text("password", r#""secret""#, "The password, instead of its hash."),
-    text(
-        "password_hash",
-        r#""WPvNQHW0O5AWVG7aMqb9QoQXHEMn2OruG5OMr6tOXrGSArYN""#,
-        "The hash of the password in Base64. An empty one means that no password is right.",
-    ),
-    text("hashing_algorithm", r#""rabbit_password_hashing_sha256""#, "How the password was hashed."),
-];
+const USER: &[Field] = &[USER_TAGS.required(), SECRET, HASH, ALGORITHM];
+
+const CHANGED_USER: &[Field] = &[USER_TAGS, SECRET, HASH, ALGORITHM];
+
+const USER_TAGS: Field =
+    Field::new("tags", Kind::Tags, r#"["management"]"#, "What the user may use of management.");
+
+const SECRET: Field = text("password", r#""secret""#, "The password, instead of its hash.");
+
+const HASH: Field = text(
+    "password_hash",
+    r#""WPvNQHW0O5AWVG7aMqb9QoQXHEMn2OruG5OMr6tOXrGSArYN""#,
+    "The hash of the password in Base64. An empty one means that no password is right.",
+);
+
+const ALGORITHM: Field =
+    text("hashing_algorithm", r#""rabbit_password_hashing_sha256""#, "How the password was hashed.");
 
 const USERS: &[Field] =
     &[Field::new("users", Kind::Tags, r#"["nobody"]"#, "The names of the users to delete.").required()];

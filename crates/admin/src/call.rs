@@ -54,6 +54,8 @@ pub struct Call<'a, D> {
     pub body: Vec<u8>,
     /// The value of the header `X-Reason`.
     pub reason: Option<String>,
+    /// True with the header `If-None-Match: *`: the client wants to change nothing that exists [RFC 9110, 13.1.2].
+    pub only_new: bool,
     params: &'a [String],
 }
 
@@ -147,7 +149,8 @@ async fn carry_out<D: Desk>(
     let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok());
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let (who, peer) = (sender.who.clone(), sender.address);
-    let call = Call { desk, ports, who, peer, query, fields, body, reason, params };
+    let only_new = head.headers.get(header::IF_NONE_MATCH).is_some_and(|tags| tags == "*");
+    let call = Call { desk, ports, who, peer, query, fields, body, reason, only_new, params };
     let kind = match route.action {
         Action::Publish => Some("exchange_not_found"),
         Action::GetMessages => Some("queue_not_found"),
@@ -203,6 +206,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::ListUsersWithoutPermissions => accounts::list_users_without_permissions(call),
         Action::GetUser => accounts::get_user(call),
         Action::PutUser => accounts::put_user(call).await,
+        Action::PatchUser => accounts::patch_user(call).await,
         Action::DeleteUser => accounts::delete_user(call).await,
         Action::DeleteUsers => accounts::delete_users(call).await,
         Action::HashPassword => accounts::hash_password(call).await,

@@ -7,13 +7,19 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
-use crate::{components, definitions, shape};
+use crate::{components, definitions, shape, vhosts};
 
 /// The global parameter with an id of the cluster for programs. If nobody has set it, it is made of the id of the node.
 pub const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
 
 /// The parameters of virtual hosts: all, those of a component, or those of a component in a virtual host.
+///
+/// # Errors
+/// 404 if there is no such virtual host.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    if let Some(vhost) = call.optional_param(1) {
+        vhosts::require(call, vhost).await?;
+    }
     let wanted = |key: &ParameterKey| {
         key.vhost.is_some()
             && call.optional_param(0).is_none_or(|component| *key.component == *component)

@@ -5,6 +5,7 @@ use broker::desk::{Desk, Overview};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
+use crate::plugins::Plugin;
 use crate::reply::{Failure, Reply};
 use crate::shape;
 
@@ -63,23 +64,6 @@ const OTHERS: &[(&str, &str, &str, &str)] = &[
         "The argument x-queue-master-locator: x-queue-leader-locator stands for it",
     ),
     ("ram_node_type", REMOVED, DENIED, "Nodes that keep definitions in memory only"),
-];
-
-/// The plugins of RabbitMQ whose work the broker does, without a plugin.
-const PLUGINS: &[(&str, &str)] = &[
-    ("rabbitmq_auth_backend_cache", "Logins that other services check are remembered"),
-    ("rabbitmq_auth_backend_http", "Logins are checked over HTTP"),
-    ("rabbitmq_auth_backend_oauth2", "Logins with tokens"),
-    ("rabbitmq_auth_mechanism_ssl", "Logins with certificates"),
-    ("rabbitmq_consistent_hash_exchange", "Exchanges of the type x-consistent-hash"),
-    ("rabbitmq_event_exchange", "Events are published"),
-    ("rabbitmq_management", "The HTTP API and the page"),
-    ("rabbitmq_management_agent", "Statistics for the HTTP API"),
-    ("rabbitmq_prometheus", "Metrics for Prometheus"),
-    ("rabbitmq_random_exchange", "Exchanges of the type x-random"),
-    ("rabbitmq_recent_history_exchange", "Exchanges of the type x-recent-history"),
-    ("rabbitmq_tracing", "Traces of messages"),
-    ("rabbitmq_web_dispatch", "The ports of HTTP"),
 ];
 
 /// A version of Erlang/OTP, and one of its crypto library, that RabbitMQ 4.3 runs with. Tools parse them.
@@ -162,15 +146,16 @@ pub fn runtime<D: Desk>(call: &Call<'_, D>) -> Map<String, Value> {
 
 /// Returns the fields of a node that are about plugins, processes and sockets.
 pub fn of_node(overview: &Overview, sockets_max: Option<u64>) -> Map<String, Value> {
-    let application = |(name, what): &(&str, &str)| json!({ "name": name, "description": what, "version": overview.product_version });
+    let application =
+        |(name, what)| json!({ "name": name, "description": what, "version": overview.product_version });
     let sluice = json!({ "name": "sluice", "description": "The broker", "version": overview.sluice_version });
     let rabbit = json!({ "name": "rabbit", "description": "Behaves as RabbitMQ", "version": overview.product_version });
     let applications: Vec<Value> =
-        [sluice, rabbit].into_iter().chain(PLUGINS.iter().map(application)).collect();
+        [sluice, rabbit].into_iter().chain(Plugin::built_in().map(application)).collect();
     // RabbitMQ has a process for each of these.
     let processes = overview.connections + overview.sessions + overview.channels + overview.queues;
     let fields = [
-        ("enabled_plugins", json!(PLUGINS.iter().map(|(name, _)| *name).collect::<Vec<_>>())),
+        ("enabled_plugins", json!(Plugin::built_in().map(|(name, _)| name).collect::<Vec<_>>())),
         ("applications", json!(applications)),
         ("proc_used", json!(processes)),
         ("proc_used_details", json!({ "rate": 0.0 })),

@@ -121,6 +121,11 @@ impl Failure {
         Self::new(StatusCode::FORBIDDEN, "forbidden", reason)
     }
 
+    /// 412: the condition of the request is not met [RFC 9110, 13.1].
+    pub fn precondition_failed(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", reason)
+    }
+
     /// 415: the body has a type that is not read.
     pub fn unsupported_media_type(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", reason)

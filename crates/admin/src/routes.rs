@@ -89,6 +89,8 @@ pub enum Action {
     ListUsersWithoutPermissions,
     GetUser,
     PutUser,
+    /// Changes only what the body names.
+    PatchUser,
     DeleteUser,
     DeleteUsers,
     HashPassword,
@@ -322,6 +324,7 @@ pub const ROUTES: &[Route] = routes! {
     Delete "/api/auth/attempts/{node}/source" => ResetAuthAttempts, [Manage, Administer];
     Get "/api/users/{user}" => GetUser, [Manage, Administer];
     Put "/api/users/{user}" => PutUser, [Manage, Administer];
+    Post "/api/users/{user}" => PatchUser, [Manage, Administer];
     Delete "/api/users/{user}" => DeleteUser, [Manage, Administer];
     Get "/api/users/{user}/permissions" => PermissionsOfUser, [Manage, Administer];
     Get "/api/users/{user}/queues" => Missing(CREATORS), [Manage, Administer];

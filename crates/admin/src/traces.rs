@@ -36,8 +36,13 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Starts a trace. One of the same name ends.
+///
+/// # Errors
+/// 404 if there is no such virtual host. One that is being deleted has lost its traces already, so it gets no new ones.
 pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    vhosts::require(call, call.param(0)).await?;
+    if vhosts::require(call, call.param(0)).await?.deleting {
+        return Err(Failure::not_found(format!("no vhost '{}'", call.param(0))));
+    }
     let start = TraceChange::Start {
         vhost: call.param(0).into(),
         name: call.param(1).into(),

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use amqp10::sasl::Secret;
 use broker::access::Hashing;
 use clap::{Args, Subcommand};
+use hyper::header::IF_NONE_MATCH;
 use hyper::{Method, StatusCode};
 use serde_json::json;
 
 use crate::amqp::block_on;
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Ask};
 use crate::objects::{self, Object};
 use crate::output::print;
 use crate::password::PasswordFrom;
@@ -79,12 +80,9 @@ async fn carry_out(add: &Add) -> Result<(), Failure> {
             }
             let Object { words, path } = objects::user(name);
             let create = format!("create {words}");
-            // PUT alone would change a user who exists.
-            let (_, users) = api.ask(&create, Method::GET, "/api/users", None).await?;
-            if users.as_array().is_some_and(|users| users.iter().any(|user| user["name"] == *name)) {
-                return Err(api.failed(&create, "the user exists already"));
-            }
-            api.ask(&create, Method::PUT, &path, Some(&fields)).await?;
+            // Without the condition, a user who exists would be changed.
+            let headers = &[(IF_NONE_MATCH, "*")];
+            api.send(Ask { headers, ..Ask::new(&create, Method::PUT, &path).with(Some(&fields)) }).await?;
             print(&format!("{words} is created\n"))
         }
         What::Vhost { name, description, tags, default_queue_type } => {

@@ -1,10 +1,10 @@
 //! `sluice authenticate`: tries the password of a user.
 
 use clap::{Args, Subcommand};
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Ask};
 use crate::output::print;
 use crate::password::PasswordFrom;
 
@@ -40,7 +40,7 @@ pub fn run(Authenticate::User(User { name, password, api }): &Authenticate) -> R
     let api = api.logged_in_as(name, &password)?;
     let what = format!("authenticate user '{name}'");
     crate::amqp::block_on(async {
-        let (status, answer) = api.exchange(&what, Method::GET, "/api/whoami", String::new(), &[]).await?;
+        let (status, answer) = api.exchange(Ask::get(&what, "/api/whoami")).await?;
         let lacks_tag = status == StatusCode::UNAUTHORIZED && answer["reason"] == NO_TAG;
         if !status.is_success() && !lacks_tag {
             return Err(api.refused(&what, status, &answer));

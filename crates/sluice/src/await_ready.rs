@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 
 use crate::failure::Failure;
-use crate::http::{Api, Unanswered};
+use crate::http::{Api, Ask, Unanswered};
 use crate::output::print;
 
 /// The time between two questions.
@@ -59,7 +59,7 @@ impl Ready {
     /// Asks once. Returns why the node is not ready yet.
     async fn ask(&self) -> Result<Option<Failure>, Failure> {
         let what = "check readiness";
-        match self.api.attempt(what, Method::GET, PATH, String::new(), &[]).await {
+        match self.api.attempt(Ask::get(what, PATH)).await {
             Ok((status, _)) if status.is_success() => Ok(None),
             Ok((status, value)) if may_pass(status) => Ok(Some(self.api.refused(what, status, &value))),
             Ok((status, value)) => Err(self.api.refused(what, status, &value)),

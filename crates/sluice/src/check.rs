@@ -5,9 +5,8 @@ use serde_json::Value;
 
 use crate::configuration::{self, CheckConfig};
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Ask};
 use crate::objects::segment;
-use crate::table::Ask;
 
 #[derive(Debug, Subcommand)]
 pub enum Check {

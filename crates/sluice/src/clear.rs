@@ -1,5 +1,6 @@
 //! `sluice clear`: removes what `sluice set` has set.
 
+use broker::catalog::DEFAULT_VHOST;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::json;
@@ -10,7 +11,6 @@ use crate::http::{Api, Vhost};
 use crate::node_settings::{Lines, NodeLimit};
 use crate::objects::{self, Object};
 use crate::output::print;
-use crate::set::change_user;
 
 #[derive(Args, Debug)]
 pub struct Clear {
@@ -43,8 +43,9 @@ enum What {
         /// The user, instead of the virtual host, that is limited
         #[arg(long, value_name = "NAME", conflicts_with = "vhost")]
         user: Option<String>,
-        #[command(flatten)]
-        vhost: Vhost,
+        /// The virtual host, if it is not `/`
+        #[arg(long, short = 'p', value_name = "NAME")]
+        vhost: Option<String>,
     },
     /// A policy
     Policy {
@@ -75,19 +76,13 @@ enum What {
 pub fn run(clear: &Clear) -> Result<(), Failure> {
     let (object, words, done) = clear.what.parts()?;
     block_on(async {
-        match &clear.what {
-            // No route is for the password alone. An empty hash is that of a user without a password.
-            What::Password { user } => {
-                change_user(
-                    &clear.api,
-                    &words,
-                    user,
-                    |user| json!({ "tags": user["tags"], "password_hash": "" }),
-                )
-                .await?;
-            }
-            _ => _ = clear.api.ask(&words, Method::DELETE, &object.path, None).await?,
-        }
+        // An empty hash is that of a user without a password.
+        let empty = json!({ "password_hash": "" });
+        let (method, body) = match &clear.what {
+            What::Password { .. } => (Method::POST, Some(&empty)),
+            _ => (Method::DELETE, None),
+        };
+        clear.api.ask(&words, method, &object.path, body).await?;
         print(&format!("{done}\n"))
     })
 }
@@ -124,10 +119,11 @@ impl What {
                 (object, words, "the topic permissions are cleared".to_owned())
             }
             Self::Limit { limit, user, vhost } => {
-                if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost)? {
+                if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost.as_deref())? {
                     return Ok(setting(limit.key_to_clear()));
                 }
-                let object = objects::limit(limit, user.as_deref(), &vhost.vhost);
+                let object =
+                    objects::limit(limit, user.as_deref(), vhost.as_deref().unwrap_or(DEFAULT_VHOST));
                 let (words, done) = (
                     format!("clear a limit of {}", object.words),
                     format!("{limit} of {} is cleared", object.words),

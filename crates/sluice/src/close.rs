@@ -8,7 +8,7 @@ use hyper::header::HeaderName;
 use hyper::{Method, StatusCode};
 
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Ask};
 use crate::objects::{self, Object, segment};
 use crate::output::print;
 use crate::table;
@@ -75,8 +75,8 @@ pub fn run(close: &Close) -> Result<(), Failure> {
                 (Object { words, path: format!("/api/connections/username/{}", segment(name)) }, "are")
             }
         };
-        let headers = [(X_REASON, reason.as_str())];
-        api.send(&format!("close {words}"), Method::DELETE, &path, String::new(), &headers).await?;
+        let (what, headers) = (format!("close {words}"), &[(X_REASON, reason.as_str())]);
+        api.send(Ask { headers, ..Ask::new(&what, Method::DELETE, &path) }).await?;
         print(&format!("{words} {are} closed\n"))
     })
 }
@@ -104,9 +104,9 @@ async fn close_all(api: &Api, vhost: Option<&str>, reason: &str, delay: Duration
                 tokio::time::sleep(delay).await;
             }
             let Object { words, path } = objects::connection(&name);
-            let (what, headers) = (format!("close {words}"), [(X_REASON, reason)]);
-            let (status, answer) =
-                api.exchange(&what, Method::DELETE, &path, String::new(), &headers).await?;
+            let (what, headers) = (format!("close {words}"), &[(X_REASON, reason)]);
+            let ask = Ask { headers, ..Ask::new(&what, Method::DELETE, &path) };
+            let (status, answer) = api.exchange(ask).await?;
             match status {
                 StatusCode::NOT_FOUND => _ = missed.insert(name),
                 _ if status.is_success() => count += 1,

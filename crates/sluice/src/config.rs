@@ -31,6 +31,7 @@ mod set_values;
 mod tests;
 mod values;
 mod web;
+mod wrong;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -49,7 +50,6 @@ use wal::files::Sharing;
 
 pub use self::chain::{BackendEntry, BackendName, ExternalName};
 use self::defaults::Defaults;
-use self::keys::Key;
 #[cfg(test)]
 pub use self::layers::ARGUMENTS;
 pub use self::layers::{CONFIG_FILE_VARIABLE, Sources, files_of};
@@ -67,6 +67,7 @@ use self::set_values::shown_value;
 pub use self::set_values::{DEFAULT, SetValues, Shown};
 pub use self::values::Shards;
 use self::web::WebKeys;
+use self::wrong::Wrong;
 
 /// Where AMQP clients connect if no key of a listener is set.
 const AMQP_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5672);
@@ -305,7 +306,7 @@ impl TlsKeys {
 }
 
 /// A configuration under construction. Addresses and ports are still separate.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Draft {
     settings: Settings,
     tcp: ListenerKeys,
@@ -426,10 +427,6 @@ const CLEAR: &str =
 /// Words in the free part of a name whose value may be a secret.
 const SECRET_WORDS: [&str; 3] = ["secret", "pass", "token"];
 
-/// Each key with a free part takes at least one of these values or its default, if the free part is right. So the values tell whether
-/// the name of a setting is wrong, or its value.
-const POSSIBLE_VALUES: [&str; 5] = ["", "internal", "verify_peer", "true", "1"];
-
 /// Returns true if the value of a key with this free part must not be shown in an error.
 fn has_name_of_secret(part: &str) -> bool {
     let part = part.to_ascii_lowercase();
@@ -448,23 +445,18 @@ impl Draft {
                 shown(name)
             ));
         }
-        (key.set)(self, part, value).map_err(|need| {
-            // If the name itself is wrong, the value may be that of any key.
-            let is_of_name = key.name.ends_with('*') && !self.takes(key, part);
-            let value = shown_value(key, value);
-            match is_of_name || has_name_of_secret(part) {
-                true => format!("'{}': {need}", shown(name)),
-                false => format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug()),
+        (key.set)(self, part, value).map_err(|wrong| {
+            let (name, need) = (shown(name), wrong.need());
+            match wrong {
+                Wrong::Value(_) if !has_name_of_secret(part) => {
+                    let value = shown_value(key, value);
+                    format!("'{name}' cannot be '{}': {need}", value.escape_debug())
+                }
+                _ => format!("'{name}': {need}"),
             }
         })?;
         self.values.insert(keys::current_name(name), value, place);
         Ok(())
-    }
-
-    /// Returns true if a name with this free part takes any value.
-    fn takes(&self, key: &Key, part: &str) -> bool {
-        let mut values = POSSIBLE_VALUES.iter().copied().chain([key.default]);
-        values.any(|value| (key.set)(&mut self.clone(), part, value).is_ok())
     }
 
     /// Returns what is wrong between several keys.

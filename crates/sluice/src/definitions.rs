@@ -15,7 +15,7 @@ use crate::amqp::block_on;
 use crate::config::{Config, SetValues, files_of};
 use crate::escape;
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Ask};
 use crate::objects::segment;
 use crate::output::print;
 use crate::progress::watched;
@@ -91,7 +91,9 @@ pub fn import(verb: &Import) -> Result<(), Failure> {
     let text = text.map_err(|error| named(file, &error))?;
     let words = "import the definitions";
     block_on(async {
-        watched(words, scope.api.send(words, Method::POST, &scope.path(), text, &[])).await?;
+        let path = scope.path();
+        let ask = Ask { body: text, ..Ask::new(words, Method::POST, &path) };
+        watched(words, scope.api.send(ask)).await?;
         print(&format!("the definitions of {} are imported\n", file.display()))
     })
 }

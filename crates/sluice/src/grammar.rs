@@ -51,7 +51,7 @@ mod tests {
     use crate::Cli;
 
     /// The verbs that have nouns.
-    const WITH_NOUNS: &str = "declare list show explain check purge delete close add set clear protect unprotect hash export import \
+    const WITH_NOUNS: &str = "declare list show explain check purge delete close add set clear enable disable protect unprotect hash export import \
         reset checkpoint reclaim transfer grow shrink rebalance await authenticate follow";
 
     /// The verbs whose arguments follow at once.

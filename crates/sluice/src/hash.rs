@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 
 use crate::amqp::block_on;
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Ask};
 use crate::password::PasswordFrom;
-use crate::table::Ask;
 
 #[derive(Debug, Subcommand)]
 pub enum Hash {
@@ -34,12 +33,7 @@ pub struct Password {
 pub fn run(hash: &Hash) -> Result<(), Failure> {
     let Hash::Password(Password { password, json, api }) = hash;
     let fields = json!({ "password": password.read("Password to hash")? });
-    let ask = Ask {
-        words: "hash a password",
-        method: Method::POST,
-        path: "/api/auth/hash_password",
-        body: Some(&fields),
-    };
+    let ask = Ask::new("hash a password", Method::POST, "/api/auth/hash_password").with(Some(&fields));
     let shown = |answer: &Value| format!("{}\n", answer["ok"].as_str().unwrap_or_default());
     block_on(ask.print(api, *json, shown))
 }

@@ -44,6 +44,37 @@ impl From<Failure> for Unanswered {
     }
 }
 
+/// A request to the management API.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// Names in errors what cannot be done.
+    pub what: &'a str,
+    pub method: Method,
+    pub path: &'a str,
+    /// The text of the body; empty if there is none.
+    pub body: String,
+    /// Further headers.
+    pub headers: &'a [(HeaderName, &'a str)],
+}
+
+impl<'a> Ask<'a> {
+    /// Creates a request without a body and without further headers.
+    pub fn new(what: &'a str, method: Method, path: &'a str) -> Self {
+        Self { what, method, path, body: String::new(), headers: &[] }
+    }
+
+    /// Creates a request that reads something.
+    pub fn get(what: &'a str, path: &'a str) -> Self {
+        Self::new(what, Method::GET, path)
+    }
+
+    /// Adds a body of JSON, if there is one.
+    #[must_use]
+    pub fn with(self, body: Option<&Value>) -> Self {
+        Self { body: body.map(Value::to_string).unwrap_or_default(), ..self }
+    }
+}
+
 /// The management API to send requests to.
 #[derive(Args, Clone, Debug)]
 pub struct Api {
@@ -76,11 +107,11 @@ impl Api {
         Ok(Self { token_file: None, ..self.at(&url) })
     }
 
-    /// Sends a request, and returns the status and body of a successful response.
+    /// Sends a request with a JSON body or without one, and returns the status and body of a successful response. `what` names the
+    /// operation that failed.
     ///
     /// # Errors
-    /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers; otherwise the broker's
-    /// reason. `what` names the operation that failed.
+    /// The errors of [`Api::send`].
     pub async fn ask(
         &self,
         what: &str,
@@ -88,22 +119,17 @@ impl Api {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), Failure> {
-        self.send(what, method, path, body.map(Value::to_string).unwrap_or_default(), &[]).await
+        self.send(Ask::new(what, method, path).with(body)).await
     }
 
-    /// Like [`Api::ask`], with a body that is text already, and further headers.
+    /// Sends a request, and returns the status and body of a successful response.
     ///
     /// # Errors
-    /// The errors of [`Api::ask`].
-    pub async fn send(
-        &self,
-        what: &str,
-        method: Method,
-        path: &str,
-        body: String,
-        headers: &[(HeaderName, &str)],
-    ) -> Result<(StatusCode, Value), Failure> {
-        let (status, value) = self.exchange(what, method, path, body, headers).await?;
+    /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers; otherwise the broker's
+    /// reason.
+    pub async fn send(&self, ask: Ask<'_>) -> Result<(StatusCode, Value), Failure> {
+        let what = ask.what;
+        let (status, value) = self.exchange(ask).await?;
         if status.is_success() { Ok((status, value)) } else { Err(self.refused(what, status, &value)) }
     }
 
@@ -111,47 +137,26 @@ impl Api {
     ///
     /// # Errors
     /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers, or not the management API.
-    pub async fn exchange(
-        &self,
-        what: &str,
-        method: Method,
-        path: &str,
-        body: String,
-        headers: &[(HeaderName, &str)],
-    ) -> Result<(StatusCode, Value), Failure> {
-        self.attempt(what, method, path, body, headers).await.map_err(|unanswered| unanswered.failure)
+    pub async fn exchange(&self, ask: Ask<'_>) -> Result<(StatusCode, Value), Failure> {
+        self.attempt(ask).await.map_err(|unanswered| unanswered.failure)
     }
 
     /// Like [`Api::exchange`], but also says whether a failure may pass.
     ///
     /// # Errors
     /// The errors of [`Api::exchange`].
-    pub async fn attempt(
-        &self,
-        what: &str,
-        method: Method,
-        path: &str,
-        body: String,
-        headers: &[(HeaderName, &str)],
-    ) -> Result<(StatusCode, Value), Unanswered> {
-        let (status, octets) = self.octets(what, method, path, body, headers).await?;
+    pub async fn attempt(&self, ask: Ask<'_>) -> Result<(StatusCode, Value), Unanswered> {
+        let (status, octets) = self.octets(ask).await?;
         Ok((status, serde_json::from_slice(&octets).unwrap_or(Value::Null)))
     }
 
     /// Like [`Api::attempt`], but returns the body as it is.
-    async fn octets(
-        &self,
-        what: &str,
-        method: Method,
-        path: &str,
-        body: String,
-        headers: &[(HeaderName, &str)],
-    ) -> Result<(StatusCode, Bytes), Unanswered> {
+    async fn octets(&self, ask: Ask<'_>) -> Result<(StatusCode, Bytes), Unanswered> {
         let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
-        let place = url.place();
+        let (what, place) = (ask.what, url.place());
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
         let login = self.login(&url)?;
-        let request = url.request(method, path, body, headers, &login).map_err(|error| failed(&error))?;
+        let request = url.request(ask, &login).map_err(|error| failed(&error))?;
         let tls = if url.tls { Some(self.trust.load()?) } else { None };
         let server = Server { host: url.host.clone(), port: url.port, tls };
         let bounds = Bounds { connect: PATIENCE, patience: PATIENCE, body_bytes_max: ANSWER_BYTES_MAX };
@@ -185,7 +190,7 @@ impl Api {
         let url =
             Url { port: listener["port"].as_u64().and_then(|port| port.try_into().ok()).unwrap_or(0), ..url };
         let metrics = Self { token_file: None, ..self.at(&format!("{scheme}://:@{}", url.place())) };
-        let answer = metrics.octets(what, Method::GET, "/metrics", String::new(), &[]).await;
+        let answer = metrics.octets(Ask::get(what, "/metrics")).await;
         let (status, octets) = answer.map_err(|unanswered| unanswered.failure)?;
         match status.is_success() {
             true => Ok(String::from_utf8_lossy(&octets).into_owned()),
@@ -259,13 +264,6 @@ pub struct Vhost {
     pub vhost: String,
 }
 
-impl Vhost {
-    /// Returns true if it is not the default one.
-    pub fn is_named(&self) -> bool {
-        self.vhost != "/"
-    }
-}
-
 /// `http://user:password@host:port`, or `https://` with TLS.
 struct Url {
     host: String,
@@ -327,14 +325,8 @@ impl Url {
         matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Ok(true)))
     }
 
-    fn request(
-        &self,
-        method: Method,
-        path: &str,
-        body: String,
-        headers: &[(HeaderName, &str)],
-        login: &str,
-    ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    fn request(&self, ask: Ask<'_>, login: &str) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let Ask { method, path, body, headers, .. } = ask;
         let request =
             headers.iter().fold(Request::builder(), |request, (name, value)| request.header(name, *value));
         request

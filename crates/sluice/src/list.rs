@@ -5,9 +5,11 @@ use std::borrow::Cow;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use crate::columns;
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::objects::{self, segment};
+use crate::plugins;
 use crate::table::{self, Column};
 use crate::watch::Watch;
 
@@ -115,6 +117,9 @@ enum What {
     Traces,
     /// Feature flags: there are none, because all features are enabled
     FeatureFlags,
+    /// Plugins of RabbitMQ whose work the broker does: all of them are built in
+    #[command(alias = "plugin")]
+    Plugins,
     /// Features that clients should no longer use
     DeprecatedFeatures {
         /// List only those that were used since the start
@@ -170,8 +175,10 @@ pub fn run(list: &List) -> Result<(), Failure> {
             // Of equal priorities, the first by name applies. The rows are in the order of their names.
             rows.sort_by_key(|row| std::cmp::Reverse(row["priority"].as_i64()));
         }
-        if matches!(what, What::Links) {
-            rows = rows.iter().flat_map(links).collect();
+        match what {
+            What::Links => rows = rows.iter().flat_map(links).collect(),
+            What::Plugins => rows = rows.iter().flat_map(plugins::of_node).collect(),
+            _ => {}
         }
         Ok(table::list_text(rows, what.columns(), list.json))
     };
@@ -246,6 +253,7 @@ impl What {
             Self::Members { queue } => return format!("members of queue '{queue}'").into(),
             Self::Traces => "traces",
             Self::FeatureFlags => "feature flags",
+            Self::Plugins => "plugins",
             Self::DeprecatedFeatures { .. } => "deprecated features",
             Self::AuthAttempts { .. } => "logins",
         };
@@ -299,6 +307,7 @@ impl What {
             }
             Self::Traces => in_vhost("traces", vhost),
             Self::FeatureFlags => "/api/feature-flags".to_owned(),
+            Self::Plugins => "/api/nodes".to_owned(),
             Self::DeprecatedFeatures { used: true } => "/api/deprecated-features/used".to_owned(),
             Self::DeprecatedFeatures { used: false } => "/api/deprecated-features".to_owned(),
             Self::AuthAttempts { by_source } => {
@@ -323,174 +332,30 @@ impl What {
 
     fn columns(&self) -> &'static [Column] {
         match self {
-            Self::Queues => &[
-                ("NAME", "name"),
-                ("TYPE", "type"),
-                ("DURABLE", "durable"),
-                ("MESSAGES", "messages"),
-                ("READY", "messages_ready"),
-                ("UNACKNOWLEDGED", "messages_unacknowledged"),
-                ("DELAYED", "messages_delayed"),
-                ("DEAD-LETTERING", "messages_dlx"),
-                ("CONSUMERS", "consumers"),
-                ("FIRST", "first_offset"),
-                ("NEXT", "next_offset"),
-                ("SEGMENTS", "segments"),
-            ],
-            Self::Exchanges => &[
-                ("NAME", "name"),
-                ("TYPE", "type"),
-                ("DURABLE", "durable"),
-                ("AUTO-DELETE", "auto_delete"),
-                ("INTERNAL", "internal"),
-            ],
-            Self::Bindings(_) => &[
-                ("SOURCE", "source"),
-                ("DESTINATION", "destination"),
-                ("TYPE", "destination_type"),
-                ("KEY", "routing_key"),
-                ("ARGUMENTS", "arguments"),
-            ],
-            Self::Connections { .. } => &[
-                ("NAME", "name"),
-                ("USER", "user"),
-                ("BACKEND", "auth_backend"),
-                ("VHOST", "vhost"),
-                ("PROTOCOL", "protocol"),
-                ("CONTAINER", "container_id"),
-                ("CHANNELS", "channels"),
-                ("RECEIVED", "recv_oct"),
-                ("SENT", "send_oct"),
-            ],
-            Self::Sessions { connection: None } => &[
-                ("NAME", "name"),
-                ("CONTAINER", "container_id"),
-                ("USER", "user"),
-                ("VHOST", "vhost"),
-                ("INCOMING WINDOW", "incoming_window"),
-                ("OUTGOING WINDOW", "remote_incoming_window"),
-                ("UNSETTLED", "outgoing_unsettled_deliveries"),
-                ("PENDING", "outgoing_pending_deliveries"),
-            ],
-            Self::Sessions { connection: Some(_) } => &[
-                ("CHANNEL", "channel_number"),
-                ("HANDLES", "handle_max"),
-                ("INCOMING WINDOW", "incoming_window"),
-                ("OUTGOING WINDOW", "remote_incoming_window"),
-                ("UNSETTLED", "outgoing_unsettled_deliveries"),
-                ("PENDING", "outgoing_pending_deliveries"),
-            ],
-            Self::Channels { .. } => &[
-                ("NAME", "name"),
-                ("USER", "user"),
-                ("VHOST", "vhost"),
-                ("STATE", "state"),
-                ("CONFIRM", "confirm"),
-                ("TRANSACTIONAL", "transactional"),
-                ("CONSUMERS", "consumer_count"),
-                ("PREFETCH", "prefetch_count"),
-                ("UNCONFIRMED", "messages_unconfirmed"),
-                ("AGE MS", "unconfirmed_age_ms"),
-                ("UNACKNOWLEDGED", "messages_unacknowledged"),
-                ("AGE MS", "unacknowledged_age_ms"),
-            ],
-            Self::Consumers => &[
-                ("TAG", "consumer_tag"),
-                ("QUEUE", "/queue/name"),
-                ("CHANNEL", "/channel_details/name"),
-                ("STATUS", "activity_status"),
-                ("ACKS", "ack_required"),
-                ("EXCLUSIVE", "exclusive"),
-                ("PREFETCH", "prefetch_count"),
-                ("UNACKNOWLEDGED", "messages_unacknowledged"),
-                ("AGE MS", "unacknowledged_age_ms"),
-                ("ARGUMENTS", "arguments"),
-            ],
-            Self::Links => &[
-                ("NAME", "link_name"),
-                ("CONNECTION", "connection"),
-                ("SESSION", "session"),
-                ("DIRECTION", "direction"),
-                ("ADDRESS", "address"),
-                ("CREDIT", "credit"),
-                ("UNSETTLED", "unsettled"),
-                ("AGE MS", "age_ms"),
-            ],
-            Self::Vhosts => &[
-                ("NAME", "name"),
-                ("DEFAULT TYPE", "default_queue_type"),
-                ("PROTECTED", "protected_from_deletion"),
-                ("LIMITS", "limits"),
-                ("TAGS", "tags"),
-                ("DESCRIPTION", "description"),
-            ],
-            Self::Users { .. } => {
-                &[("NAME", "name"), ("TAGS", "tags"), ("PASSWORD HASH", "hashing_algorithm")]
-            }
-            Self::Permissions(_) => &[
-                ("USER", "user"),
-                ("VHOST", "vhost"),
-                ("CONFIGURE", "configure"),
-                ("WRITE", "write"),
-                ("READ", "read"),
-            ],
-            Self::TopicPermissions(_) => &[
-                ("USER", "user"),
-                ("VHOST", "vhost"),
-                ("EXCHANGE", "exchange"),
-                ("WRITE", "write"),
-                ("READ", "read"),
-            ],
-            // A limit is of a virtual host or of a user.
-            Self::Limits { .. } => &[("VHOST", "vhost"), ("USER", "user"), ("LIMITS", "value")],
-            Self::Parameters { .. } => {
-                &[("COMPONENT", "component"), ("NAME", "name"), ("VHOST", "vhost"), ("VALUE", "value")]
-            }
-            Self::GlobalParameters => &[("NAME", "name"), ("VALUE", "value")],
-            Self::Members { .. } => &[
-                ("NODE", "Node Name"),
-                ("STATE", "Raft State"),
-                ("TERM", "Term"),
-                ("LAST", "Last Log Index"),
-                ("WRITTEN", "Last Written"),
-                ("COMMITTED", "Commit Index"),
-                ("APPLIED", "Last Applied"),
-                ("BASE", "Snapshot Index"),
-                ("ENTRIES", "Log Entries"),
-                ("BYTES", "Log Bytes"),
-            ],
-            Self::Policies { .. } => &[
-                ("NAME", "name"),
-                ("VHOST", "vhost"),
-                ("PATTERN", "pattern"),
-                ("APPLY TO", "apply-to"),
-                ("PRIORITY", "priority"),
-                ("DEFINITION", "definition"),
-            ],
-            Self::Traces => &[
-                ("NAME", "name"),
-                ("VHOST", "vhost"),
-                ("QUEUE", "queue"),
-                ("CONNECTION", "connection"),
-                ("SECONDS LEFT", "seconds_left"),
-                ("MESSAGES LEFT", "messages_left"),
-            ],
-            Self::FeatureFlags => &[("NAME", "name"), ("STATE", "state")],
-            Self::DeprecatedFeatures { .. } => {
-                &[("NAME", "name"), ("STATE", "state"), ("USES", "uses"), ("DESCRIPTION", "desc")]
-            }
-            Self::AuthAttempts { by_source } => {
-                let columns: &[Column] = &[
-                    ("PROTOCOL", "protocol"),
-                    ("LOGINS", "auth_attempts"),
-                    ("SUCCEEDED", "auth_attempts_succeeded"),
-                    ("FAILED", "auth_attempts_failed"),
-                    ("USER", "username"),
-                    ("ADDRESS", "remote_address"),
-                ];
-                // Only rows by source have the last two.
-                if *by_source { columns } else { &columns[..4] }
-            }
+            Self::Queues => columns::QUEUES,
+            Self::Exchanges => columns::EXCHANGES,
+            Self::Bindings(_) => columns::BINDINGS,
+            Self::Connections { .. } => columns::CONNECTIONS,
+            Self::Sessions { connection: None } => columns::SESSIONS,
+            Self::Sessions { connection: Some(_) } => columns::SESSIONS_OF_CONNECTION,
+            Self::Channels { .. } => columns::CHANNELS,
+            Self::Consumers => columns::CONSUMERS,
+            Self::Links => columns::LINKS,
+            Self::Vhosts => columns::VHOSTS,
+            Self::Users { .. } => columns::USERS,
+            Self::Permissions(_) => columns::PERMISSIONS,
+            Self::TopicPermissions(_) => columns::TOPIC_PERMISSIONS,
+            Self::Limits { .. } => columns::LIMITS,
+            Self::Parameters { .. } => columns::PARAMETERS,
+            Self::GlobalParameters => columns::GLOBAL_PARAMETERS,
+            Self::Members { .. } => columns::MEMBERS,
+            Self::Policies { .. } => columns::POLICIES,
+            Self::Traces => columns::TRACES,
+            Self::FeatureFlags => columns::FEATURE_FLAGS,
+            Self::Plugins => columns::PLUGINS,
+            Self::DeprecatedFeatures { .. } => columns::DEPRECATED_FEATURES,
+            Self::AuthAttempts { by_source: true } => columns::AUTH_ATTEMPTS_BY_SOURCE,
+            Self::AuthAttempts { by_source: false } => columns::AUTH_ATTEMPTS,
         }
     }
 }

@@ -13,6 +13,7 @@ mod certificates;
 mod check;
 mod clear;
 mod close;
+mod columns;
 mod config;
 mod configuration;
 mod declare;
@@ -39,6 +40,7 @@ mod objects;
 mod output;
 mod password;
 mod peek;
+mod plugins;
 mod production;
 mod progress;
 mod protect;
@@ -153,6 +155,12 @@ enum Verb {
     Set(set::Set),
     /// Remove a password, permissions, limits, policies or parameters
     Clear(clear::Clear),
+    /// Say what stands for a plugin of RabbitMQ: plugins are built in, or do not exist
+    #[command(subcommand)]
+    Enable(plugins::Enable),
+    /// Say that a plugin of RabbitMQ cannot be disabled, or does not exist
+    #[command(subcommand)]
+    Disable(plugins::Disable),
     /// Protect a virtual host from deletion
     #[command(subcommand)]
     Protect(protect::Protect),
@@ -234,6 +242,8 @@ fn main() -> ExitCode {
         Verb::Add(add) => add::run(&add),
         Verb::Set(set) => set::run(&set),
         Verb::Clear(clear) => clear::run(&clear),
+        Verb::Enable(enable) => plugins::enable(&enable),
+        Verb::Disable(disable) => plugins::disable(&disable),
         Verb::Protect(protect) => protect::protect(&protect),
         Verb::Unprotect(unprotect) => protect::unprotect(&unprotect),
         Verb::Authenticate(what) => authenticate::run(&what),
@@ -442,6 +452,9 @@ mod tests {
             "list channels --connection c",
             "list traces -p v",
             "list feature-flags",
+            "list plugins --json",
+            "enable plugin rabbitmq_management rabbitmq_prometheus",
+            "disable plugins rabbitmq_mqtt",
             "list deprecated-features --used",
             "list auth-attempts --by-source --watch",
             "reset auth-attempts",
@@ -531,6 +544,9 @@ mod tests {
             "delete user",
             "delete user u -p v",
             "add",
+            "enable",
+            "enable plugin",
+            "disable rabbitmq_mqtt",
             "set limit max-queues",
             "import definitions",
             "set limit max-queues many",

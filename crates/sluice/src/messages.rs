@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 use crate::declare::value;
 use crate::escape;
 use crate::failure::Failure;
-use crate::http::{Api, Vhost};
+use crate::http::{Api, Ask, Vhost};
 use crate::objects;
 use crate::output::print;
 use crate::send::{body, pair};
-use crate::table::{Ask, Column, rows_of, table};
+use crate::table::{Column, rows_of, table};
 
 /// The properties of AMQP 0.9.1 that are strings.
 const TEXTS: [&str; 10] = [
@@ -159,7 +159,7 @@ pub fn get(get: &Get) -> Result<(), Failure> {
     });
     let path = format!("{}/get", objects::queue(&vhost.vhost, name).path);
     let what = format!("get messages of queue '{name}'");
-    let ask = Ask { words: &what, method: Method::POST, path: &path, body: Some(&request) };
+    let ask = Ask::new(&what, Method::POST, &path).with(Some(&request));
     crate::amqp::block_on(ask.print(api, get.json, |answer| table(COLUMNS, rows_of(answer))))
 }
 

@@ -5,7 +5,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::http::{Api, Vhost};
+use crate::http::Api;
 use crate::objects::{self, EFFECTIVE};
 use crate::output::print;
 use crate::table::{Column, rows_of, table};
@@ -113,13 +113,13 @@ impl NodeLimit {
     ///
     /// # Errors
     /// A usage failure if a user or a virtual host is named, too.
-    pub fn named(name: &str, user: Option<&str>, vhost: &Vhost) -> Result<Option<Self>, Failure> {
+    pub fn named(name: &str, user: Option<&str>, vhost: Option<&str>) -> Result<Option<Self>, Failure> {
         let limit = match name {
             "memory" => Self::Memory,
             "disk" => Self::Disk,
             _ => return Ok(None),
         };
-        match user.is_some() || vhost.is_named() {
+        match user.is_some() || vhost.is_some() {
             true => Err(Failure::usage(format!(
                 "{name} is a limit of the node, and not of a user or a virtual host"
             ))),
@@ -195,6 +195,17 @@ mod tests {
         // In RabbitMQ, it is all memory.
         assert!(NodeLimit::Memory.key("1").unwrap_err().contains("1.0"));
         assert!(NodeLimit::Disk.key("1000").is_err());
+    }
+
+    #[test]
+    fn a_limit_of_the_node_has_neither_a_user_nor_a_virtual_host() {
+        let named = |name, user, vhost| NodeLimit::named(name, user, vhost).map_err(|failure| failure.line);
+        assert_eq!(named("memory", None, None), Ok(Some(NodeLimit::Memory)));
+        assert_eq!(named("max-queues", None, Some("/")), Ok(None));
+        for (user, vhost) in [(None, Some("team")), (None, Some("/")), (Some("anna"), None)] {
+            let refused = "disk is a limit of the node, and not of a user or a virtual host".to_owned();
+            assert_eq!(named("disk", user, vhost), Err(refused), "{user:?} {vhost:?}");
+        }
     }
 
     #[test]

@@ -6,9 +6,9 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::http::{Api, Vhost};
+use crate::http::{Api, Ask, Vhost};
 use crate::objects::segment;
-use crate::table::{Ask, cell};
+use crate::table::cell;
 
 #[derive(Args, Debug)]
 pub struct Peek {

@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 
 use crate::amqp::block_on;
 use crate::failure::Failure;
-use crate::http::{Api, Vhost};
+use crate::http::{Api, Ask, Vhost};
 use crate::objects::segment;
 use crate::progress::watched;
-use crate::table::Ask;
 
 #[derive(Debug, Subcommand)]
 pub enum Checkpoint {
@@ -177,7 +176,7 @@ impl Member {
         let Self { queue, node, vhost, json } = self;
         let words = format!("{verb} a member of queue '{queue}'");
         let path = group(vhost, queue, &format!("replicas/{verb}"));
-        let ask = Ask { words: &words, method, path: &path, body: Some(&json!({ "node": node })) };
+        let ask = Ask::new(&words, method, &path).with(Some(&json!({ "node": node })));
         watched(&words, ask.print(api, *json, done)).await
     }
 }
@@ -192,7 +191,7 @@ impl Options {
         body: Option<&Value>,
         show: fn(&Value) -> String,
     ) -> Result<(), Failure> {
-        let ask = Ask { words, method, path, body };
+        let ask = Ask::new(words, method, path).with(body);
         block_on(watched(words, ask.print(&self.api, self.json, show)))
     }
 }

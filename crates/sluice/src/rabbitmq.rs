@@ -138,11 +138,11 @@ const TOOLS: &[Tool] = &[
         ("set_disk_free_limit", "`sluice set limit disk 1GB`"),
         ("set_global_parameter", "`sluice set global-parameter NAME 7`"),
         ("set_log_level", "`sluice set log-level LEVEL`"),
-        ("set_operator_policy", "`sluice set policy --operator NAME PATTERN {}`"),
+        ("set_operator_policy", "`sluice set policy --operator NAME PATTERN '{\"max-length\":1000}'`"),
         ("set_parameter", "`sluice set parameter COMPONENT NAME 7`"),
         ("set_permissions", "`sluice set permission -p VHOST NAME CONFIGURE WRITE READ`"),
         ("set_permissions_globally", "`sluice set permission -p VHOST NAME CONFIGURE WRITE READ` for each virtual host"),
-        ("set_policy", "`sluice set policy NAME PATTERN {}`"),
+        ("set_policy", "`sluice set policy NAME PATTERN '{\"max-length\":1000}'`"),
         ("set_topic_permissions", "`sluice set topic-permission NAME EXCHANGE WRITE READ`"),
         ("set_user_limits", "`sluice set limit max-channels 100 --user NAME`"),
         ("set_user_tags", "`sluice set tags NAME TAG`"),
@@ -256,12 +256,12 @@ const TOOLS: &[Tool] = &[
         ("revive", "none; a node is never drained"),
     ] },
     Tool { name: "rabbitmq-plugins", commands: &[
-        ("directories", "none; there are no plugins"),
-        ("disable", "none; there are no plugins, and settings switch features off"),
-        ("enable", "none; there are no plugins, and what Sluice has is built in"),
-        ("is_enabled", "none; there are no plugins"),
-        ("list", "none; there are no plugins"),
-        ("set", "none; there are no plugins"),
+        ("directories", "none; plugins have no files, because what Sluice has is built in"),
+        ("disable", "`sluice disable plugin NAME`"),
+        ("enable", "`sluice enable plugin NAME`"),
+        ("is_enabled", "`sluice list plugins`"),
+        ("list", "`sluice list plugins`"),
+        ("set", "none; plugins cannot be chosen, and `sluice list plugins` shows those that are built in"),
     ] },
 ];
 
@@ -308,7 +308,9 @@ mod tests {
             let codes = here.split('`').skip(1).step_by(2);
             let commands: Vec<&str> = codes.filter(|code| code.starts_with("sluice ")).collect();
             for command in &commands {
-                match Cli::try_parse_from(command.split(' ')) {
+                // The shell removes the quotes around a word.
+                let words = command.split(' ').map(|word| word.trim_matches('\''));
+                match Cli::try_parse_from(words) {
                     Err(error) if error.use_stderr() => panic!("{name}: {command}: {error}"),
                     _ => {}
                 }

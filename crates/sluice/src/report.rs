@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hyper::Method;
+use node::shard::{LATE_SHARD, LATE_TURN};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -204,13 +205,25 @@ impl Making<'_> {
     }
 }
 
-/// Returns the number of late turns (docs/operations.md, Late turns), and the last lines of the log about them.
+/// Returns the number of late turns (docs/operations.md, Late turns), and the last lines of the log about them. A line in which a name of
+/// a client looks like one of them is not shown.
 fn late(metrics: &str, log: &Result<String, Failure>) -> String {
     let log = log.as_deref().unwrap_or_default();
     let counts = metrics.lines().filter(|line| line.starts_with("sluice_late_turns_total"));
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains("late_ms")).collect();
+    let lines: Vec<&str> = log.lines().filter(|line| is_late(line)).collect();
     let last = &lines[lines.len().saturating_sub(LATE_LINES_MAX)..];
     counts.chain(last.iter().copied()).map(|line| format!("{line}\n")).collect()
+}
+
+/// Returns true if a line of the log, plain or in JSON, is about a late turn. Its message begins with the words of the broker. Names of
+/// clients come later.
+fn is_late(line: &str) -> bool {
+    let begins = |message: &str| [LATE_TURN, LATE_SHARD].iter().any(|words| message.starts_with(words));
+    match serde_json::from_str::<Value>(line) {
+        Ok(fields) => fields["message"].as_str().is_some_and(begins),
+        // Before it are the time, the level and the category.
+        Err(_) => line.split_once(": ").is_some_and(|(_, message)| begins(message)),
+    }
 }
 
 /// Reads the end of a file, from the beginning of a line.
@@ -299,14 +312,35 @@ mod tests {
     #[test]
     fn late_turns_are_their_count_and_their_last_lines() {
         let metrics = "# HELP sluice_late_turns_total Turns\nsluice_late_turns_total 30\nsluice_other 1\n";
-        let lines = (0..30).map(|number| format!("a turn took 200 ms late_ms={number}\nanother line\n"));
+        let plain = "2026-11-29T06:00:32.126339Z  WARN peer: ";
+        let lines = (0..30).map(|number| {
+            let line = format!("a turn took 200 ms; late_ms={number}");
+            match number % 2 {
+                0 => format!("{plain}{line}\nanother line\n"),
+                _ => format!("{}\n", serde_json::json!({ "message": line, "late_ms": number })),
+            }
+        });
         let shown = late(metrics, &Ok(lines.collect()));
         let shown: Vec<&str> = shown.lines().collect();
         assert_eq!((shown.len(), shown[0]), (1 + LATE_LINES_MAX, "sluice_late_turns_total 30"));
         assert!(
-            shown[1].ends_with("late_ms=10") && shown[LATE_LINES_MAX].ends_with("late_ms=29"),
+            shown[1].ends_with("late_ms=10") && shown[LATE_LINES_MAX].contains("\"late_ms\":29"),
             "{shown:?}"
         );
         assert_eq!(late(metrics, &Err(Failure::failed("no file"))), "sluice_late_turns_total 30\n");
+    }
+
+    /// A client chooses its names, and the log has them in its lines, escaped.
+    #[test]
+    fn no_name_of_a_client_is_taken_for_a_late_turn() {
+        let time = "2026-11-29T06:00:32.126339Z  WARN";
+        let name = format!("a\n{time} peer: a turn took 9000 ms; late_ms=9000");
+        let plain =
+            escape::line(&format!("{time} connection: connection gone connection={name:?} late_ms=1"))
+                .into_owned();
+        let json = serde_json::json!({ "message": "connection gone", "connection": name }).to_string();
+        let in_message = escape::line(&format!("{time} peer: queue '{name}' is full")).into_owned();
+        let log = format!("{plain}\n{json}\n{in_message}\n");
+        assert_eq!(late("", &Ok(log)), "");
     }
 }

@@ -1,5 +1,6 @@
 //! `sluice set`: changes a property of an object, or creates an object that has only a value.
 
+use broker::catalog::DEFAULT_VHOST;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map as Fields, Value, json};
@@ -57,8 +58,9 @@ enum What {
         /// The user, instead of the virtual host, that is limited
         #[arg(long, value_name = "NAME", conflicts_with = "vhost")]
         user: Option<String>,
-        #[command(flatten)]
-        vhost: Vhost,
+        /// The virtual host, if it is not `/`
+        #[arg(long, short = 'p', value_name = "NAME")]
+        vhost: Option<String>,
     },
     /// A policy, which configures queues or exchanges by their names; one with this name is replaced
     Policy {
@@ -123,34 +125,29 @@ pub fn run(set: &Set) -> Result<(), Failure> {
 
 async fn carry_out(set: &Set) -> Result<(), Failure> {
     let Set { what, api } = set;
-    let put = async |words: &str, path: &str, body: Value, done: &str| {
-        api.ask(words, Method::PUT, path, Some(&body)).await?;
+    let send = async |method: Method, words: &str, path: &str, body: Value, done: &str| {
+        api.ask(words, method, path, Some(&body)).await?;
         print(&format!("{done}\n"))
+    };
+    let put = async |words: &str, path: &str, body: Value, done: &str| {
+        send(Method::PUT, words, path, body, done).await
+    };
+    // What the body of a POST does not name stays as it is.
+    let post = async |words: &str, path: &str, body: Value, done: &str| {
+        send(Method::POST, words, path, body, done).await
     };
     match what {
         What::Password { user, password } => {
             let password = password.read_for(user)?;
             let of = format!("the password of user '{user}'");
-            change_user(
-                api,
-                &format!("change {of}"),
-                user,
-                |user| json!({ "tags": user["tags"], "password": password }),
-            )
-            .await?;
-            print(&format!("{of} is changed\n"))
+            let path = objects::user(user).path;
+            let body = json!({ "password": password });
+            post(&format!("change {of}"), &path, body, &format!("{of} is changed")).await
         }
         What::Tags { user, tags } => {
             let of = format!("the tags of user '{user}'");
-            change_user(api, &format!("set {of}"), user, |user| {
-                json!({
-                    "tags": tags,
-                    "password_hash": user["password_hash"],
-                    "hashing_algorithm": user["hashing_algorithm"],
-                })
-            })
-            .await?;
-            print(&format!("{of} are set\n"))
+            let path = objects::user(user).path;
+            post(&format!("set {of}"), &path, json!({ "tags": tags }), &format!("{of} are set")).await
         }
         What::Permission { user, configure, write, read, vhost } => {
             let Object { words, path } = objects::permission(user, &vhost.vhost);
@@ -163,13 +160,14 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
             put(&format!("set {words}"), &path, body, "the topic permissions are set").await
         }
         What::Limit { limit, value, user, vhost } => {
-            if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost)? {
+            if let Some(limit) = NodeLimit::named(limit, user.as_deref(), vhost.as_deref())? {
                 return node_settings::set_limit(api, limit, value).await;
             }
             let value: u32 = value.parse().map_err(|_| {
                 Failure::usage(format!("'{value}' cannot be the value of {limit}: a whole number is needed"))
             })?;
-            let Object { words, path } = objects::limit(limit, user.as_deref(), &vhost.vhost);
+            let Object { words, path } =
+                objects::limit(limit, user.as_deref(), vhost.as_deref().unwrap_or(DEFAULT_VHOST));
             let done = format!("{limit} of {words} is {value}");
             put(&format!("limit {words}"), &path, json!({ "value": value }), &done).await
         }
@@ -194,22 +192,6 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
         }
         What::LogLevel { level, lines } => node_settings::set_level(api, level, lines).await,
     }
-}
-
-/// Replaces a user by what `change` makes of it. A user is sent as a whole.
-///
-/// # Errors
-/// The broker's error, for example that there is no such user.
-pub async fn change_user(
-    api: &Api,
-    words: &str,
-    name: &str,
-    change: impl FnOnce(&Value) -> Value,
-) -> Result<(), Failure> {
-    let Object { path, .. } = objects::user(name);
-    let (_, user) = api.ask(words, Method::GET, &path, None).await?;
-    api.ask(words, Method::PUT, &path, Some(&change(&user))).await?;
-    Ok(())
 }
 
 fn definition(text: &str) -> Result<Fields<String, Value>, String> {

@@ -7,28 +7,13 @@ use serde_json::Value;
 
 use crate::escape;
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Ask};
 use crate::output::print;
 
 /// A column of a table: its heading, and the field that it shows. A field in an object is given as a JSON pointer.
 pub type Column = (&'static str, &'static str);
 
-/// A request to the management API.
-#[derive(Debug)]
-pub struct Ask<'a> {
-    /// Names in errors what cannot be done.
-    pub words: &'a str,
-    pub method: Method,
-    pub path: &'a str,
-    pub body: Option<&'a Value>,
-}
-
-impl<'a> Ask<'a> {
-    /// Creates a request without a body.
-    pub fn get(words: &'a str, path: &'a str) -> Self {
-        Self { words, method: Method::GET, path, body: None }
-    }
-
+impl Ask<'_> {
     /// Sends the request, and prints the answer: as JSON, or as `show` renders it.
     ///
     /// # Errors
@@ -39,7 +24,7 @@ impl<'a> Ask<'a> {
         json: bool,
         show: impl FnOnce(&Value) -> String,
     ) -> Result<(), Failure> {
-        let (_, answer) = api.ask(self.words, self.method, self.path, self.body).await?;
+        let (_, answer) = api.send(self).await?;
         print(&if json { escape::json(&answer) } else { show(&answer) })
     }
 }
@@ -66,7 +51,7 @@ pub fn rows_of(answer: &Value) -> &[Value] {
 }
 
 /// Returns the field of a column.
-pub fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
+fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
     match field.starts_with('/') {
         true => row.pointer(field).unwrap_or(&Value::Null),
         false => &row[field],
@@ -75,6 +60,11 @@ pub fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
 
 /// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned.
 pub fn table(columns: &[Column], rows: &[Value]) -> String {
+    table_of(columns, rows, cell)
+}
+
+/// Like [`table`], with another rendering of fields in one line.
+pub fn table_of(columns: &[Column], rows: &[Value], cell: impl Fn(&Value) -> String) -> String {
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| columns.iter().map(|(_, field)| cell(field_of(row, field))).collect())

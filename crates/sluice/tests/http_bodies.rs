@@ -56,7 +56,7 @@ fn valid(action: Action) -> Value {
         Action::NameCluster => json!({ "name": "c" }),
         Action::SetSetting => json!({ "value": "info" }),
         Action::PutVhostLimit | Action::PutUserLimit => json!({ "value": 100_000 }),
-        Action::PutUser => json!({
+        Action::PutUser | Action::PatchUser => json!({
             "tags": "monitoring,management", "hashing_algorithm": "rabbit_password_hashing_sha256",
             "password_hash": "WPvNQHW0O5AWVG7aMqb9QoQXHEMn2OruG5OMr6tOXrGSArYN",
         }),

@@ -42,6 +42,21 @@ fn each_route_has_a_command_or_a_reason() {
     }
 }
 
+/// Whoever reads a user and then writes it loses what another has changed between the two.
+#[test]
+fn a_user_is_changed_by_one_request() {
+    let (url, requests) = record();
+    for (words, request) in [
+        (&["set", "tags", "anna", "management"][..], "POST /api/users/anna"),
+        (&["set", "password", "anna"], "POST /api/users/anna"),
+        (&["clear", "password", "anna"], "POST /api/users/anna"),
+        (&["add", "user", "anna"], "PUT /api/users/anna"),
+    ] {
+        assert_eq!(run(words, &url), Some(0), "{words:?}");
+        assert_eq!(requests.try_iter().collect::<Vec<_>>(), [request], "{words:?}");
+    }
+}
+
 /// Splits a row of the table, whose first cell is a method and a path.
 fn row(line: &str) -> Option<(&str, &str)> {
     let (route, cell) = line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ")?;

@@ -133,9 +133,13 @@ fn limits_of_the_node_change_at_once() {
     broker.verb(&["set", "limit", "disk", "5much"]).refused(1, &["disk_free_limit.absolute", "5much"]);
     broker.verb(&["set", "limit", "max-queues", "5MB"]).refused(2, &["max-queues", "a whole number"]);
     broker.verb(&["clear", "limit", "memory"]).refused(1, &["was not set at run time"]);
-    for words in
-        [&["set", "limit", "memory", "0.5", "-p", "v"][..], &["clear", "limit", "disk", "--user", "u"]]
-    {
+    // The default virtual host is one, too.
+    for words in [
+        &["set", "limit", "memory", "0.5", "-p", "v"][..],
+        &["set", "limit", "memory", "0.5", "--vhost", "/"],
+        &["clear", "limit", "disk", "-p", "/"],
+        &["clear", "limit", "disk", "--user", "u"],
+    ] {
         broker.verb(words).refused(2, &["is a limit of the node"]);
     }
     assert!(broker.terminate().success());

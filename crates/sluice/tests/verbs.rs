@@ -59,6 +59,30 @@ fn a_message_goes_through_an_exchange() {
     assert!(broker.terminate().success());
 }
 
+/// A script that builds an image enables plugins where no broker runs.
+#[test]
+fn plugins_of_rabbitmq_are_built_in_or_do_not_exist() {
+    let enable = |names: &[&str]| sluice(&[&["enable", "plugin"], names].concat());
+    let built_in = "no effect: rabbitmq_management is always on (The HTTP API and the page)";
+    assert_eq!(enable(&["rabbitmq_management"]).done(), built_in);
+    let events = enable(&["rabbitmq_event_exchange"]).done();
+    assert!(events.ends_with("it is used with 'event_exchange.enabled = true'"), "{events}");
+
+    let some = enable(&["rabbitmq_mqtt", "rabbitmq_management", "rabbitmq_shovel"]);
+    assert_eq!(some.out.trim_end(), built_in);
+    some.refused(1, &["cannot enable", "'rabbitmq_mqtt': there is no MQTT", "'rabbitmq_shovel': "]);
+    let meant = "did you mean 'rabbitmq_management'?";
+    let unknown = enable(&["rabbitmq_prometheus", "rabbitmq_managment"]);
+    assert_eq!(unknown.out, "");
+    unknown.refused(2, &["there is no plugin 'rabbitmq_managment'", meant]);
+
+    let disable = |name: &str| sluice(&["disable", "plugin", name]);
+    assert_eq!(disable("rabbitmq_management").done(), built_in);
+    let missing = "no effect: rabbitmq_mqtt does not exist here; there is no MQTT";
+    assert_eq!(disable("rabbitmq_mqtt").done(), missing);
+    disable("management").refused(2, &["there is no plugin 'management'", meant]);
+}
+
 #[test]
 fn any_name_and_any_body_work() {
     let directory = Directory::new("verbs");
@@ -330,6 +354,9 @@ fn one_object_is_shown_with_all_its_fields() {
     }
     let flags = broker.verb(&["list", "feature-flags"]).done();
     assert!(flags.starts_with("NAME ") && flags.contains("\nstream_queue "), "{flags}");
+    let plugins = broker.verb(&["list", "plugins"]).done();
+    assert!(plugins.starts_with("NAME ") && plugins.contains("\nrabbitmq_management "), "{plugins}");
+    assert!(!plugins.contains("\nrabbit ") && !plugins.contains("shovel"), "{plugins}");
     assert!(broker.verb(&["list", "deprecated-features"]).done().contains("\namqp_address_v1 "));
     let attempts = broker.verb(&["list", "auth-attempts"]).done();
     assert!(attempts.contains("\nhttp "), "{attempts}");

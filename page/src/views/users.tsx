@@ -12,7 +12,6 @@ import { Answer, Empty, Name, Panel, Table, Text } from "../ui/parts";
 interface UserRow {
   name: string;
   tags?: string[] | string;
-  password_hash?: string;
   hashing_algorithm?: string;
 }
 
@@ -145,10 +144,9 @@ function EditUser({ row }: { row?: UserRow }): JSX.Element {
       command={row ? command(["set", "tags"], [], [name, ...tags.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "")]) : name ? command(["add", "user"], [], [name]) : undefined}
       run={async () => {
         const list = tags.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "").join(",");
-        // Without a new password, the user keeps the old one: its hash is sent back.
-        const kept = row && password === "" ? ((await request("GET", path("users", name))) as UserRow) : undefined;
-        const secret = kept ? { password_hash: kept.password_hash, hashing_algorithm: kept.hashing_algorithm } : { password };
-        await request("PUT", path("users", name), { body: { ...secret, tags: list } });
+        // What a POST does not name stays. A new user must not replace one with the same name.
+        const body = row && password === "" ? { tags: list } : { password, tags: list };
+        await (row ? request("POST", path("users", name), { body }) : request("PUT", path("users", name), { body, headers: { "if-none-match": "*" } }));
         setPassword("");
       }}
     >

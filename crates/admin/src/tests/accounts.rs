@@ -1,9 +1,11 @@
 //! Users, permissions and virtual hosts.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use broker::counters::{AuthAttempts, Protocol};
 use broker::desk::AttemptsRow;
 
-use super::http::Server;
+use super::http::{Server, request};
 
 #[tokio::test]
 async fn users_are_created_changed_and_deleted() {
@@ -30,6 +32,58 @@ async fn users_are_created_changed_and_deleted() {
     assert_eq!(server.ask(Some("anna"), "GET", "/api/whoami", "").await.status, 200);
     server.check("guest", "DELETE /api/users/anna -> 204").await;
     assert_eq!(server.ask(Some("anna"), "GET", "/api/whoami", "").await.status, 401);
+}
+
+/// Whoever changes a part of a user need not read the rest, which somebody else may change at the same time.
+#[tokio::test]
+async fn a_part_of_a_user_is_changed_and_the_rest_stays() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            POST /api/users/anna {"tags":"management"} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no user 'anna'"}
+            PUT /api/users/anna {"password":"anna","tags":"monitoring"} -> 201
+            POST /api/users/anna {"tags":"management"} -> 204
+            GET /api/users/anna?columns=tags -> 200 {"tags":["management"]}
+            "#,
+        )
+        .await;
+    assert_eq!(server.ask(Some("anna"), "GET", "/api/whoami", "").await.status, 200);
+    server
+        .check(
+            "guest",
+            r#"
+            POST /api/users/anna {"password_hash":""} -> 204
+            GET /api/users/anna?columns=password_hash,tags -> 200 {"password_hash":"","tags":["management"]}
+            POST /api/users/anna {"password":"anna"} -> 204
+            POST /api/users/anna {} -> 400 {"error":"bad_request","reason":"there are neither 'tags' nor a 'password' to change"}
+            POST /api/users/anna {"tags":null} -> 400 {"error":"bad_request","reason":"'tags' is neither a list of texts nor text with commas"}
+            POST /api/users/anna {"tags":"","password":null} -> 400 {"error":"bad_request","reason":"'password' is null"}
+            POST /api/users/anna {"password":""} -> 400 {"error":"bad_request","reason":"'password' is empty"}
+            GET /api/users/anna?columns=tags -> 200 {"tags":["management"]}
+            "#,
+        )
+        .await;
+    assert_eq!(server.ask(Some("anna"), "GET", "/api/whoami", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_user_is_added_only_if_the_name_is_free() {
+    let server = Server::start().await;
+    let add = async |password: &str| {
+        let login = STANDARD.encode("guest:guest");
+        let headers = format!("Authorization: Basic {login}\r\nIf-None-Match: *\r\n");
+        let body = format!(r#"{{"password":"{password}","tags":"management"}}"#);
+        request(server.management, "PUT", "/api/users/anna", &headers, &body).await
+    };
+    assert_eq!(add("anna").await.status, 201);
+    let refused = add("other").await;
+    assert_eq!(
+        (refused.status, &*refused.body),
+        (412, r#"{"error":"precondition_failed","reason":"user 'anna' exists already"}"#)
+    );
+    assert_eq!(server.ask(Some("anna"), "GET", "/api/whoami", "").await.status, 200);
 }
 
 #[tokio::test]

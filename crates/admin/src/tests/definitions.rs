@@ -408,6 +408,7 @@ async fn parameters_are_set_listed_and_cleared() {
             GET /api/parameters/ours/%2F/s -> 200 {"vhost":"/","component":"ours","name":"s","value":{"a":2}}
             GET /api/parameters/ours/%2F/t -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no parameter 't'"}
             GET /api/parameters/other -> 200 []
+            GET /api/parameters/ours/absent -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
             PUT /api/parameters/ours/absent/s {"value":1} -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'absent'"}
             PUT /api/parameters/ours/%2F/s {} -> 400 {"error":"bad_request","reason":"'value' is missing"}
             DELETE /api/parameters/ours/%2F/s -> 204

@@ -13,6 +13,7 @@ async fn plugins_and_applications_stand_for_what_there_is() {
     let node: serde_json::Value = serde_json::from_str(&node).unwrap();
     let plugins = node["enabled_plugins"].as_array().unwrap();
     for name in [
+        "rabbitmq_amqp1_0",
         "rabbitmq_auth_backend_cache",
         "rabbitmq_management",
         "rabbitmq_prometheus",

@@ -140,6 +140,8 @@ impl Claims {
             }
             Command::Account(
                 AccountChange::SetUser { name, .. }
+                | AccountChange::AddUser { name, .. }
+                | AccountChange::PatchUser { name, .. }
                 | AccountChange::DeleteUser { name }
                 | AccountChange::RenewHash { user: name, .. }
                 | AccountChange::SetUserLimits { user: name, .. },

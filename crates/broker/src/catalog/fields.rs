@@ -58,6 +58,21 @@ impl ListWriter {
         self.text(hash.hashing().name()).value(bytes)
     }
 
+    /// Appends as many values as [`ListWriter::hash`] does.
+    pub fn optional_hash(self, hash: Option<&PasswordHash>) -> Self {
+        match hash {
+            Some(hash) => self.hash(hash),
+            None => self.value(Value::Null).value(Value::Null),
+        }
+    }
+
+    pub fn optional_texts(self, texts: Option<&[String]>) -> Self {
+        match texts {
+            Some(texts) => self.texts(texts),
+            None => self.value(Value::Null),
+        }
+    }
+
     pub fn texts(self, texts: &[String]) -> Self {
         self.value(Value::List(texts.iter().cloned().map(Value::String).collect()))
     }
@@ -184,6 +199,14 @@ impl ListReader {
     pub fn hash(&self, at: usize) -> Option<PasswordHash> {
         let Value::Binary(hash) = self.value(at + 1)? else { return None };
         PasswordHash::from_bytes(Hashing::from_name(&self.text(at)?)?, hash)
+    }
+
+    pub fn optional_hash(&self, at: usize) -> Option<Option<PasswordHash>> {
+        if self.is_null(at) { Some(None) } else { self.hash(at).map(Some) }
+    }
+
+    pub fn optional_texts(&self, at: usize) -> Option<Option<Arc<[String]>>> {
+        if self.is_null(at) { Some(None) } else { self.texts(at).map(Some) }
     }
 
     pub fn texts(&self, at: usize) -> Option<Arc<[String]>> {

@@ -87,6 +87,12 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::Account(AccountChange::SetUser { name, hash, tags }) => {
             ListWriter::new(11).text(name).hash(hash).texts(tags)
         }
+        Command::Account(AccountChange::AddUser { name, hash, tags }) => {
+            ListWriter::new(24).text(name).hash(hash).texts(tags)
+        }
+        Command::Account(AccountChange::PatchUser { name, hash, tags }) => {
+            ListWriter::new(25).text(name).optional_hash(hash.as_ref()).optional_texts(tags.as_deref())
+        }
         Command::Account(AccountChange::RenewHash { user, outdated, hash }) => {
             ListWriter::new(22).text(user).hash(outdated).hash(hash)
         }
@@ -197,6 +203,16 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
         23 => Command::Account(AccountChange::PatchVhost { name: text(1)?, patch: fields.vhost_patch(2)? }),
         20 => Command::SetParameter { key: fields.parameter_key(1)?, value: text(4)? },
         21 => Command::ClearParameter { key: fields.parameter_key(1)? },
+        24 => Command::Account(AccountChange::AddUser {
+            name: text(1)?,
+            hash: fields.hash(2)?,
+            tags: fields.texts(4)?,
+        }),
+        25 => Command::Account(AccountChange::PatchUser {
+            name: text(1)?,
+            hash: fields.optional_hash(2)?,
+            tags: fields.optional_texts(4)?,
+        }),
         22 => Command::Account(AccountChange::RenewHash {
             user: text(1)?,
             outdated: fields.hash(2)?,
@@ -384,6 +400,17 @@ mod tests {
                 let of = |hashing: Hashing| hashing.hash(salt, &amqp10::sasl::Secret::new(user.clone()));
                 let (outdated, hash) = (of(Hashing::Md5), of(Hashing::Sha512));
                 Command::Account(AccountChange::RenewHash { user: user.into(), outdated, hash })
+            }),
+            (".{0,8}", any::<[bool; 3]>()).prop_map(|(name, [is_new, has_hash, has_tags])| {
+                let hash = Hashing::Sha256.hash([1; 16], &amqp10::sasl::Secret::new(name.clone()));
+                let (name, tags): (Arc<str>, Arc<[String]>) = (name.as_str().into(), [name.clone()].into());
+                Command::Account(match is_new {
+                    true => AccountChange::AddUser { name, hash, tags },
+                    false => {
+                        let (hash, tags) = (has_hash.then_some(hash), has_tags.then_some(tags));
+                        AccountChange::PatchUser { name, hash, tags }
+                    }
+                })
             }),
             ".{0,8}".prop_map(|name| Command::Account(AccountChange::DeleteUser { name: name.into() })),
             (names(), flags()).prop_map(move |((user, vhost, _), [configure, write, read, _])| {

@@ -86,6 +86,10 @@ impl NodeDesk {
         }
         let mut first_refused = None;
         for connection in std::mem::take(&mut look.connections) {
+            // Who does not see the virtual host is not told that the connection exists.
+            if self.permit(who, &connection.vhost, Verb::ReadVhost, &[]).await.is_err() {
+                continue;
+            }
             match self.may_see(who, &connection).await {
                 Ok(()) => look.connections.push(connection),
                 Err(refused) => first_refused = first_refused.or(Some(refused)),

@@ -14,11 +14,11 @@ use broker::desk::{DeskError, Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive
 use broker::ids::DECIDER;
 use broker::moving::Moving;
 use message::{Message, Route};
-use queue::{ConsumerId, Delivery, Effect, Outcome, Report, Request, SettleAnswer};
+use queue::{ConsumerId, Delivery, Effect, Outcome, Refusal, Report, Request, SettleAnswer};
 use tokio::time::Instant;
 
 use super::NodeDesk;
-use super::ask::{NO_TICKET, other_answer, refused};
+use super::ask::{NO_TICKET, other_answer, refused, refused_for};
 use crate::questions::{Question, Reply};
 
 /// The time for one move. It is half of the time of a request, because the other half is for the last batch. A move that
@@ -61,6 +61,15 @@ impl NodeDesk {
         name: &str,
         wanted: &Move,
     ) -> Result<Moved, DeskError> {
+        // Before the queues are looked up: who may not publish is not told whether they exist.
+        let exchange = match &wanted.which {
+            Which::All { to: MoveTo::Exchange { name, .. }, .. } => Some(&**name),
+            Which::Dead(redrive) if redrive.to == RedriveTo::Exchange => None,
+            Which::All { .. } | Which::Dead(_) => Some(""),
+        };
+        if let Some(exchange) = exchange {
+            self.permit(who, vhost, Verb::Publish, &[Resource::Exchange(exchange)]).await?;
+        }
         let source = self.usable(vhost, name).await?;
         if source.is_stream() {
             return Err(DeskError::Refused(format!(
@@ -84,15 +93,10 @@ impl NodeDesk {
             }
             self.listed(self.inner.deadlines.change, vhost, to).await?;
         }
-        let exchange = match &wanted.which {
-            Which::All { to: MoveTo::Exchange { name, .. }, .. } => Some(&**name),
-            Which::Dead(redrive) if redrive.to == RedriveTo::Exchange => None,
-            Which::All { .. } | Which::Dead(_) => Some(""),
-        };
-        if let Some(exchange) = exchange {
-            self.permit(who, vhost, Verb::Publish, &[Resource::Exchange(exchange)]).await?;
+        let Report { ready, next_seq, damaged, .. } = self.report_of(&source).await?;
+        if damaged {
+            return Err(refused_for(&source, Refusal::Damaged));
         }
-        let Report { ready, next_seq, .. } = self.report_of(&source).await?;
         let until = match &wanted.which {
             Which::All { until_seq, .. } => until_seq.unwrap_or(next_seq.saturating_sub(1)),
             Which::Dead(redrive) => redrive.until_ms.unwrap_or_else(|| self.inner.clock.now_ms()),

@@ -5,6 +5,12 @@ use broker::counters::Protocol;
 
 use super::Shard;
 
+/// The line of the log about a turn that took long begins with this, and the next word is a number of milliseconds.
+pub const LATE_TURN: &str = "a turn took";
+
+/// Like [`LATE_TURN`], if the thread of the shard did not run.
+pub const LATE_SHARD: &str = "a shard did not run for";
+
 /// By how much a shard was late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Late {
@@ -50,8 +56,8 @@ impl Shard {
         if !late.has_worked {
             tracing::warn!(
                 name: PEER, shard, late_ms = ms,
-                "a shard did not run for {ms} ms: the machine is overloaded, or the process was stopped; the deadlines of its \
-                 connections moved by as much"
+                "{LATE_SHARD} {ms} ms: the machine is overloaded, or the process was stopped; the deadlines of its connections \
+                 moved by as much"
             );
             return;
         }
@@ -63,7 +69,7 @@ impl Shard {
             sent = done.sent - before.sent,
             routing_steps = done.routing_steps - before.routing_steps,
             changes = done.changes - before.changes,
-            "a turn took {ms} ms; the deadlines of its connections moved by as much"
+            "{LATE_TURN} {ms} ms; the deadlines of its connections moved by as much"
         );
     }
 }

@@ -63,7 +63,7 @@ use wal::Held;
 use self::connections::{Connections, Gates};
 pub(crate) use self::connections::{Encrypted, FAIR_PART, READ_BUFFER, READ_MAX};
 pub use self::connections::{Moved, Occupancy};
-pub use self::late::Late;
+pub use self::late::{LATE_SHARD, LATE_TURN, Late};
 use self::mail::Mailroom;
 use self::metadata::Metadata;
 use self::queues::Queues;

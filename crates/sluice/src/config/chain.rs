@@ -1,6 +1,7 @@
 //! A chain of backends that check logins: `auth_backends.*` for clients, `http_dispatch.auth_backends.*` for the HTTP API.
 
 use super::values::{Numbered, index};
+use super::wrong::Wrong;
 
 /// An external backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,14 +114,14 @@ impl ChainKeys {
     /// Sets the backend of a key that ends with `part`: `N`, `N.authn` or `N.authz`.
     ///
     /// # Errors
-    /// A message that says what is needed.
-    pub fn set(&mut self, part: &str, value: &str) -> Result<(), String> {
+    /// Whether the end of the key or the value is wrong.
+    pub fn set(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
         let (n, part) = part.split_once('.').unwrap_or((part, ""));
         let slot: fn(&mut Parts) -> &mut Option<BackendName> = match part {
             "" => |parts| &mut parts.whole,
             "authn" => |parts| &mut parts.authn,
             "authz" => |parts| &mut parts.authz,
-            _ => return Err("the key must end with a number, authn or authz".to_owned()),
+            _ => return Err(Wrong::name("the key must end with a number, authn or authz")),
         };
         // A wrong value leaves no entry behind, which would be reported as incomplete.
         let (at, name) = (index(n)?, BackendName::parse(value)?);

@@ -12,6 +12,7 @@ use broker::catalog::{
 use broker::pattern::Pattern;
 
 use super::values::{binary_bytes, maximum, text};
+use super::wrong::{Wrong, free_name};
 
 /// What was set for new virtual hosts. Its `Debug` output shows no password.
 #[derive(Clone, Debug, Default)]
@@ -72,8 +73,8 @@ impl Defaults {
     /// Sets a key of `default_limits.vhosts`. `part` is what follows.
     ///
     /// # Errors
-    /// A message that says what is needed.
-    pub fn set_limit(&mut self, part: &str, value: &str) -> Result<(), String> {
+    /// Whether the end of the key or the value is wrong.
+    pub fn set_limit(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
         let (id, key) = named(part)?;
         let none = || DefaultLimits { vhosts: Pattern::Everything, max_connections: None, max_queues: None };
         let limits = self.limits.entry(id.to_owned()).or_insert_with(none);
@@ -81,7 +82,7 @@ impl Defaults {
             "pattern" => limits.vhosts = Pattern::new(value)?,
             "max_connections" => limits.max_connections = limit(value)?,
             "max_queues" => limits.max_queues = limit(value)?,
-            _ => return Err("the key must end with pattern, max_connections or max_queues".into()),
+            _ => return Err(Wrong::name("the key must end with pattern, max_connections or max_queues")),
         }
         Ok(())
     }
@@ -89,8 +90,8 @@ impl Defaults {
     /// Sets a key of `default_users`. `part` is what follows.
     ///
     /// # Errors
-    /// A message that says what is needed.
-    pub fn set_user(&mut self, part: &str, value: &str) -> Result<(), String> {
+    /// Whether the end of the key or the value is wrong.
+    pub fn set_user(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
         let (name, key) = named(part)?;
         let user = self.users.entry(name.to_owned()).or_default();
         match key {
@@ -101,9 +102,9 @@ impl Defaults {
             "write" => user.permissions.write = Pattern::of_permission(value)?,
             "read" => user.permissions.read = Pattern::of_permission(value)?,
             _ => {
-                return Err(
-                    "the key must end with vhost_pattern, password, tags, configure, write or read".into()
-                );
+                return Err(Wrong::name(
+                    "the key must end with vhost_pattern, password, tags, configure, write or read",
+                ));
             }
         }
         Ok(())
@@ -112,8 +113,8 @@ impl Defaults {
     /// Sets a key of `default_policies.operator`. `part` is what follows.
     ///
     /// # Errors
-    /// A message that says what is needed.
-    pub fn set_operator_policy(&mut self, part: &str, value: &str) -> Result<(), String> {
+    /// Whether the end of the key or the value is wrong.
+    pub fn set_operator_policy(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
         let (name, key) = named(part)?;
         let policy = self.operator_policies.entry(name.to_owned()).or_default();
         match key {
@@ -172,10 +173,10 @@ impl Defaults {
 }
 
 /// Splits the part of a key into the name that the operator has chosen, which may have dots, and the last word.
-fn named(part: &str) -> Result<(&str, &str), String> {
-    let (name, key) =
-        part.rsplit_once('.').ok_or("the key needs a name and what is set, with a dot between")?;
-    text(name)?;
+fn named(part: &str) -> Result<(&str, &str), Wrong> {
+    let need = || Wrong::name("the key needs a name and what is set, with a dot between");
+    let (name, key) = part.rsplit_once('.').ok_or_else(need)?;
+    free_name(name)?;
     Ok((name, key))
 }
 

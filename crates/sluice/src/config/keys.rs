@@ -11,10 +11,11 @@ use super::values::{
     login_name, maximum, mode, name_kind, network, node_name, number, or_none, own_node_name, pair_name,
     part, password, password_hashing, port, queue_type, share, socket_path, text, tls_version, verify,
 };
+use super::wrong::{Wrong, free_name};
 use super::{Draft, events, listeners, logins, logs, mechanisms, oauth2, page_login, web};
 
 /// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
-type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
+type Set = fn(&mut Draft, &str, &str) -> Result<(), Wrong>;
 
 /// A key that an operator can set.
 #[derive(Clone, Copy)]
@@ -115,7 +116,7 @@ const KEYS: &[Key] = &[
         "",
         "The address of a proxy, or a network of proxies: 10.0.0.5 or 10.0.0.0/8. Any name may stand for N.",
         |c, name, v| {
-            let (name, proxy) = (text(name)?, network(v)?);
+            let (name, proxy) = (free_name(name)?, network(v)?);
             c.trusted_proxies.remove(&name);
             c.trusted_proxies.extend(proxy.map(|proxy| (name, proxy)));
             Ok(())
@@ -379,7 +380,7 @@ const KEYS: &[Key] = &[
             "true",
             "Whether this user may connect from this machine only.",
             |c, user, v| {
-                let (user, only) = (text(user)?, boolean(v)?);
+                let (user, only) = (free_name(user)?, boolean(v)?);
                 c.loopback_users.retain(|known| *known != user);
                 if only {
                     c.loopback_users.push(user);
@@ -538,25 +539,25 @@ const KEYS: &[Key] = &[
     reloads(key(
         "consumer_timeout",
         "1800000",
-        "Milliseconds for which a consumer of a quorum queue may hold a delivery. Then the delivery returns to the queue, and the consumer gets no more until it has settled it. Queues (x-consumer-timeout), policies (consumer-timeout) and consumers may set another time.",
+        "Milliseconds for which a consumer of a quorum queue may hold a delivery. Then the delivery returns to the queue, and the consumer gets no more until it has settled it; over AMQP 0.9.1 the consumer is cancelled. Queues (x-consumer-timeout), policies (consumer-timeout) and consumers may set another time.",
         |c, _, v| put(&mut c.settings.consumer_timeout_ms, number(v, 1..=u64::from(u32::MAX))),
     )),
     key(
         "amqp10.unfinished_memory",
         "256MiB",
-        "The memory for incomplete deliveries of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size.",
+        "The memory for incomplete deliveries of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size: less is raised to that.",
         |c, _, v| put(&mut c.settings.unfinished_memory, bytes(v)),
     ),
     key(
         "unread_output_memory",
         "256MiB",
-        "The memory for what clients do not read, of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size, and 1.25 MiB more.",
+        "The memory for what clients do not read, of all connections. Above it, the user who uses most loses the largest connection. At least twice max_message_size and 1.25 MiB: less is raised to that.",
         |c, _, v| put(&mut c.settings.unread_output_memory, bytes(v)),
     ),
     key(
         "client_state_memory",
         "256MiB",
-        "The memory for what is kept for clients: names, properties, links and consumers, of all connections. The first 8 KiB of each connection do not count. Above it, the user who uses most loses the largest connection. At least 4 MiB and twice frame_max.",
+        "The memory for what is kept for clients: names, properties, links and consumers, of all connections. The first 8 KiB of each connection do not count. Above it, the user who uses most loses the largest connection. At least 4 MiB and twice frame_max: less is raised to that.",
         |c, _, v| put(&mut c.settings.client_state_memory, bytes(v)),
     ),
     key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {
@@ -669,38 +670,20 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     all().map(|key| key.name)
 }
 
-/// Returns the content of `sluice.conf.example`: every key with its description and its default or a sample, commented
-/// out.
-#[cfg(test)]
-pub fn example() -> String {
-    let mut text = String::from(
-        "# Configuration of Sluice. Every key is listed with its default.\n\
-         # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n\
-         # A variable of the environment can set a key, too: SLUICE_LOG__LEVEL sets log.level.\n",
-    );
-    for key in all() {
-        let line = match key.sample {
-            "" => format!("{} = {}", key.name.replace('*', key.star), key.default),
-            sample => sample.to_owned(),
-        };
-        text.push_str(&format!("\n# {}\n# {line}\n", key.doc));
-    }
-    text
-}
-
 /// Returns the certificate and the key of the pair with this name.
 fn named_pair<'a>(
     draft: &'a mut Draft,
     name: &str,
-) -> Result<&'a mut (Option<PathBuf>, Option<PathBuf>), String> {
+) -> Result<&'a mut (Option<PathBuf>, Option<PathBuf>), Wrong> {
     let named = &mut draft.tls.named;
     if !named.contains_key(name) && named.len() == tls::NAMED_PAIRS_MAX {
-        return Err(format!("at most {} further certificates are possible", tls::NAMED_PAIRS_MAX));
+        let need = format!("at most {} further certificates are possible", tls::NAMED_PAIRS_MAX);
+        return Err(Wrong::Name(need));
     }
     Ok(named.entry(pair_name(name)?).or_default())
 }
 
-fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
+fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), Wrong> {
     let has = boolean(value)?;
     draft.default_tags.retain(|known| known != tag);
     draft.default_tags.extend(has.then(|| tag.to_owned()));
@@ -708,7 +691,7 @@ fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
 }
 
 /// Sets a value that was parsed.
-pub fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+pub fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), Wrong> {
     *place = value?;
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::keys::{Key, key, starred};
 use super::values::{listener, or_none, pair_name};
+use super::wrong::Wrong;
 
 /// The keys of this file, in the order of the example file.
 pub const KEYS: &[Key] = &[
@@ -62,7 +63,7 @@ pub struct ListenerKeys {
 
 impl ListenerKeys {
     /// Sets an address. An empty value takes it away.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         let name = pair_name(name)?;
         match value {
             "" => self.named.remove(&name),
@@ -72,9 +73,9 @@ impl ListenerKeys {
     }
 
     /// Sets the key without a name. `instead` is the key that has an address.
-    fn set_off(&mut self, value: &str, instead: &str) -> Result<(), String> {
+    fn set_off(&mut self, value: &str, instead: &str) -> Result<(), Wrong> {
         if !matches!(value, "" | "none") {
-            return Err(format!("none is needed; {instead} has the address"));
+            return Err(Wrong::Value(format!("none is needed; {instead} has the address")));
         }
         self.is_off = value == "none";
         Ok(())

@@ -89,7 +89,7 @@ pub const KEYS: &[Key] = &[
         "auth_http.ssl_options.verify",
         "verify_peer",
         "verify_peer: passwords are only sent to a server with a valid certificate.",
-        |_, _, v| verified(v),
+        |_, _, v| Ok(verified(v)?),
     ),
     key(
         "auth_cache.cached_backend",

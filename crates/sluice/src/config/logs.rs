@@ -8,6 +8,7 @@ use broker::categories::{CHANNEL, CONNECTION, QUEUE, RA, USER};
 use super::keys::{Key, key, put, reloads};
 use super::schedule::Schedule;
 use super::values::{boolean, bytes, file, log_level, number};
+use super::wrong::Wrong;
 
 /// The largest number of older log files that are kept. Each rotation renames all of them.
 const FILES_MAX: u32 = 1000;
@@ -110,7 +111,7 @@ pub const KEYS: &[Key] = &[
     reloads(key(
         "log.exchange.level",
         "",
-        "The lowest level there, if it is not log.level: info, warning, error, critical or none. Lines for debugging never go there.",
+        "The lowest level there, if it is not log.level: debug, info, warning, error, critical or none. Lines for debugging never go there, also with debug.",
         |c, _, v| put(&mut c.log.exchange.level, level_or_none(v)),
     )),
     key("log.exchange.formatter", "plaintext", "How lines look there: plaintext or json.", |c, _, v| {
@@ -196,7 +197,7 @@ impl Default for LogOptions {
 
 impl LogOptions {
     /// Sets the level of a category. An empty value means that of all lines.
-    fn set_category(&mut self, category: &'static str, value: &str) -> Result<(), String> {
+    fn set_category(&mut self, category: &'static str, value: &str) -> Result<(), Wrong> {
         match level_or_none(value)? {
             Some(level) => self.category_levels.insert(category, level),
             None => self.category_levels.remove(category),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::keys::{Key, key};
 use super::values::pair_name;
+use super::wrong::Wrong;
 
 /// The keys of this file, in the order of the example file.
 pub const KEYS: &[Key] = &[key(
@@ -27,7 +28,7 @@ pub struct MechanismKeys(BTreeMap<String, Mechanism>);
 
 impl MechanismKeys {
     /// Sets a mechanism. An empty value takes it away.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         let name = pair_name(name)?;
         let mechanism = match value {
             "PLAIN" => Mechanism::Plain,
@@ -38,7 +39,7 @@ impl MechanismKeys {
                 self.0.remove(&name);
                 return Ok(());
             }
-            _ => return Err("PLAIN, AMQPLAIN, ANONYMOUS or EXTERNAL is needed".into()),
+            _ => return Err(Wrong::Value("PLAIN, AMQPLAIN, ANONYMOUS or EXTERNAL is needed".into())),
         };
         self.0.insert(name, mechanism);
         Ok(())

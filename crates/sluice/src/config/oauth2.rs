@@ -7,6 +7,7 @@ use identity::oauth2::{Algorithm, Options, ProviderOptions, ServerOptions, algor
 
 use super::keys::{Key, key, put, starred};
 use super::values::{Numbered, boolean, file, index, optional, optional_url, text, tls_of_server, verified};
+use super::wrong::Wrong;
 
 /// The keys of this file, in the order of the example file.
 pub const KEYS: &[Key] = &[
@@ -44,7 +45,7 @@ pub const KEYS: &[Key] = &[
         "auth_oauth2.https.peer_verification",
         "verify_peer",
         "verify_peer: keys are only taken from a server with a valid certificate.",
-        |_, _, v| verified(v),
+        |_, _, v| Ok(verified(v)?),
     ),
     starred(
         "verify",
@@ -105,7 +106,7 @@ pub const KEYS: &[Key] = &[
         key(
             "auth_oauth2.preferred_username_claims.*",
             "",
-            "A claim that names the user. The first that the token has counts; at last sub and client_id.",
+            "A claim that names the user. The first that the token has counts; at last sub and client_id. A token with none of them is of the user 'unknown'.",
             |c, n, v| c.logins.oauth2.server.set(&format!("preferred_username_claims.{n}"), v),
         ),
     ),
@@ -131,8 +132,9 @@ pub const KEYS: &[Key] = &[
             "",
             "Another resource server that this broker is: NAME.id, or one of the keys above, or NAME.oauth_provider_id.",
             |c, rest, v| {
-                let (name, of) =
-                    rest.split_once('.').ok_or("a name and a key are needed, such as NAME.id")?;
+                let (name, of) = rest
+                    .split_once('.')
+                    .ok_or_else(|| Wrong::name("a name and a key are needed, such as NAME.id"))?;
                 let mut keys = c.logins.oauth2.servers.get(name).cloned().unwrap_or_default();
                 keys.set(of, v)?;
                 // An empty value is the default, so that it changes nothing.
@@ -150,8 +152,9 @@ pub const KEYS: &[Key] = &[
             "",
             "An identity provider with a name, and one of the keys above.",
             |c, rest, v| {
-                let (name, of) =
-                    rest.split_once('.').ok_or("a name and a key are needed, such as NAME.issuer")?;
+                let (name, of) = rest
+                    .split_once('.')
+                    .ok_or_else(|| Wrong::name("a name and a key are needed, such as NAME.issuer"))?;
                 let mut keys = c.logins.oauth2.providers.get(name).cloned().unwrap_or_default();
                 keys.set(of, v)?;
                 // An empty value is the default, so that it changes nothing.
@@ -245,7 +248,7 @@ impl OAuth2Keys {
 }
 
 impl ServerKeys {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         match name.split_once('.').map_or((name, ""), |(of, rest)| (of, rest)) {
             ("id", "") => put(&mut self.id, optional(value)),
             ("resource_server_type", "") => put(&mut self.kind, optional(value)),
@@ -257,13 +260,13 @@ impl ServerKeys {
                 Ok(())
             }
             ("additional_scopes_key", "") => put(&mut self.additional_scopes, Ok(words(value))),
-            ("preferred_username_claims", n) => put_at(&mut self.username_claims, n, optional(value)?),
+            ("preferred_username_claims", n) => put_at(&mut self.username_claims, n, optional(value)),
             ("scope_aliases", alias) => self.set_alias(alias, value),
-            _ => Err(format!("there is no key '{name}' of a resource server")),
+            _ => Err(Wrong::Name(format!("there is no key '{name}' of a resource server"))),
         }
     }
 
-    fn set_alias(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set_alias(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         let part = name.split_once('.').and_then(|(n, part)| Some((index(n).ok()?, part)));
         match part {
             Some((at, "alias")) => self.numbered_aliases.entry(at).or_default().0 = text(value)?,
@@ -294,7 +297,7 @@ impl ServerKeys {
 }
 
 impl ProviderKeys {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         let options = &mut self.options;
         match name.split_once('.').map_or((name, ""), |(of, rest)| (of, rest)) {
             ("issuer", "") => put(&mut options.issuer, optional_url(value)),
@@ -311,14 +314,15 @@ impl ProviderKeys {
                 Ok(())
             }
             ("algorithms", n) => {
-                let named = Some(value).filter(|value| !value.is_empty()).map(algorithm).transpose()?;
+                let named = Some(value).filter(|value| !value.is_empty()).map(algorithm).transpose();
                 put_at(&mut self.algorithms, n, named)
             }
             // What only a page of the management UI needs.
             ("token_endpoint" | "authorization_endpoint" | "end_session_endpoint", "") => {
-                optional_url(value).map(drop)
+                optional_url(value)?;
+                Ok(())
             }
-            _ => Err(format!("there is no key '{name}' of a provider")),
+            _ => Err(Wrong::Name(format!("there is no key '{name}' of a provider"))),
         }
     }
 
@@ -328,9 +332,9 @@ impl ProviderKeys {
 }
 
 /// Sets an entry of a list, or removes it.
-fn put_at<T>(list: &mut Numbered<T>, n: &str, value: Option<T>) -> Result<(), String> {
+fn put_at<T>(list: &mut Numbered<T>, n: &str, value: Result<Option<T>, String>) -> Result<(), Wrong> {
     let at = index(n)?;
-    match value {
+    match value? {
         Some(value) => drop(list.insert(at, value)),
         None => drop(list.remove(&at)),
     }

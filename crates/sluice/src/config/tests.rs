@@ -362,10 +362,28 @@ fn assert_made(file: &str, made: &str, test: &str) {
     assert!(there == made, "{file} is stale: UPDATE_EXAMPLE=1 cargo test -p sluice {test}");
 }
 
+/// Returns the content of `sluice.conf.example`: every key with its description and its default or a sample, commented
+/// out.
+fn example() -> String {
+    let mut text = String::from(
+        "# Configuration of Sluice. Every key is listed with its default.\n\
+         # Remove the comment sign before a line to change its key. sluice serve --config FILE reads the file.\n\
+         # A variable of the environment can set a key, too: SLUICE_LOG__LEVEL sets log.level.\n",
+    );
+    for key in keys::all() {
+        let line = match key.sample {
+            "" => format!("{} = {}", key.name.replace('*', key.star), key.default),
+            sample => sample.to_owned(),
+        };
+        text.push_str(&format!("\n# {}\n# {line}\n", key.doc));
+    }
+    text
+}
+
 /// The example file in the root of the repository is generated from the table.
 #[test]
 fn the_example_is_up_to_date() {
-    let made = keys::example();
+    let made = example();
     assert_made("sluice.conf.example", &made, "the_example");
     // Without its comment signs, the example sets every key to its default.
     let keys = made.lines().filter_map(|l| l.strip_prefix("# ")).filter(|l| l.contains(" = "));

@@ -15,6 +15,7 @@ use identity::url::{has_user, hide};
 use node::proxy::{Network, NetworkError};
 use tls::{NameKind, Password};
 
+use super::wrong::Wrong;
 use super::{LoginName, TlsVersion};
 
 /// The most event loops.
@@ -84,8 +85,8 @@ pub type Numbered<T> = BTreeMap<u32, T>;
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn index(n: &str) -> Result<u32, String> {
-    number(n, 0..=INDEX_MAX).map_err(|need| format!("the key must end with a number: {need}"))
+pub fn index(n: &str) -> Result<u32, Wrong> {
+    number(n, 0..=INDEX_MAX).map_err(|need| Wrong::Name(format!("the key must end with a number: {need}")))
 }
 
 /// Parses text, or nothing.
@@ -132,23 +133,23 @@ pub fn verified(value: &str) -> Result<(), String> {
 /// Checks a key about the TLS of a server that is asked: one that Sluice has, or one whose value is what Sluice does anyway.
 ///
 /// # Errors
-/// A message that says what is needed.
-pub fn tls_of_server(key: &str, value: &str) -> Result<(), String> {
+/// Whether the key or its value is wrong.
+pub fn tls_of_server(key: &str, value: &str) -> Result<(), Wrong> {
+    let wrong = |need: &str| Err(Wrong::Value(need.to_owned()));
     match (key, value) {
-        ("verify" | "peer_verification", value) => verified(value),
+        ("verify" | "peer_verification", value) => Ok(verified(value)?),
         ("hostname_verification", "wildcard") | ("crl_check", "false") => Ok(()),
         ("hostname_verification", _) => {
-            Err("wildcard is needed: the name of the server is always checked, and may have a wildcard"
-                .into())
+            wrong("wildcard is needed: the name of the server is always checked, and may have a wildcard")
         }
-        ("crl_check", _) => Err("false is needed: no list of revoked certificates is asked for".into()),
+        ("crl_check", _) => wrong("false is needed: no list of revoked certificates is asked for"),
         // A client always gets a certificate.
-        ("fail_if_no_peer_cert", value) => boolean(value).map(drop),
+        ("fail_if_no_peer_cert", value) => Ok(boolean(value).map(drop)?),
         // The library bounds the chain itself.
-        ("depth", value) => number(value, 1..=u8::MAX).map(drop),
-        _ => Err(format!(
+        ("depth", value) => Ok(number(value, 1..=u8::MAX).map(drop)?),
+        _ => Err(Wrong::Name(format!(
             "there is no key '{key}': verify, hostname_verification, depth and cacertfile are possible"
-        )),
+        ))),
     }
 }
 
@@ -383,10 +384,10 @@ pub fn password(value: &str) -> Result<Option<Password>, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn pair_name(name: &str) -> Result<String, String> {
+pub fn pair_name(name: &str) -> Result<String, Wrong> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || name.len() > 255 || !name.bytes().all(fits) {
-        return Err("a name of 1 to 255 letters, digits, '.', '_' or '-' is needed behind it".into());
+        return Err(Wrong::name("a name of 1 to 255 letters, digits, '.', '_' or '-' is needed behind it"));
     }
     Ok(name.to_owned())
 }

@@ -8,6 +8,7 @@ use hyper::header::HeaderValue;
 
 use super::keys::{Key, key, put};
 use super::values::{number, text};
+use super::wrong::free_name;
 
 /// The longest value of a header, in bytes. Each response has it.
 const HEADER_BYTES_MAX: usize = 4096;
@@ -42,7 +43,7 @@ pub const KEYS: &[Key] = &[
         "",
         "An origin whose pages may use the management API with the login of their user: https://tools.example.com, or * for any. Any name may stand for N.",
         |c, name, v| {
-            let (name, origin) = (text(name)?, origin(v)?);
+            let (name, origin) = (free_name(name)?, origin(v)?);
             c.web.origins.remove(&name);
             c.web.origins.extend(origin.map(|origin| (name, origin)));
             Ok(())
@@ -59,7 +60,7 @@ pub const KEYS: &[Key] = &[
         "",
         "A name of the management API, with its port unless it is 80 or 443: mq.example.com or mq.example.com:8443. It is needed if a proxy replaces the header Host, and for users of loopback_users who use this name. Any name may stand for N.",
         |c, name, v| {
-            let (name, host) = (text(name)?, host(v)?);
+            let (name, host) = (free_name(name)?, host(v)?);
             c.web.hosts.remove(&name);
             c.web.hosts.extend(host.map(|host| (name, host)));
             Ok(())

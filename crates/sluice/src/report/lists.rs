@@ -1,227 +1,87 @@
 //! The lists of a report: where each is asked for, and which of its fields are shown. None of these fields can have a secret: the values
 //! of parameters, the properties of clients and the hashes of passwords are not among them.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::cut;
-use crate::table::{Column, cell, field_of, table};
+use crate::columns;
+use crate::table::{Column, cell, table_of};
 
 /// One list.
 pub struct List {
     pub title: &'static str,
     pub path: &'static str,
+    /// The columns that `sluice list` shows.
     columns: &'static [Column],
+    /// Further ones.
+    more: &'static [Column],
 }
 
 impl List {
     /// Renders rows.
     pub fn table(&self, rows: &[Value]) -> String {
-        cut_table(self.columns, rows)
+        cut_table(&[self.columns, self.more].concat(), rows)
     }
 }
 
 /// Renders rows as a table whose long cells are cut.
 pub fn cut_table(columns: &[Column], rows: &[Value]) -> String {
-    let shown: Vec<Value> = rows.iter().map(|row| cut_row(columns, row)).collect();
-    let columns: Vec<Column> = columns.iter().map(|(heading, _)| (*heading, *heading)).collect();
-    table(&columns, &shown)
-}
-
-/// Returns the cells of a row by their headings. Numbers stay numbers, which a table aligns.
-fn cut_row(columns: &[Column], row: &Value) -> Value {
-    let cells = columns.iter().map(|(heading, field)| {
-        let value = match field_of(row, field) {
-            value @ (Value::String(_) | Value::Object(_) | Value::Array(_)) => cut(&cell(value)).into(),
-            value => value.clone(),
-        };
-        ((*heading).to_owned(), value)
-    });
-    Value::Object(cells.collect::<Map<_, _>>())
+    table_of(columns, rows, |value| cut(&cell(value)))
 }
 
 const fn list(title: &'static str, path: &'static str, columns: &'static [Column]) -> List {
-    List { title, path, columns }
+    List { title, path, columns, more: &[] }
 }
 
-const PERMISSIONS: &[Column] =
-    &[("USER", "user"), ("VHOST", "vhost"), ("CONFIGURE", "configure"), ("WRITE", "write"), ("READ", "read")];
-
-const POLICY: &[Column] = &[
-    ("NAME", "name"),
-    ("VHOST", "vhost"),
-    ("PATTERN", "pattern"),
-    ("APPLY TO", "apply-to"),
-    ("PRIORITY", "priority"),
-    ("DEFINITION", "definition"),
-];
+impl List {
+    const fn with(self, more: &'static [Column]) -> Self {
+        Self { more, ..self }
+    }
+}
 
 /// All lists, in the order of the report.
 pub const LISTS: &[List] = &[
+    list("Virtual hosts", "/api/vhosts?disable_stats=true", columns::VHOSTS).with(&[("TRACING", "tracing")]),
+    list("Queues", "/api/queues", columns::QUEUES).with(&[
+        ("VHOST", "vhost"),
+        ("STATE", "state"),
+        ("EXCLUSIVE", "exclusive"),
+        ("AUTO-DELETE", "auto_delete"),
+        ("BYTES", "message_bytes"),
+        ("POLICY", "policy"),
+        ("OPERATOR POLICY", "operator_policy"),
+        ("ARGUMENTS", "arguments"),
+    ]),
+    list("Exchanges", "/api/exchanges?disable_stats=true", columns::EXCHANGES).with(&[
+        ("VHOST", "vhost"),
+        ("POLICY", "policy"),
+        ("ARGUMENTS", "arguments"),
+    ]),
+    list("Bindings", "/api/bindings", columns::BINDINGS).with(&[("VHOST", "vhost")]),
+    list("Policies", "/api/policies", columns::POLICIES),
+    list("Operator policies", "/api/operator-policies", columns::POLICIES),
+    list("Limits of virtual hosts", "/api/vhost-limits", columns::LIMITS),
+    list("Limits of users", "/api/user-limits", columns::LIMITS),
+    list("Users", "/api/users", columns::USERS),
+    list("Permissions", "/api/permissions", columns::PERMISSIONS),
+    list("Topic permissions", "/api/topic-permissions", columns::TOPIC_PERMISSIONS),
+    list("Parameters, without their values", "/api/parameters", columns::PARAMETER_NAMES),
     list(
-        "Virtual hosts",
-        "/api/vhosts?disable_stats=true",
-        &[
-            ("NAME", "name"),
-            ("DEFAULT TYPE", "default_queue_type"),
-            ("PROTECTED", "protected_from_deletion"),
-            ("TRACING", "tracing"),
-            ("LIMITS", "limits"),
-            ("TAGS", "tags"),
-        ],
+        "Global parameters, without their values",
+        "/api/global-parameters",
+        columns::GLOBAL_PARAMETER_NAMES,
     ),
-    list(
-        "Queues",
-        "/api/queues",
-        &[
-            ("NAME", "name"),
-            ("VHOST", "vhost"),
-            ("TYPE", "type"),
-            ("STATE", "state"),
-            ("DURABLE", "durable"),
-            ("EXCLUSIVE", "exclusive"),
-            ("AUTO-DELETE", "auto_delete"),
-            ("MESSAGES", "messages"),
-            ("READY", "messages_ready"),
-            ("UNACKNOWLEDGED", "messages_unacknowledged"),
-            ("BYTES", "message_bytes"),
-            ("CONSUMERS", "consumers"),
-            ("POLICY", "policy"),
-            ("OPERATOR POLICY", "operator_policy"),
-            ("ARGUMENTS", "arguments"),
-        ],
-    ),
-    list(
-        "Exchanges",
-        "/api/exchanges?disable_stats=true",
-        &[
-            ("NAME", "name"),
-            ("VHOST", "vhost"),
-            ("TYPE", "type"),
-            ("DURABLE", "durable"),
-            ("AUTO-DELETE", "auto_delete"),
-            ("INTERNAL", "internal"),
-            ("POLICY", "policy"),
-            ("ARGUMENTS", "arguments"),
-        ],
-    ),
-    list(
-        "Bindings",
-        "/api/bindings",
-        &[
-            ("VHOST", "vhost"),
-            ("SOURCE", "source"),
-            ("DESTINATION", "destination"),
-            ("TYPE", "destination_type"),
-            ("KEY", "routing_key"),
-            ("ARGUMENTS", "arguments"),
-        ],
-    ),
-    list("Policies", "/api/policies", POLICY),
-    list("Operator policies", "/api/operator-policies", POLICY),
-    list("Limits of virtual hosts", "/api/vhost-limits", &[("VHOST", "vhost"), ("LIMITS", "value")]),
-    list("Limits of users", "/api/user-limits", &[("USER", "user"), ("LIMITS", "value")]),
-    list("Users", "/api/users", &[("NAME", "name"), ("TAGS", "tags"), ("HASHING", "hashing_algorithm")]),
-    list("Permissions", "/api/permissions", PERMISSIONS),
-    list(
-        "Topic permissions",
-        "/api/topic-permissions",
-        &[
-            ("USER", "user"),
-            ("VHOST", "vhost"),
-            ("EXCHANGE", "exchange"),
-            ("WRITE", "write"),
-            ("READ", "read"),
-        ],
-    ),
-    list(
-        "Parameters, without their values",
-        "/api/parameters",
-        &[("COMPONENT", "component"), ("NAME", "name"), ("VHOST", "vhost")],
-    ),
-    list("Global parameters, without their values", "/api/global-parameters", &[("NAME", "name")]),
-    list(
-        "Connections",
-        "/api/connections",
-        &[
-            ("NAME", "name"),
-            ("USER", "user"),
-            ("BACKEND", "auth_backend"),
-            ("MECHANISM", "auth_mechanism"),
-            ("VHOST", "vhost"),
-            ("PROTOCOL", "protocol"),
-            ("TLS", "ssl"),
-            ("STATE", "state"),
-            ("CONTAINER", "container_id"),
-            ("CHANNELS", "channels"),
-            ("RECEIVED", "recv_oct"),
-            ("SENT", "send_oct"),
-        ],
-    ),
-    list(
-        "Sessions of AMQP 1.0",
-        "/api/sessions?disable_stats=true",
-        &[
-            ("NAME", "name"),
-            ("USER", "user"),
-            ("VHOST", "vhost"),
-            ("INCOMING WINDOW", "incoming_window"),
-            ("OUTGOING WINDOW", "remote_incoming_window"),
-            ("UNSETTLED", "outgoing_unsettled_deliveries"),
-            ("PENDING", "outgoing_pending_deliveries"),
-        ],
-    ),
-    list(
-        "Channels of AMQP 0.9.1",
-        "/api/channels?disable_stats=true",
-        &[
-            ("NAME", "name"),
-            ("USER", "user"),
-            ("VHOST", "vhost"),
-            ("STATE", "state"),
-            ("CONFIRM", "confirm"),
-            ("TRANSACTIONAL", "transactional"),
-            ("CONSUMERS", "consumer_count"),
-            ("PREFETCH", "prefetch_count"),
-            ("GLOBAL", "global_prefetch_count"),
-            ("UNCONFIRMED", "messages_unconfirmed"),
-            ("UNACKNOWLEDGED", "messages_unacknowledged"),
-            ("OLDEST MS", "unacknowledged_age_ms"),
-        ],
-    ),
-    list(
-        "Consumers",
-        "/api/consumers",
-        &[
-            ("TAG", "consumer_tag"),
-            ("QUEUE", "/queue/name"),
-            ("VHOST", "/queue/vhost"),
-            ("CHANNEL", "/channel_details/name"),
-            ("STATUS", "activity_status"),
-            ("ACKS", "ack_required"),
-            ("EXCLUSIVE", "exclusive"),
-            ("PREFETCH", "prefetch_count"),
-            ("UNACKNOWLEDGED", "messages_unacknowledged"),
-            ("OLDEST MS", "unacknowledged_age_ms"),
-            ("ARGUMENTS", "arguments"),
-        ],
-    ),
-    list(
-        "Deprecated features",
-        "/api/deprecated-features",
-        &[("NAME", "name"), ("STATE", "state"), ("USES", "uses")],
-    ),
-    list(
-        "Traces",
-        "/api/traces",
-        &[
-            ("NAME", "name"),
-            ("VHOST", "vhost"),
-            ("QUEUE", "queue"),
-            ("CONNECTION", "connection"),
-            ("SECONDS LEFT", "seconds_left"),
-            ("MESSAGES LEFT", "messages_left"),
-        ],
-    ),
+    list("Connections", "/api/connections", columns::CONNECTIONS).with(&[
+        ("MECHANISM", "auth_mechanism"),
+        ("TLS", "ssl"),
+        ("STATE", "state"),
+    ]),
+    list("Sessions of AMQP 1.0", "/api/sessions?disable_stats=true", columns::SESSIONS),
+    list("Channels of AMQP 0.9.1", "/api/channels?disable_stats=true", columns::CHANNELS)
+        .with(&[("GLOBAL PREFETCH", "global_prefetch_count")]),
+    list("Consumers", "/api/consumers", columns::CONSUMERS).with(&[("VHOST", "/queue/vhost")]),
+    list("Deprecated features", "/api/deprecated-features", columns::DEPRECATED_FEATURES),
+    list("Traces", "/api/traces", columns::TRACES),
 ];
 
 #[cfg(test)]
@@ -237,19 +97,33 @@ mod tests {
         let users = LISTS.iter().find(|list| list.title == "Limits of users").unwrap();
         let text = users.table(&rows);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[1].starts_with("a\\u{1b}a") && lines[1].ends_with("...  max-channels=7"), "{text}");
-        assert!(lines[2].starts_with("b  ") && lines[2].ends_with("  -"), "{text}");
+        assert!(
+            lines[1].starts_with("-      a\\u{1b}a") && lines[1].ends_with("...  max-channels=7"),
+            "{text}"
+        );
+        assert!(lines[2].starts_with("-      b  ") && lines[2].ends_with("  -"), "{text}");
         assert!(lines.iter().all(|line| line.len() < 200), "{text}");
     }
 
-    /// A table shows each heading once.
     #[test]
-    fn headings_of_a_list_differ() {
+    fn values_of_parameters_are_not_shown() {
+        let row = json!({"name": "n", "component": "c", "vhost": "/", "value": "a-secret"});
+        for list in LISTS
+            .iter()
+            .filter(|list| list.path.ends_with("-parameters") || list.path.ends_with("/parameters"))
+        {
+            let text = list.table(std::slice::from_ref(&row));
+            assert!(text.contains("\nn") || text.contains("  n  "), "{text}");
+            assert!(!text.contains("a-secret"), "{text}");
+        }
+    }
+
+    /// A column that a list has already is shown once.
+    #[test]
+    fn further_columns_are_others() {
         for list in LISTS {
-            let mut headings: Vec<&str> = list.columns.iter().map(|(heading, _)| *heading).collect();
-            headings.sort_unstable();
-            headings.dedup();
-            assert_eq!(headings.len(), list.columns.len(), "{}", list.title);
+            let is_known = |(_, field): &&Column| list.columns.iter().any(|(_, known)| known == field);
+            assert_eq!(list.more.iter().find(is_known), None, "{}", list.title);
         }
     }
 }

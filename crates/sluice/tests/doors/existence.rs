@@ -107,9 +107,20 @@ const HTTP: &[(&str, &str, &str, [Answers; 2])] = &[
 /// The same for the name of a connection of another user.
 const CONNECTIONS: &[(&str, &str, [Answers; 2])] = &[
     ("GET", "/api/connections/NAME", [Tell(["401", "404"]), Same("404")]),
-    ("DELETE", "/api/connections/NAME", [Tell(["401", "404"]), Tell(["401", "404"])]),
-    ("GET", "/api/explain/connections/NAME", [Tell(["401", "404"]), Tell(["401", "404"])]),
+    ("DELETE", "/api/connections/NAME", [Tell(["401", "404"]), Same("404")]),
+    ("GET", "/api/explain/connections/NAME", [Tell(["401", "404"]), Same("404")]),
 ];
+
+/// The same for the name of a link of such a connection.
+const LINKS: &[(&str, &str, [Answers; 2])] = &[
+    ("GET", "/api/explain/links/NAME", [Tell(["401", "404"]), Same("404")]),
+    ("GET", "/api/explain/links/%2F/NAME", [Tell(["401", "404"]), Same("404")]),
+];
+
+/// A user who may read all queues, but not publish. The requests need both.
+const READER: &str = "management-read";
+const MOVES: &[(&str, &str)] =
+    &[("/api/queues/%2F/NAME/move", r#"{"to_queue":"NAME"}"#), ("/api/queues/%2F/NAME/redrive", "{}")];
 
 const GET_ONE: &str = r#"{"ackmode":"ack_requeue_true","count":1,"encoding":"auto"}"#;
 const PUBLISH: &str = r#"{"properties":{},"routing_key":"k","payload":"p","payload_encoding":"string"}"#;
@@ -118,7 +129,7 @@ const PUBLISH: &str = r#"{"properties":{},"routing_key":"k","payload":"p","paylo
 const VHOSTS: &[(&str, Answers)] = &[("AMQP 0.9.1", Tell(["530"; 2])), ("AMQP 1.0", Tell([UNAUTHORIZED; 2]))];
 
 async fn open(name: &str) -> Fixture {
-    let is_one = |subject: &Subject| [NOBODY, STRANGER].contains(&subject.name());
+    let is_one = |subject: &Subject| [NOBODY, STRANGER, READER].contains(&subject.name());
     let subjects: Vec<_> = Subject::all().into_iter().filter(is_one).collect();
     let fixture = Fixture::open(name, &subjects).await;
     for path in ["queues/%2F", "vhosts", "users"] {
@@ -224,8 +235,15 @@ struct Watched {
     _connection: Connection,
 }
 
+/// The name of its link. It is as long as [`NAMES`].
+const LINK: &str = "held";
+
 async fn connection_of_root(fixture: &Fixture) -> Watched {
     let connection = fixture.connect(ROOT).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let options = ReceiverOptions { name: Some(LINK.to_owned()), ..ReceiverOptions::default() };
+    let receiver = session.receiver(Some("/queues/seen"), options).await.unwrap();
+    std::mem::forget((session, receiver));
     let (_, rows) = fixture.ask(ROOT, "GET", "/api/connections?columns=name,user", "").await;
     let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
     let row = rows.as_array().unwrap().iter().find(|row| row["user"] == ROOT).unwrap();
@@ -270,7 +288,9 @@ async fn answers_tell_of_what_exists_only_where_the_table_says_so() {
     }
     let watched = connection_of_root(&fixture).await;
     let names = [watched.name.clone(), watched.name.replace("127.0.0.1", "127.0.0.9")];
-    for (method, path, expected) in CONNECTIONS {
+    let links = [LINK.to_owned(), NAMES[1].to_owned()];
+    let of_connections = CONNECTIONS.iter().map(|row| (row, &names));
+    for ((method, path, expected), names) in of_connections.chain(LINKS.iter().map(|row| (row, &links))) {
         for (user, expected) in [NOBODY, STRANGER].into_iter().zip(expected) {
             let ask = async |name: &str| {
                 let path = path.replace(NAME, &name.replace(' ', "%20").replace('>', "%3E"));
@@ -280,6 +300,15 @@ async fn answers_tell_of_what_exists_only_where_the_table_says_so() {
             let answers = [ask(&names[0]).await, ask(&names[1]).await];
             all_wrong.extend(wrong(&format!("{method} {path} as {user}"), *expected, answers));
         }
+    }
+    for (path, body) in MOVES {
+        let ask = async |name: &str| {
+            let (path, body) = (path.replace(NAME, name), body.replace(NAME, name));
+            let (status, answer) = fixture.ask(READER, "POST", &path, &body).await;
+            format!("{status} {}", anonymous(&answer, name))
+        };
+        let answers = [ask(NAMES[0]).await, ask(NAMES[1]).await];
+        all_wrong.extend(wrong(&format!("POST {path} as {READER}"), Same("401"), answers));
     }
     drop(watched);
     assert!(all_wrong.is_empty(), "{}", all_wrong.join("\n"));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use admin::HeaderOptions;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::access::{Access, Identity, Permissions, Topics};
@@ -18,6 +19,9 @@ use super::{Subject, tokens};
 
 /// A user with all permissions. It has a connection that others may or may not see.
 pub const ROOT: &str = "root";
+
+/// The origin whose pages may use the API.
+pub const LISTED: &str = "https://tools.example";
 
 /// Who makes a user send a request: a program, or a page in the browser that remembers the user's login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +46,7 @@ impl From {
 pub struct Fixture {
     pub node: Node,
     pub amqp: SocketAddr,
-    http: SocketAddr,
+    pub http: SocketAddr,
     data_dir: PathBuf,
     /// The tokens of the users who have one. The password of the others is their name.
     tokens: HashMap<String, String>,
@@ -60,21 +64,23 @@ impl Fixture {
         Self::open_at(data_dir, subjects, settings).await
     }
 
-    /// Stops the node, damages the record in the log that contains these bytes, and starts the node again.
-    pub async fn damage(self, what: &[u8]) -> Self {
+    /// Stops the node, damages the records in the log that contain these bytes, and starts the node again.
+    pub async fn damage(self, records: &[impl AsRef<[u8]>]) -> Self {
         self.node.stop("its log is damaged").unwrap();
         let is_log = |path: &PathBuf| path.extension().is_some_and(|end| end == "log");
         let files = std::fs::read_dir(&self.data_dir).unwrap().map(|entry| entry.unwrap().path());
         let mut hits = 0;
         for path in files.filter(is_log) {
             let mut bytes = std::fs::read(&path).unwrap();
-            if let Some(at) = bytes.windows(what.len()).position(|bytes| bytes == what) {
-                bytes[at] ^= 1;
-                std::fs::write(&path, bytes).unwrap();
-                hits += 1;
+            for what in records.iter().map(AsRef::as_ref) {
+                if let Some(at) = bytes.windows(what.len()).position(|bytes| bytes == what) {
+                    bytes[at] ^= 1;
+                    hits += 1;
+                }
             }
+            std::fs::write(&path, bytes).unwrap();
         }
-        assert_eq!(hits, 1, "the bytes are in one file");
+        assert_eq!(hits, records.len(), "the bytes of each record are in one file");
         Self::open_at(self.data_dir, &[], Settings::default()).await
     }
 
@@ -117,6 +123,8 @@ impl Fixture {
             }
         });
         let ports = admin::Ports::default().naming_node(&node_name).with_settings(settings);
+        let headers = HeaderOptions { origins: vec![LISTED.to_owned()], ..HeaderOptions::default() };
+        let ports = ports.with_headers(headers);
         let router = management::router(node.desk().clone(), ports.clone());
         tokio::spawn(admin::serve(listener, None, router, ports, std::future::pending()));
         Self { node, amqp, http, data_dir, tokens }

@@ -5,6 +5,7 @@ mod existence;
 mod fixture;
 mod limits;
 mod names;
+mod product;
 mod rights;
 mod routes;
 mod states;

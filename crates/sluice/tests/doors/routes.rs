@@ -24,12 +24,13 @@ enum Outcome {
 const OWN_NODE: &str = r#"{"node":"sluice@localhost"}"#;
 
 /// Bodies to send to a route, each with the verbs that it needs.
-fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
+pub fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
     let all = route.verbs;
     match route.action {
         Action::PutQueue => vec![("{}", &all[..2]), (r#"{"arguments":{"x-dead-letter-exchange":"x"}}"#, all)],
         Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
         Action::PutUser => vec![(r#"{"password":"p","tags":""}"#, all)],
+        Action::PatchUser => vec![(r#"{"tags":""}"#, all), (r#"{"password_hash":""}"#, all)],
         Action::Publish => {
             vec![(r#"{"routing_key":"k","properties":{},"payload":"m","payload_encoding":"string"}"#, all)]
         }
@@ -86,6 +87,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListUsersWithoutPermissions
         | Action::GetUser
         | Action::PutUser
+        | Action::PatchUser
         | Action::HashPassword
         | Action::ListAuthAttempts
         | Action::ListAuthAttemptsBySource

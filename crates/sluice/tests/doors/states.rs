@@ -6,6 +6,9 @@ use amqp10::{Attach, Role, Source, Symbol, Target, TargetArchetype, Value};
 use amqp091::{
     BasicConsume, BasicGet, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, ReplyCode,
 };
+use broker::access::Identity;
+use broker::catalog::AccountChange;
+use broker::desk::Desk as _;
 use client::management::{Binding, Destination, QueueSpec};
 use client::{Connection, Credit, Error, Management, ReceiverOptions, SenderOptions, Session};
 
@@ -21,6 +24,10 @@ const NOBODY: &str = "management-none";
 
 /// The content of a message that is damaged.
 const SPOILT: &[u8] = b"this message is spoilt";
+
+/// A queue whose only message is damaged, so that none of its messages is left.
+const LOST: &str = "lost";
+const ONLY: &[u8] = b"the only message is spoilt";
 
 /// A message of the exclusive queue. Nobody but its connection may see it.
 const SECRET: &[u8] = b"this message is private";
@@ -64,12 +71,14 @@ impl Queues {
             Subject::all().into_iter().filter(|subject| subject.name() == NOBODY).collect();
         let fixture = Fixture::open(name, &subjects).await;
         fixture.prepare("PUT", "/api/queues/%2F/damaged", "{}").await;
+        fixture.prepare("PUT", &format!("/api/queues/%2F/{LOST}"), "{}").await;
         let connection = fixture.connect(ROOT).await.unwrap();
         let session = connection.session().await.unwrap();
         send(&session, "damaged", SPOILT).await;
         send(&session, "damaged", b"this one is whole").await;
+        send(&session, LOST, ONLY).await;
         connection.close().await.unwrap();
-        let fixture = fixture.damage(SPOILT).await;
+        let fixture = fixture.damage(&[SPOILT, ONLY]).await;
         fixture.prepare("PUT", "/api/queues/%2F/other", "{}").await;
         fixture.prepare("PUT", "/api/exchanges/%2F/x", r#"{"type":"topic"}"#).await;
         let owner = fixture.connect(ROOT).await.unwrap();
@@ -151,6 +160,16 @@ async fn each_route_that_names_a_queue_answers_by_its_state() {
             }
         }
     }
+    // A damaged queue is not an empty one.
+    for (_, path, body, _) in
+        HTTP.iter().filter(|row| row.1.ends_with("/move") || row.1.ends_with("/redrive"))
+    {
+        let path = path.replace("{vhost}", "%2F").replace("{name}", LOST);
+        let (status, answer) = queues.fixture.ask(ROOT, "POST", &path, body).await;
+        if status != 400 || !answer.contains("is damaged on the disk") {
+            wrong.push(format!("POST {path}: {status} {answer}"));
+        }
+    }
     // An imported binding is a binding, too.
     let binding = serde_json::json!({ "bindings": [{
         "source": "x", "vhost": "/", "destination": "exclusive", "destination_type": "queue", "routing_key": "new",
@@ -167,6 +186,30 @@ async fn each_route_that_names_a_queue_answers_by_its_state() {
     queues.fixture.prepare("PUT", "/api/policies/%2F/p", body).await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     queues.close().await;
+}
+
+/// Everything in a virtual host that is being deleted will be gone, so nothing is made there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_virtual_host_that_is_being_deleted_gets_nothing_new() {
+    let fixture = Fixture::open("closing", &[]).await;
+    fixture.prepare("PUT", "/api/vhosts/closing", "{}").await;
+    fixture.prepare("PUT", "/api/queues/closing/q", "{}").await;
+    let close = AccountChange::CloseVhost { name: "closing".into() };
+    let root = Identity::internal(ROOT, "administrator");
+    fixture.node.desk().change_account(&root, close).await.unwrap();
+    for (method, path, body) in [
+        ("PUT", "/api/queues/closing/r", "{}"),
+        ("PUT", "/api/exchanges/closing/x", "{}"),
+        ("POST", "/api/bindings/closing/e/amq.direct/q/q", r#"{"routing_key":"k"}"#),
+        ("PUT", "/api/policies/closing/p", r#"{"pattern":"x","definition":{"max-length":1}}"#),
+        ("PUT", "/api/traces/closing/t", r#"{"queue":"q"}"#),
+        ("PUT", "/api/parameters/ours/closing/p", r#"{"value":1}"#),
+        ("PUT", "/api/vhost-limits/closing/max-queues", r#"{"value":1}"#),
+    ] {
+        let (status, answer) = fixture.ask(ROOT, method, path, body).await;
+        assert!(status == 404 && answer.contains("no vhost 'closing'"), "{method} {path}: {status} {answer}");
+    }
+    fixture.close();
 }
 
 /// The codes of AMQP 0.9.1; 0 is success.

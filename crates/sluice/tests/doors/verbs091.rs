@@ -71,13 +71,17 @@ pub struct Client {
     user: String,
     /// The last channel that was opened.
     channel: u16,
+    /// True if a queue has rejected the last message that was published with a confirm.
+    is_rejected: bool,
 }
 
 impl Client {
     /// Opens a connection. Returns `None` if the user may not use the virtual host.
     pub async fn open(url: &Url, user: &str) -> Option<Self> {
         match connect(url).await {
-            Ok(connection) => Some(Self { connection, user: user.to_owned(), channel: 0 }),
+            Ok(connection) => {
+                Some(Self { connection, user: user.to_owned(), channel: 0, is_rejected: false })
+            }
             Err(Error::Refused { channel: None, code, .. }) if code == ReplyCode::NotAllowed.number() => None,
             Err(error) => panic!("{error} as {user}"),
         }
@@ -136,8 +140,21 @@ impl Client {
         self.heard().await
     }
 
+    /// The same, on the channel of the last request if `again` is true.
+    pub async fn told_of_publish_on(&mut self, again: bool, exchange: &str, routing_key: &str) -> String {
+        if !again {
+            return self.told_of_publish(exchange, routing_key).await;
+        }
+        self.publish(exchange, routing_key);
+        self.heard().await
+    }
+
     async fn heard(&mut self) -> String {
-        self.answered().await.err().map_or("done".to_owned(), |error| coded(&error))
+        match self.answered().await {
+            Ok(()) if self.is_rejected => "rejected".to_owned(),
+            Ok(()) => "done".to_owned(),
+            Err(error) => coded(&error),
+        }
     }
 
     async fn refused_with(&mut self) -> Result<(), u16> {
@@ -167,9 +184,12 @@ impl Client {
     /// Waits for the answer on the last channel.
     async fn answered(&mut self) -> Result<(), Error> {
         let mut is_answered = false;
+        self.is_rejected = false;
         while !is_answered {
             let of = self.channel;
+            let is_rejected = &mut self.is_rejected;
             let hear = |event: Event<'_>| {
+                *is_rejected |= matches!(&event, Event::Method { method: Method::BasicNack(_), .. });
                 is_answered |= match event {
                     Event::Method { channel, .. } => channel == of,
                     // A delivery is no answer; a message for basic.get is one.

@@ -154,6 +154,7 @@ impl Catalog {
     pub(super) fn bind(&self, binding: Binding, caller: Caller) -> Result<Decision, CatalogError> {
         self.check_binding(&binding)?;
         let vhost = &binding.vhost;
+        self.check_vhost(vhost)?;
         let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source)) else {
             return Err(CatalogError::no_exchange(vhost, &binding.source));
         };

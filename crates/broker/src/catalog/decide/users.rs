@@ -40,6 +40,18 @@ pub enum AccountChange {
         hash: PasswordHash,
         tags: Arc<[String]>,
     },
+    /// Creates a user. Refused if there is one with this name.
+    AddUser {
+        name: Arc<str>,
+        hash: PasswordHash,
+        tags: Arc<[String]>,
+    },
+    /// Changes the password or the tags of a user, who must exist. `None` leaves one as it is, so that nobody needs to read it before.
+    PatchUser {
+        name: Arc<str>,
+        hash: Option<PasswordHash>,
+        tags: Option<Arc<[String]>>,
+    },
     /// Replaces the hash of a password by another of the same password. Has no effect if the password was changed meanwhile, or
     /// the user deleted.
     RenewHash {
@@ -103,6 +115,11 @@ impl Catalog {
             }
             AccountChange::DeleteVhost { name } => self.delete_vhost(name),
             AccountChange::SetUser { name, hash, tags } => self.set_user(name, hash, tags),
+            AccountChange::AddUser { name, .. } if self.users().get(&name).is_some() => {
+                Err(CatalogError::PreconditionFailed { reason: format!("user '{name}' exists already") })
+            }
+            AccountChange::AddUser { name, hash, tags } => self.set_user(name, hash, tags),
+            AccountChange::PatchUser { name, hash, tags } => self.patch_user(name, hash, tags),
             AccountChange::RenewHash { user, outdated, hash } => Ok(self.renew_hash(&user, &outdated, hash)),
             AccountChange::DeleteUser { name } => Ok(self.delete_user(name)),
             AccountChange::SetPermissions { user, vhost, permissions } => {
@@ -204,6 +221,17 @@ impl Catalog {
         check_tags(&format!("user '{name}'"), &tags)?;
         let created = self.users().get(&name).is_none();
         Ok(set(created, Change::UserSet { name, hash, tags }))
+    }
+
+    fn patch_user(
+        &self,
+        name: Arc<str>,
+        hash: Option<PasswordHash>,
+        tags: Option<Arc<[String]>>,
+    ) -> Result<Decision, CatalogError> {
+        let known = self.known_user(&name)?;
+        let (hash, tags) = (hash.unwrap_or(known.hash.clone()), tags.unwrap_or(known.tags.clone()));
+        self.set_user(name, hash, tags)
     }
 
     fn renew_hash(&self, user: &str, outdated: &PasswordHash, hash: PasswordHash) -> Decision {

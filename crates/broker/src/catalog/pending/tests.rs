@@ -97,7 +97,7 @@ fn contents(catalog: &Catalog) -> Vec<String> {
     let policies = catalog.policies(false).map(|policy| format!("{policy:?}"));
     let users = catalog.users().iter().map(|user| {
         let permissions: BTreeMap<_, _> = user.permissions.iter().collect();
-        format!("user {} {permissions:?}", user.name)
+        format!("user {} {:?} {:?} {permissions:?}", user.name, user.hash.expose(), user.tags)
     });
     let mut all: Vec<String> =
         vhosts.chain(queues).chain(exchanges).chain(bindings).chain(policies).chain(users).collect();
@@ -154,6 +154,21 @@ fn set_user(name: &str) -> Command {
     Command::Account(AccountChange::SetUser { name: name.into(), hash, tags: [].into() })
 }
 
+fn set_password(name: &str, password: &'static str) -> Command {
+    let hash = Some(Hashing::Sha256.hash([1; 16], &Secret::new(password)));
+    Command::Account(AccountChange::PatchUser { name: name.into(), hash, tags: None })
+}
+
+fn set_tags(name: &str, tag: &str) -> Command {
+    let tags = Some([tag.to_owned()].into());
+    Command::Account(AccountChange::PatchUser { name: name.into(), hash: None, tags })
+}
+
+fn add_user(name: &str) -> Command {
+    let hash = Hashing::Sha256.hash([1; 16], &Secret::new("added"));
+    Command::Account(AccountChange::AddUser { name: name.into(), hash, tags: [].into() })
+}
+
 fn set_permissions(user: &str, vhost: &str) -> Command {
     Command::Account(AccountChange::SetPermissions {
         user: user.into(),
@@ -190,6 +205,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         }),
         1 => Just(Command::Account(AccountChange::DeleteVhost { name: "v".into() })),
         1 => place.clone().prop_map(|(_, name)| set_user(name)),
+        1 => place.clone().prop_map(|(_, name)| add_user(name)),
+        1 => place.clone().prop_map(|(vhost, name)| set_password(name, vhost)),
+        1 => place.clone().prop_map(|(vhost, name)| set_tags(name, vhost)),
         1 => place.clone().prop_map(|(_, name)| Command::Account(AccountChange::DeleteUser { name: name.into() })),
         1 => place.clone().prop_map(|(vhost, name)| set_permissions(name, vhost)),
         1 => place.clone().prop_map(|(vhost, user)| {
@@ -288,6 +306,40 @@ fn changes_that_are_not_durable_wait_for_no_sync() {
     let durable = world.catalog.listed_queue("/", "durable").unwrap().id;
     assert_ne!(durable.slot(), next.slot());
     assert!(durable.incarnation() < own.incarnation(), "ids are not given in the order of the commits");
+}
+
+/// Two administrators who change a user at the same time do not know of each other.
+#[test]
+fn of_two_changes_of_a_user_at_the_same_time_none_is_lost() {
+    let mut world = World::new(Catalog::default());
+    world.propose(set_user("anna"));
+    world.settle();
+    let permissions = set_permissions("anna", "/");
+    for change in [set_password("anna", "new"), set_tags("anna", "management"), permissions] {
+        world.propose(change);
+    }
+    assert!(world.answers.len() == 1 && world.unsynced.len() == 1, "the second waits for the first");
+    world.settle();
+    assert!(world.answers.values().all(Result::is_ok), "{:?}", world.answers);
+    let anna = world.catalog.users().get("anna").unwrap();
+    assert!(anna.hash.is_of(&Secret::new("new")) && *anna.tags == ["management"], "{anna:?}");
+    assert_eq!(anna.permissions.len(), 1);
+
+    world.propose(set_password("nobody", "p"));
+    assert!(matches!(world.answers[&5], Err(CatalogError::NotFound { .. })));
+}
+
+#[test]
+fn of_two_users_who_are_added_with_one_name_the_second_is_refused() {
+    let mut world = World::new(Catalog::default());
+    world.propose(add_user("anna"));
+    world.propose(set_tags("anna", "management"));
+    world.propose(add_user("anna"));
+    world.settle();
+    assert!(world.answers[&1].is_ok() && world.answers[&2].is_ok(), "{:?}", world.answers);
+    let reason = "user 'anna' exists already".to_owned();
+    assert_eq!(world.answers[&3], Err(CatalogError::PreconditionFailed { reason }));
+    assert_eq!(*world.catalog.users().get("anna").unwrap().tags, ["management"]);
 }
 
 #[test]

@@ -174,6 +174,14 @@ fn a_virtual_host_that_is_being_deleted_cannot_be_used() {
     assert!(!catalog.has_vhost("v") && catalog.listed_queue("v", "q").is_some());
     let refused = |command| decide(&catalog, command).unwrap_err().to_string();
     assert_eq!(refused(Command::DeclareQueue(DeclareQueue::new("v", "r", Arguments::new()))), "no vhost 'v'");
+    let binding = Binding {
+        vhost: "v".into(),
+        source: "amq.direct".into(),
+        destination: Destination::Queue("q".into()),
+        key: "k".into(),
+        arguments: Arguments::new(),
+    };
+    assert_eq!(refused(Command::Bind(binding, Caller::Management)), "no vhost 'v'");
     assert_eq!(refused(protect(true)), "vhost 'v' is being deleted");
     // The deletion can be asked for again, and a restart does not forget it.
     run(&mut catalog, close());

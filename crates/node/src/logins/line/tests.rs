@@ -91,6 +91,20 @@ fn invented_names_do_not_take_the_turns_of_users_who_are_known_at_the_address() 
     assert_eq!(order(&mut waiting, true, &access)[..5], [0, 5_000, 1, 5_001, 2]);
 }
 
+/// However often each name is guessed, a user who is new at the address waits for one guess of each (`docs/operations.md`, Failed
+/// logins).
+#[test]
+fn a_new_user_waits_for_one_guess_of_each_name() {
+    const NAMES: u64 = 50;
+    let (mut waiting, access, mut askers) = (Waiting::default(), Access::default(), Askers::new());
+    for number in 0..10 * NAMES {
+        let name = format!("invented-{}", number % NAMES);
+        waiting.push(entry("192.0.2.1", &name, number, GUESS, &mut askers));
+    }
+    waiting.push(entry("192.0.2.1", "new", 5_000, GUESS, &mut askers));
+    assert_eq!(order(&mut waiting, true, &access).iter().position(|n| *n == 5_000), Some(NAMES as usize));
+}
+
 #[test]
 fn logins_that_were_right_lately_wait_for_nobody() {
     let (mut waiting, access, mut askers) = (Waiting::default(), Access::default(), Askers::new());

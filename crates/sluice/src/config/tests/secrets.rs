@@ -33,6 +33,9 @@ fn no_value_of_a_misspelt_name_is_shown() {
         ("shards", "many"),
         ("proxy_protocol.trusted.a", "many"),
         ("auth_backends.1", "ldap"),
+        ("auth_oauth2.https.hostname_verification", "none"),
+        ("auth_oauth2.https.crl_check", "peer"),
+        ("auth_oauth2.oauth_providers.p.https.crl_check", "peer"),
         ("log.level", "token"),
     ] {
         let why = parse(&format!("{name} = {value}")).unwrap_err();

@@ -1,0 +1,39 @@
+//! What is wrong with a setting: its name or its value.
+
+use super::values::text;
+
+/// What is needed instead of the name or the value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// The part of the name that the operator chooses is wrong. So the value may be that of any key, and is not shown.
+    Name(String),
+    Value(String),
+}
+
+impl Wrong {
+    pub fn name(need: impl Into<String>) -> Self {
+        Self::Name(need.into())
+    }
+
+    /// Returns the sentence that says what is needed.
+    pub fn need(&self) -> &str {
+        match self {
+            Self::Name(need) | Self::Value(need) => need,
+        }
+    }
+}
+
+/// The parsers of values say what is needed. Those of names return [`Wrong::Name`].
+impl From<String> for Wrong {
+    fn from(need: String) -> Self {
+        Self::Value(need)
+    }
+}
+
+/// Reads the part of a name that the operator chooses, if any text will do.
+///
+/// # Errors
+/// [`Wrong::Name`].
+pub fn free_name(part: &str) -> Result<String, Wrong> {
+    text(part).map_err(Wrong::Name)
+}
