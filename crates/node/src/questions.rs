@@ -12,7 +12,8 @@ use broker::catalog::{
 };
 use broker::counters::Counters;
 use broker::desk::{
-    BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed, VhostNumbers,
+    BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed, ShardRow,
+    VhostNumbers,
 };
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
@@ -159,6 +160,7 @@ pub struct Totals {
     /// See [`broker::desk::Overview::commit_latency_ms`].
     pub commit_latency_ms: u64,
     pub budgets: Vec<BudgetRow>,
+    pub shard: ShardRow,
 }
 
 /// A part of a list that is read in parts. A part covers at most [`PLACES_PER_PART`] places.

@@ -7,7 +7,7 @@ use std::vec;
 
 use broker::access::{AccessRefused, Identity, Resource, UserRef, Verb};
 use broker::catalog::{Caller, Catalog, CatalogError, QueueRecord};
-use broker::desk::{ExchangeRow, QueueNumbers};
+use broker::desk::{ExchangeRow, QueueNumbers, ShardRow};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
 use broker::ids::QueueId;
@@ -277,7 +277,23 @@ impl Shard {
         depth.ready += self.streams.messages();
         let OpenSessions { sessions, channels } = self.connections.open_sessions();
         let commit_latency_ms = self.queues.commit_latency_ms();
-        Totals { depth, sessions, channels, counters, commit_latency_ms, budgets }
+        let shard = self.row();
+        Totals { depth, sessions, channels, counters, commit_latency_ms, budgets, shard }
+    }
+
+    fn row(&self) -> ShardRow {
+        ShardRow {
+            number: self.here.id,
+            busy: self.load.busy_time(),
+            is_at_limit: self.load.is_at_limit(),
+            connections: self.counters.connections,
+            queues: self.homes(),
+        }
+    }
+
+    /// Returns the number of queues and streams whose home is this shard.
+    fn homes(&self) -> u64 {
+        (self.queues.count() + self.streams.count()) as u64
     }
 
     /// Returns the queues and streams here that have had messages since the start, at one part of the places, which begins at
