@@ -89,6 +89,7 @@ impl FakeDesk {
             access,
             listening: true,
             counters: counters(),
+            shards: vec![ShardRow::default()],
             ..State::default()
         })))
     }
