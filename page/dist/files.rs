@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"3cd56528d629c884\"",
+        etag: "W/\"bf0fd59af284f590\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-B-ZG59fX.js",
+        path: "/assets/index-C_LDxrwn.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"f222d925a574eb0c\"",
-        plain: include_bytes!("assets/index-B-ZG59fX.js"),
-        gzip: include_bytes!("assets/index-B-ZG59fX.js.gz"),
+        etag: "W/\"ef954891ed9bfd8c\"",
+        plain: include_bytes!("assets/index-C_LDxrwn.js"),
+        gzip: include_bytes!("assets/index-C_LDxrwn.js.gz"),
     },
     File {
         path: "/assets/index-DAaNVxfh.css",

@@ -9,7 +9,7 @@ use broker::access::{AccessRefused, Identity, Resource, UserRef, Verb};
 use broker::catalog::{Caller, Catalog, CatalogError, QueueRecord};
 use broker::desk::{ExchangeRow, QueueNumbers, ShardRow};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
+use broker::explain::{ConnectionFacts, End, LogFacts, Role, ShardFacts, Wanted};
 use broker::ids::QueueId;
 use broker::mail::TicketOwner;
 use broker::placements::Placements;
@@ -223,7 +223,7 @@ impl Shard {
             }
             Question::Look { wanted, from } => {
                 let (connections, log) = self.look(&wanted, from);
-                Reply::Look(connections, log)
+                Reply::Look(connections, log, self.facts())
             }
             Question::Close { who, name, reason } => {
                 Reply::Closed(self.close_connection(&who, &name, &reason))
@@ -291,6 +291,17 @@ impl Shard {
         }
     }
 
+    /// Returns what an explanation needs to know of this shard.
+    pub fn facts(&self) -> ShardFacts {
+        ShardFacts {
+            number: self.here.id,
+            busy_percent: self.load.percent(),
+            is_at_limit: self.load.is_at_limit(),
+            queues: self.homes(),
+            shards: self.mail.shards().len() as u64,
+        }
+    }
+
     /// Returns the number of queues and streams whose home is this shard.
     fn homes(&self) -> u64 {
         (self.queues.count() + self.streams.count()) as u64
@@ -316,9 +327,11 @@ impl Shard {
     /// Returns what may stop the links of the wanted connections, from place `from` on, and the state of the
     /// log.
     pub fn look(&self, wanted: &Wanted, from: usize) -> (Part<ConnectionFacts>, LogFacts) {
+        let here = self.facts();
         let row = |key| {
             let c = self.connections.get(key).filter(|c| c.gate.is_wanted(wanted))?;
             let mut facts = c.gate.facts(c.unwritten_bytes as u64, c.partial_bytes() as u64)?;
+            facts.shard = here;
             for link in &mut facts.links {
                 if let Role::Consuming { queue, consumer, standing, .. } = &mut link.role {
                     *standing = self.streams.standing(*queue, ConsumerId(*consumer));
