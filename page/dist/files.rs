@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"81226a39ca53fdcd\"",
+        etag: "W/\"288eea762c19c7c7\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-CqSudM8S.js",
+        path: "/assets/index-Bo27u69E.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"462d236969316faa\"",
-        plain: include_bytes!("assets/index-CqSudM8S.js"),
-        gzip: include_bytes!("assets/index-CqSudM8S.js.gz"),
+        etag: "W/\"fdfa5d125ec8aadf\"",
+        plain: include_bytes!("assets/index-Bo27u69E.js"),
+        gzip: include_bytes!("assets/index-Bo27u69E.js.gz"),
     },
     File {
         path: "/assets/index-DAaNVxfh.css",

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, count, duration, pieces, plural, rate, short, visible } from "../src/lib/text";
+import { bytes, count, duration, percent, pieces, plural, rate, short, visible } from "../src/lib/text";
 
 describe("names", () => {
   it("are shown as they are if every character can be seen", () => {
@@ -26,6 +26,7 @@ describe("numbers", () => {
   it("have units", () => {
     expect([bytes(0), bytes(1023), bytes(1536), bytes(3 * 2 ** 30), bytes(null)]).toEqual(["0 B", "1023 B", "1.5 KiB", "3 GiB", "–"]);
     expect([rate(0), rate(0.25), rate(12.34), rate(12345.6), rate(undefined)]).toEqual(["0/s", "0.25/s", "12.3/s", "12,346/s", "–"]);
+    expect([percent(0), percent(0.4166), percent(1), percent(undefined)]).toEqual(["0 %", "42 %", "100 %", "–"]);
     expect([short(999), short(1500), short(2e6), short(0.5)]).toEqual(["999", "1.5k", "2M", "0.5"]);
     expect([duration(0), duration(61_000), duration(3_600_000), duration(90_061_000), duration(-1)]).toEqual(["0 s", "1 min 1 s", "1 h", "1 d 1 h", "–"]);
   });

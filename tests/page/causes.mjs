@@ -14,6 +14,9 @@ const STREAM = { "x-queue-type": "stream" };
 /** How long a call of the system waits: longer than a scene, in microseconds. */
 const CALL_US = 600_000_000;
 
+/** How long a write to a socket takes in the scene of a shard that has no time left, in microseconds. */
+const WRITE_US = 20_000;
+
 /** A broker with what scenes need. */
 export class Stage {
   constructor(broker) {
@@ -236,8 +239,8 @@ export const SCENES = {
   },
 };
 
-/** What the broker of these scenes is started with: a small memory for messages, and links that may declare queues. */
-export const SLOW_SETTINGS = { "classic_queue.backlog_memory": "1MB", "deprecated_features.permit.amqp_address_v1": "true" };
+/** What the broker of these scenes is started with: one shard, a small memory for messages, and links that may declare queues. */
+export const SLOW_SETTINGS = { shards: 1, "classic_queue.backlog_memory": "1MB", "deprecated_features.permit.amqp_address_v1": "true" };
 
 /** States that take a second or more, or need a broker of their own. */
 export const LONG = {
@@ -321,6 +324,12 @@ export const SLOW = {
     const out = await shop.sender("shop to reports", "/queues/reports");
     for (let i = 0; i < 80; i++) shop.send(out, 60_000);
     return link("shop to reports");
+  },
+  async shard_at_limit(stage) {
+    const subject = await SCENES.moving(stage);
+    // Each write to a socket takes longer than the time until the next message comes.
+    await stage.slow("shard-0", "writev", `delay_exit=${WRITE_US}`);
+    return subject;
   },
   async log_failed(stage) {
     await stage.queue("emails");

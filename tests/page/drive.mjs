@@ -590,7 +590,8 @@ async function admin() {
     await broker.api("PUT", "/api/cluster-name", { name: before });
     const [node] = await broker.api("GET", "/api/nodes");
     const nodes = await tab.text('[aria-label="Nodes, table"]');
-    return [...expect(shown === before, `the form has ${shown}`), ...expect(after === "the <b>other</b> name", `the name is ${after}`), ...includes(nodes, node.name, "running"), ...(await tab.faults())];
+    const shards = await tab.text('[aria-label="Shards, table"]');
+    return [...expect(shown === before, `the form has ${shown}`), ...expect(after === "the <b>other</b> name", `the name is ${after}`), ...includes(nodes, node.name, "running"), ...includes(shards, "has time"), ...(await tab.faults())];
   });
   await check("the list of queues can show the members of groups", async () => {
     const [node] = await broker.api("GET", "/api/nodes");

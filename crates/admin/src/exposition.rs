@@ -83,6 +83,11 @@ impl Family<'_> {
         self.put("", labels, format_args!("{}.{:03}", ms / 1000, ms % 1000))
     }
 
+    /// Adds a sample of a time in nanoseconds, which is shown in seconds. For labels see [`Self::sample`].
+    pub fn sample_ns(&mut self, labels: &[(&str, &str)], ns: u64) -> &mut Self {
+        self.put("", labels, format_args!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000))
+    }
+
     /// Adds the samples of a histogram. `ranges` are the upper bound of each range but the last, which has none, and the
     /// number of values in each range. `sum` is the sum of all values. The bounds are written as Prometheus writes them, so that
     /// dashboards can name them, whether or not their Prometheus writes them again: `100.0`, `1e+06`.

@@ -2,7 +2,7 @@
 
 use broker::access::Authority;
 use broker::catalog::ExchangeKind;
-use broker::desk::{BudgetRow, Desk, Overview, ProtocolRow};
+use broker::desk::{BudgetRow, Desk, Overview, ProtocolRow, ShardRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -174,10 +174,22 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failur
         "budgets": overview.budgets.iter().map(budget).collect::<Vec<_>>(),
     });
     shape::add(&mut body, parts::of_node(overview, sockets_max));
-    if !call.query.flag("disable_stats") {
+    let stats = !call.query.flag("disable_stats");
+    body["shards"] = overview.shards.iter().map(|row| shard(call, row, stats)).collect();
+    if stats {
         shape::add(&mut body, call.ports.samples().node(Part::Node, &row, &ranges));
     }
     Ok(body)
+}
+
+fn shard<D>(call: &Call<'_, D>, row: &ShardRow, stats: bool) -> Value {
+    let ShardRow { number, is_at_limit, connections, queues, .. } = *row;
+    let mut shown =
+        json!({ "number": number, "at_limit": is_at_limit, "connections": connections, "queues": queues });
+    if stats {
+        shown["busy"] = call.ports.samples().busy(row).into();
+    }
+    shown
 }
 
 fn budget(row: &BudgetRow) -> Value {

@@ -26,7 +26,7 @@ use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, ConsumerRow, GroupRow, PassedCounts, ProtocolRow};
 
 use self::http::{Server, raw, request};
-use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts};
+use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, ShardFacts};
 
 use crate::routes::{Action, ROUTES, Route};
 
@@ -591,6 +591,7 @@ async fn explanations() {
         blocked: false,
         held_back: false,
         unwritten_bytes: 0,
+        shard: ShardFacts::default(),
         links: vec![link],
     }];
     let pages = [

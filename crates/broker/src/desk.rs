@@ -26,7 +26,8 @@ use crate::access::{Authority, UserRef};
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, VhostSettings};
 use crate::counters::{AuthAttempts, Counters, Deprecated, Protocol};
 use crate::exchange_counts::{ExchangeCounts, ExchangeId};
-use crate::ids::QueueId;
+use crate::ids::{QueueId, ShardId};
+use crate::load::BusyTime;
 use crate::secured::Secured;
 
 /// Why the desk refuses or fails a request.
@@ -265,6 +266,18 @@ pub enum ProtocolRow {
     Amqp091(Amqp091Row),
 }
 
+/// A shard of the node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardRow {
+    pub number: ShardId,
+    pub busy: BusyTime,
+    /// True if it has no time left for more work: see [`crate::load::Load::is_at_limit`].
+    pub is_at_limit: bool,
+    pub connections: u64,
+    /// The number of queues and streams whose home it is.
+    pub queues: u64,
+}
+
 /// One kind of memory that clients can make the node use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetRow {
@@ -343,6 +356,8 @@ pub struct Overview {
     pub limits: ResourceLimits,
     /// All memory budgets.
     pub budgets: Vec<BudgetRow>,
+    /// All shards, in the order of their numbers.
+    pub shards: Vec<ShardRow>,
     /// The number of AMQP connections that were closed before login, to make place for others. The listeners
     /// count them, not the shards.
     pub handshakes_evicted: u64,

@@ -6,6 +6,7 @@
 
 mod address;
 mod look;
+mod shard;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::ids::QueueId;
 
 pub use self::address::{AddressCause, AddressFacts};
 pub use self::look::{End, Look, Wanted};
+pub use self::shard::ShardFacts;
 
 /// What stops the messages. The variants are ordered from the worst to the best. Among several links, the worst cause
 /// explains their connection, and the best cause explains their queue.
@@ -86,13 +88,15 @@ pub enum Cause {
     ClientSilent,
     /// The connection has no link.
     NoLinks,
+    /// Messages move, or nothing stops them, and a shard that handles them has no time left: more messages would only wait longer.
+    ShardAtLimit,
     /// Messages move, or nothing stops them. Shards are inspected one after the other, so the next message or the credit for it
     /// may have been on its way between two of them.
     Moving,
 }
 
 impl Cause {
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -123,6 +127,7 @@ impl Cause {
         Self::NoReader,
         Self::ClientSilent,
         Self::NoLinks,
+        Self::ShardAtLimit,
         Self::Moving,
     ];
 
@@ -159,6 +164,7 @@ impl Cause {
             Self::NoReader => "no_reader",
             Self::ClientSilent => "client_silent",
             Self::NoLinks => "no_links",
+            Self::ShardAtLimit => "shard_at_limit",
             Self::Moving => "moving",
         }
     }
@@ -208,6 +214,7 @@ impl Cause {
             Self::NoReader => "nobody reads the stream; its messages are retained",
             Self::ClientSilent => "the link has credit and its client sends nothing",
             Self::NoLinks => "the connection has no links",
+            Self::ShardAtLimit => "nothing stops the messages, but their shard is at its limit",
             Self::Moving => "nothing stops the messages",
         }
     }
@@ -315,6 +322,8 @@ pub struct ConnectionFacts {
     pub held_back: bool,
     /// The number of bytes that the socket has not accepted.
     pub unwritten_bytes: u64,
+    /// The shard that serves the connection. A gate does not know it, so the shard sets it.
+    pub shard: ShardFacts,
     pub links: Vec<LinkFacts>,
 }
 
@@ -337,11 +346,14 @@ pub struct QueueFacts {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
     pub report: queue::Report,
+    /// The home of the queue. `None` if it has none, or if it is not known yet: see [`Look::set_homes`].
+    pub home: Option<ShardFacts>,
 }
 
 impl QueueFacts {
     pub fn new(record: &QueueRecord, report: queue::Report) -> Self {
-        Self { id: record.id, vhost: record.vhost.clone(), name: record.name.clone(), report }
+        let (vhost, name) = (record.vhost.clone(), record.name.clone());
+        Self { id: record.id, vhost, name, report, home: None }
     }
 
     /// Returns true if no message was added or removed since `before`.
@@ -409,8 +421,11 @@ pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) 
     let of = |link: &LinkInPlace<'a>| (link_cause(link, log), Some(&link.link.place));
     match facts {
         Facts::Link(link) => of(&link),
-        Facts::Queue { moved: true, .. } => (Cause::Moving, None),
-        Facts::Connection { links, .. } if links.iter().any(|l| l.moved) => (Cause::Moving, None),
+        Facts::Queue { queue, moved: true, .. } => (moving(queue.home), None),
+        Facts::Connection { links, .. } if links.iter().any(|l| l.moved) => {
+            let slow = links.iter().find(|link| link.moved && link.shard_at_limit().is_some());
+            slow.map_or((Cause::Moving, None), of)
+        }
         Facts::Queue { queue, consumers, .. } => {
             let report = &queue.report;
             match () {
@@ -426,7 +441,7 @@ pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) 
                     .filter(|(cause, _)| *cause != Cause::InactiveConsumer)
                     .max_by_key(|(cause, _)| *cause)
                     // The last consumer has just left, or another one is becoming the active one.
-                    .unwrap_or((Cause::Moving, None)),
+                    .unwrap_or((moving(queue.home), None)),
             }
         }
         Facts::Connection { connection, links, .. } => match () {
@@ -436,10 +451,18 @@ pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) 
     }
 }
 
+/// Returns the cause if nothing stops the messages that this shard handles.
+fn moving(shard: Option<ShardFacts>) -> Cause {
+    match shard {
+        Some(ShardFacts { is_at_limit: true, .. }) => Cause::ShardAtLimit,
+        _ => Cause::Moving,
+    }
+}
+
 fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
     let LinkInPlace { connection, link, queue, moved } = at;
     if *moved {
-        return Cause::Moving;
+        return moving(at.shard_at_limit());
     }
     if connection.unwritten_bytes > 0 {
         return Cause::SocketNotRead;
@@ -463,7 +486,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             () if queue.is_some_and(|q| q.report.full) => Cause::QueueFull,
             () if link.credit > 0 => Cause::ClientSilent,
             // The broker grants credit again as soon as nothing is in its way.
-            () => Cause::Moving,
+            () => moving(at.shard_at_limit()),
         },
         Role::Consuming {
             consumer, unsettled, unsettled_max, message_bytes_max, revoked, standing, ..
@@ -494,7 +517,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
                 () if report.is_some_and(|r| r.reading) || *standing == Some(Standing::Reading) => {
                     Cause::ReadingBacklog
                 }
-                () => Cause::Moving,
+                () => moving(at.shard_at_limit()),
             }
         }
         Role::Replies => match () {
@@ -562,6 +585,11 @@ impl Explanation {
                     link_notes(at.link, &mut notes);
                 }
             }
+        }
+        if cause == Cause::ShardAtLimit
+            && let Some(shard) = facts.shard_at_limit(|link| Some(&link.link.place) == at)
+        {
+            numbers.extend(shard.numbers());
         }
         numbers.push(("log_receipts_held", log.receipts_held));
         numbers.push(("log_groups_held", log.groups_held));

@@ -26,6 +26,7 @@ pub mod ids;
 pub mod input;
 pub mod intake;
 mod kept;
+pub mod load;
 pub mod mail;
 pub mod moving;
 mod named;

@@ -12,10 +12,11 @@ use broker::catalog::{
 };
 use broker::counters::Counters;
 use broker::desk::{
-    BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed, VhostNumbers,
+    BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed, ShardRow,
+    VhostNumbers,
 };
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
+use broker::explain::{ConnectionFacts, End, LogFacts, ShardFacts, Wanted};
 use broker::ids::{QueueId, ShardId};
 use broker::moving::Moving;
 use broker::traces::Traces;
@@ -92,7 +93,7 @@ pub enum Question {
     Totals,
     /// Asks for connections, or for those with these names, from place `from` on. Answered by [`Reply::Connections`].
     Connections { node: Arc<str>, names: Option<Arc<HashSet<Arc<str>>>>, from: usize },
-    /// Asks for the state of the log, and for the links of the wanted connections from place `from` on.
+    /// Asks for the state of the shard and of the log, and for the links of the wanted connections from place `from` on.
     /// Answered by [`Reply::Look`].
     Look { wanted: Wanted, from: usize },
     /// Sets what is traced. Answered by [`Reply::TracesSet`].
@@ -141,7 +142,7 @@ pub enum Reply {
     UsedQueues(Part<(QueueId, u64)>),
     Totals(Box<Totals>),
     Connections(Part<ConnectionRow>),
-    Look(Part<ConnectionFacts>, LogFacts),
+    Look(Part<ConnectionFacts>, LogFacts, ShardFacts),
     /// True if the connection was on this shard.
     Closed(Result<bool, AccessRefused>),
     TracesSet,
@@ -159,6 +160,7 @@ pub struct Totals {
     /// See [`broker::desk::Overview::commit_latency_ms`].
     pub commit_latency_ms: u64,
     pub budgets: Vec<BudgetRow>,
+    pub shard: ShardRow,
 }
 
 /// A part of a list that is read in parts. A part covers at most [`PLACES_PER_PART`] places.

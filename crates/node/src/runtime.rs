@@ -303,11 +303,12 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     let (mut guard, storage) = (host.shard.borrow_mut(), &host.storage);
     let shard = &mut *guard;
     host.shares.clear();
-    let late = host.punctuality.take_late(Instant::now());
+    let (busy, late) = host.punctuality.take(Instant::now());
     if late.is_some() {
         // The time was last set before the shard was late.
         shard.set_now(host.clock.now_ms());
     }
+    shard.set_busy(busy);
     shard.begin_turn(late);
     shard.handle_timeout();
     let mut pending = Vec::new();

@@ -23,8 +23,8 @@ const QUEUES_MAX: usize = 500;
 /// The rows that are shown if the output is no terminal, or does not say how high it is.
 const ROWS: usize = 20;
 
-/// The lines above the rows: two of the node, an empty one, and the headings. One more is left below.
-const LINES: usize = 5;
+/// The lines above the rows: three of the node, an empty one, and the headings. One more is left below.
+const LINES: usize = 6;
 
 #[derive(Args, Debug)]
 pub struct Top {
@@ -57,6 +57,8 @@ type Counts = Vec<u64>;
 struct Seen {
     at: Instant,
     overview: Value,
+    /// How busy the shards are. `None` for users who may not see the node.
+    shards: Option<String>,
     /// The rows, each with what identifies it and what is counted of it.
     rows: Vec<(String, Counts, Value)>,
 }
@@ -97,6 +99,8 @@ impl Top {
     async fn look(&self) -> Result<Seen, Failure> {
         let words = "show what moves";
         let (_, overview) = self.api.ask(words, Method::GET, "/api/overview", None).await?;
+        let nodes = self.api.ask(words, Method::GET, "/api/nodes?columns=processors,shards", None).await;
+        let shards = nodes.ok().and_then(|(_, nodes)| crate::status::shards(&nodes[0]));
         let path = match self.what {
             What::Queues => {
                 format!("/api/queues?page=1&page_size={QUEUES_MAX}&sort=messages&sort_reverse=true")
@@ -108,7 +112,7 @@ impl Top {
             What::Queues => answer["items"].as_array().into_iter().flatten().map(queue).collect(),
             What::Links => answer.as_array().into_iter().flatten().flat_map(links).map(link).collect(),
         };
-        Ok(Seen { at: Instant::now(), overview, rows })
+        Ok(Seen { at: Instant::now(), overview, shards, rows })
     }
 }
 
@@ -179,10 +183,11 @@ impl What {
         let total = |field: &str| {
             rate(old[field].as_u64().unwrap_or_default(), new[field].as_u64().unwrap_or_default())
         };
+        let shards = now.shards.as_ref().map(|shards| format!("shards: {shards}\n")).unwrap_or_default();
         let (objects, queues) = (&now.overview["object_totals"], &now.overview["queue_totals"]);
         format!(
             "{}  {} connections  {} channels  {} consumers  {} queues  {} ready  {} unacknowledged\n\
-             per second: {} published  {} confirmed  {} delivered  {} acknowledged\n\n{}",
+             per second: {} published  {} confirmed  {} delivered  {} acknowledged\n{shards}\n{}",
             cell(&now.overview["node"]),
             objects["connections"],
             objects["channels"],
@@ -217,7 +222,8 @@ mod tests {
             "object_totals": {"connections": 1, "channels": 0, "consumers": 0, "queues": 3},
             "queue_totals": {"messages_ready": 7, "messages_unacknowledged": 0},
         });
-        Seen { at, overview, rows: queues.iter().map(row).collect() }
+        let shards = Some("1 on 2 cores, busy 42 %".to_owned());
+        Seen { at, overview, shards, rows: queues.iter().map(row).collect() }
     }
 
     #[test]
@@ -230,6 +236,7 @@ mod tests {
         let expected = "\
 sluice@h  1 connections  0 channels  0 consumers  3 queues  7 ready  0 unacknowledged
 per second: 100 published  0 confirmed  0 delivered  0 acknowledged
+shards: 1 on 2 cores, busy 42 %
 
 QUEUE  VHOST  TYPE     READY  UNACKNOWLEDGED  CONSUMERS  IN/S  OUT/S  ACKS/S
 busy   /      classic      1               0          0   100      0       0
@@ -237,5 +244,7 @@ idle   /      classic      9               0          0     0      0       0
 new    /      classic      2               0          0     0      0       0
 ";
         assert_eq!(What::Queues.show(&before, &now, 3), expected);
+        let of_a_stranger = Seen { shards: None, ..now };
+        assert!(!What::Queues.show(&before, &of_a_stranger, 3).contains("shards"));
     }
 }

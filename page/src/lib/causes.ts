@@ -185,6 +185,12 @@ const CAUSES: Record<string, Cause> = {
     advice: "Nothing to do, unless messages of it are expected. Then look at the client.",
     numbers: ["link_credit", "link_unconfirmed"],
   },
+  shard_at_limit: {
+    tone: "warn",
+    means: "Their shard has no time left. One core does all the work of this queue and of those that share its shard. The other cores cannot help it.",
+    advice: "If the queue shares its shard, set more shards (shards = N) and restart the broker. If it fills the shard alone, use several queues, or a stream with several consumers. Fewer, larger messages help. If other programs take the CPU, the broker needs more of it.",
+    numbers: ["shard", "shard_busy_percent", "shard_queues", "node_shards"],
+  },
   no_links: {
     tone: "calm",
     means: "The client is connected, and has opened nothing to publish or to consume with.",
@@ -228,6 +234,10 @@ const LABELS: Record<string, string> = {
   queue_consumers: "Consumers",
   queue_next_bytes: "Size of the next message",
   queue_next_header_bytes: "Frame with its headers",
+  shard: "Shard",
+  shard_busy_percent: "Busy",
+  shard_queues: "Queues of this shard",
+  node_shards: "Shards of the node",
   log_receipts_held: "Confirms that wait for the log",
   log_groups_held: "Quorum queues that wait for the log",
   memory_receipts_held: "Confirms that wait for memory",

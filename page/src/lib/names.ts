@@ -184,6 +184,17 @@ export interface NodeRow {
   fd_used?: number | null;
   fd_total?: number | null;
   budgets?: { name: string; used: number; limit: number }[];
+  shards?: ShardRow[];
+}
+
+/** An event loop of a node, which has one thread. */
+export interface ShardRow {
+  number: number;
+  /** For which part of the time its thread was awake, from 0 to 1. */
+  busy?: number;
+  at_limit?: boolean;
+  connections?: number;
+  queues?: number;
 }
 
 export interface AlarmAnswer {

@@ -64,6 +64,11 @@ export function rate(value: unknown): string {
   return `${value >= 100 ? Math.round(value).toLocaleString("en-US") : trim(value)}/s`;
 }
 
+/** A part of a whole, from 0 to 1: 42 %. */
+export function percent(value: unknown): string {
+  return isNumber(value) ? `${Math.round(value * 100)} %` : DASH;
+}
+
 /** Octets with a binary unit: 1.5 MiB. */
 export function bytes(value: unknown): string {
   if (!isNumber(value)) return DASH;

@@ -3,9 +3,9 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command } from "../lib/command";
-import type { NodeRow } from "../lib/names";
+import type { NodeRow, ShardRow } from "../lib/names";
 import { useApi } from "../lib/poll";
-import { DASH, bytes, count, duration } from "../lib/text";
+import { DASH, bytes, count, duration, percent } from "../lib/text";
 import { Action } from "../ui/actions";
 import { Answer, Badge, Name, Panel, Table, Text } from "../ui/parts";
 import { NodeFacts } from "./overview";
@@ -37,8 +37,32 @@ export function Nodes(): JSX.Element {
           )}
         </Answer>
       </Panel>
-      {nodes.data?.map((node) => <Panel title={`Node ${node.name}`}><NodeFacts node={node} /></Panel>)}
+      {nodes.data?.map((node) => (
+        <Panel title={`Node ${node.name}`}>
+          <NodeFacts node={node} />
+          <h3>Shards</h3>
+          <Shards shards={node.shards ?? []} />
+        </Panel>
+      ))}
     </>
+  );
+}
+
+/** Each event loop has one thread. The work of a queue is done by one of them. */
+function Shards({ shards }: { shards: ShardRow[] }): JSX.Element {
+  return (
+    <Table
+      caption="Shards"
+      rows={shards}
+      rowKey={(row) => String(row.number)}
+      columns={[
+        { id: "shard", label: "Shard", cell: (row) => row.number },
+        { id: "busy", label: "Busy", number: true, cell: (row) => percent(row.busy) },
+        { id: "state", label: "State", cell: (row) => <Badge tone={row.at_limit ? "warn" : "good"}>{row.at_limit ? "at its limit" : "has time"}</Badge> },
+        { id: "connections", label: "Connections", number: true, cell: (row) => count(row.connections) },
+        { id: "queues", label: "Queues", number: true, cell: (row) => count(row.queues) },
+      ]}
+    />
   );
 }
 

@@ -1,10 +1,10 @@
 /** The overview: totals, rates, listeners and the node. */
 import type { JSX } from "preact";
 import { path } from "../lib/api";
-import type { NodeRow, Overview } from "../lib/names";
+import type { NodeRow, Overview, ShardRow } from "../lib/names";
 import { useApi } from "../lib/poll";
 import { type Point, differences, samples } from "../lib/rates";
-import { DASH, bytes, count, duration, isNumber, rate, short } from "../lib/text";
+import { DASH, bytes, count, duration, isNumber, percent, rate, short } from "../lib/text";
 import { Chart, type Line } from "../ui/chart";
 import { Answer, Badge, Bar, Facts, Panel, Table, Tile, show } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
@@ -96,6 +96,20 @@ function channels({ object_totals: totals }: Overview): number | undefined {
   return isNumber(all) && isNumber(sessions) ? all - sessions : undefined;
 }
 
+/** The number of shards, and how many of them have no time left. */
+function ShardsAtLimit({ shards }: { shards: ShardRow[] }): JSX.Element {
+  const full = shards.filter((shard) => shard.at_limit).length;
+  return <>{shards.length > 0 ? count(shards.length) : DASH}{full > 0 && <> <Badge tone="warn">{shards.length === 1 ? "at its limit" : `${full} at the limit`}</Badge></>}</>;
+}
+
+/** How busy the shard is that has the least time left. */
+function BusiestShard({ shards }: { shards: ShardRow[] }): JSX.Element | null {
+  const [busiest] = shards.filter((shard) => isNumber(shard.busy)).sort((a, b) => (b.busy ?? 0) - (a.busy ?? 0));
+  if (!busiest) return null;
+  const text = shards.length === 1 ? percent(busiest.busy) : `${percent(busiest.busy)} of shard ${busiest.number}`;
+  return <Bar label={shards.length === 1 ? "Shard busy" : "Busiest shard"} used={busiest.busy} limit={1} text={text} />;
+}
+
 /** The state of a node, and what it uses. */
 export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
   const alarms = [node.mem_alarm && "memory", node.disk_free_alarm && "disk", node.certificate_alarm && "certificate"].filter(Boolean).join(", ");
@@ -111,12 +125,14 @@ export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
           ["Alarms", alarms ? <Badge tone="bad">{alarms}</Badge> : "none"],
           ["Uptime", duration(node.uptime)],
           ["Processors", count(node.processors)],
+          ["Shards", <ShardsAtLimit shards={node.shards ?? []} />],
           ["Process", node.os_pid],
           ["Disk free", node.disk_free === undefined ? DASH : `${bytes(node.disk_free)} (alarm below ${bytes(node.disk_free_limit)})`],
         ]}
       />
       <div class="bars">
         <Bar label="Memory" used={node.mem_used} limit={node.mem_limit} text={of(node.mem_used, node.mem_limit, bytes)} />
+        <BusiestShard shards={node.shards ?? []} />
         <Bar label="File descriptors" used={node.fd_used} limit={node.fd_total} text={of(node.fd_used, node.fd_total, count)} />
       </div>
       <h3>What memory is used for</h3>

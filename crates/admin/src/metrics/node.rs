@@ -28,6 +28,7 @@ pub fn add(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     for (name, help, value) in gauges {
         page.family(Kind::Gauge, name, help).sample(&[], value);
     }
+    shards(page, overview);
     memory(page, overview);
     raft(page, overview);
     resources(page, "rabbitmq_", overview);
@@ -77,6 +78,15 @@ pub fn resources(page: &mut Exposition, prefix: &str, overview: &Overview) {
     // The name that RabbitMQ's dashboards read.
     page.named(Kind::Gauge, format!("{prefix}erlang_uptime_seconds"), "Time since the node started")
         .sample_ms(&[], overview.uptime_ms);
+}
+
+/// Adds how busy the shards are.
+fn shards(page: &mut Exposition, overview: &Overview) {
+    let help = "Time in which the thread of a shard was awake";
+    let mut family = page.own_family(Kind::Counter, "shard_busy_seconds_total", help);
+    for row in &overview.shards {
+        family.sample_ns(&[("shard", &row.number.to_string())], row.busy.busy_ns);
+    }
 }
 
 /// A figure of a budget: name, help, and how to read it.

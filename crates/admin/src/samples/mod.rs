@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use broker::access::Identity;
 use broker::desk::{
-    ConnectionRow, Desk, DeskError, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, VhostNumbers,
+    ConnectionRow, Desk, DeskError, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, ShardRow, VhostNumbers,
 };
 use broker::exchange_counts::ExchangeId;
 use broker::ids::QueueId;
@@ -56,6 +56,9 @@ const NODE_RINGS: [Retention; 4] = [
 /// it covers five minutes with any `collect_statistics_interval`, and more time with a longer one.
 const HISTORY: Retention = Retention { samples_max: 122, every_ms: SLACK_MS };
 
+/// As many samples as a rate needs.
+const TWO: Retention = Retention { samples_max: 2, every_ms: 0 };
+
 /// The number of queues that are sampled with one request to the desk.
 const QUEUES_PER_REQUEST: usize = 500;
 
@@ -76,6 +79,8 @@ impl Default for Samples {
 #[derive(Debug)]
 struct State {
     node: Series<NODE>,
+    /// For each shard, for how long its thread was awake, and out of how much time.
+    shards: Vec<Series<2>>,
     queues: Watched<QueueId, QUEUE>,
     exchanges: Watched<ExchangeId, EXCHANGE>,
     used_queues: Kept<QueueId, QUEUE>,
@@ -94,6 +99,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             node: Series::new(&NODE_RINGS),
+            shards: Vec::new(),
             queues: Watched::new(HISTORY),
             exchanges: Watched::new(HISTORY),
             used_queues: Kept::default(),
@@ -105,6 +111,10 @@ impl Default for State {
             channels: Watched::new(HISTORY),
         }
     }
+}
+
+fn times(row: &ShardRow) -> [u64; 2] {
+    [row.busy.busy_ns, row.busy.total_ns]
 }
 
 /// Takes samples until the node stops.
@@ -143,7 +153,15 @@ impl Samples {
             (state.queues.begin_round(now_ms), state.exchanges.begin_round(now_ms), vhosts, names)
         };
         let node = NodeRow::new(desk.overview(&who).await?, Process::read());
-        self.state().node.push(Sample { at_ms: now_ms, values: values(&NODE_FIGURES, &node) });
+        {
+            let mut state = self.state();
+            state.node.push(Sample { at_ms: now_ms, values: values(&NODE_FIGURES, &node) });
+            let shards = &node.overview().shards;
+            state.shards.resize_with(shards.len(), || Series::new(&[TWO]));
+            for (series, row) in state.shards.iter_mut().zip(shards) {
+                series.push(Sample { at_ms: now_ms, values: times(row) });
+            }
+        }
         for ids in queues.chunks(QUEUES_PER_REQUEST) {
             let rows = desk.sampled_queues(&who, ids).await?;
             let mut state = self.state();
@@ -240,6 +258,18 @@ impl Samples {
     /// Returns the fields of one part of the answer about the node, with rates.
     pub fn node(&self, part: Part, row: &NodeRow, ranges: &Ranges) -> Map<String, Value> {
         fields(&NODE_FIGURES, part, row, self.history(Some(&self.state().node)), ranges)
+    }
+
+    /// Returns in which part of the time the thread of a shard was awake, from 0 to 1, with at most four digits. It is the part between
+    /// the last two samples, as a rate is.
+    pub fn busy(&self, row: &ShardRow) -> f64 {
+        let state = self.state();
+        let history = self.history(state.shards.get(usize::from(row.number)));
+        let [busy, total] = times(row);
+        let (busy, total) = (history.rate(0, busy), history.rate(1, total));
+        // Both are times of the same shard, so the fraction is right whenever the sample was taken.
+        let fraction = if total > 0.0 { busy / total } else { 0.0 };
+        (fraction.clamp(0.0, 1.0) * 10_000.0).round() / 10_000.0
     }
 
     /// Returns the lengths and the `message_stats` of a queue, with rates. The queue is sampled from now on.

@@ -97,6 +97,7 @@ impl Desk for FakeDesk {
             handshakes_evicted: 4,
             commit_latency_ms: 1_250,
             uptime_ms: 61_500,
+            shards: state.shards.clone(),
             limits: ResourceLimits { memory_limit: 1_000, disk_free: 2_000, disk_free_limit: 500 },
             budgets: vec![
                 BudgetRow { name: "one", used: 1, limit: 10 },

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, RaftSums, Traffic};
-use broker::desk::{AttemptsRow, GroupRow};
+use broker::desk::{AttemptsRow, GroupRow, ShardRow};
 use broker::exchange_counts::ExchangeCounts;
+use broker::load::BusyTime;
 
 use super::connection;
 use super::http::{Server, request};
@@ -33,6 +34,11 @@ pub fn counters() -> Counters {
     counters
 }
 
+/// Returns a shard whose thread was awake for so many nanoseconds, out of so many.
+pub fn shard(number: u8, busy_ns: u64, total_ns: u64) -> ShardRow {
+    ShardRow { number, busy: BusyTime { busy_ns, total_ns }, ..ShardRow::default() }
+}
+
 pub async fn read(server: &Server, path: &str) -> String {
     let answer = request(server.metrics, "GET", path, "", "").await;
     assert_eq!(answer.status, 200);
@@ -46,6 +52,7 @@ async fn metrics_are_summed_over_queues() {
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     server.desk.state().ready.insert("q".into(), 3);
     server.desk.state().alarms = vec![("disk", "n@h".into())];
+    server.desk.state().shards = vec![shard(0, 1_234_567_890, 0), shard(1, 5_000_000, 0)];
     let page = read(&server, "/metrics").await;
     for line in [
         "rabbitmq_build_info{product_name=\"RabbitMQ\",product_version=\"4.3.6\",rabbitmq_version=\"4.3.6\",sluice_version=\"0.1.0\"} 1",
@@ -105,6 +112,8 @@ async fn metrics_are_summed_over_queues() {
         "sluice_budget_used_bytes{budget=\"http_bodies\"} 0",
         "sluice_budget_limit_bytes{budget=\"http_answers\"} 67108864",
         "sluice_handshakes_evicted_total 4",
+        "sluice_shard_busy_seconds_total{shard=\"0\"} 1.234567890",
+        "sluice_shard_busy_seconds_total{shard=\"1\"} 0.005000000",
         "rabbitmq_alarms_file_descriptor_limit 0",
         "rabbitmq_alarms_memory_used_watermark 0",
         "rabbitmq_alarms_free_disk_space_watermark 1",

@@ -3,11 +3,12 @@
 use std::cell::Cell;
 
 use broker::counters::{Deliveries, Protocol};
-use broker::desk::{Depth, ProtocolRow, VhostNumbers};
+use broker::desk::{Depth, ProtocolRow, ShardRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 use serde_json::{Value, json};
 
 use super::http::Server;
+use super::metrics::shard;
 use crate::ports::Ports;
 
 thread_local! {
@@ -105,6 +106,45 @@ async fn the_overview_has_rates_and_samples() {
         },
     });
     assert_eq!(world.get(&format!("{shown}{both}")).await, expected);
+}
+
+#[tokio::test]
+async fn shards_have_the_part_of_the_time_in_which_they_were_busy() {
+    const MS: u64 = 1_000_000;
+    let world = World::start().await;
+    let set = |busy_ms: [u64; 2], total_ms| {
+        let rows = [0, 1].map(|i| ShardRow {
+            is_at_limit: i == 1,
+            ..shard(i, busy_ms[usize::from(i)] * MS, total_ms * MS)
+        });
+        let rows = rows.map(|row| ShardRow { connections: 3, queues: 7, ..row });
+        world.server.desk.state().shards = rows.to_vec();
+    };
+    let busy = async || {
+        let node = world.get("/api/nodes/n@h?columns=shards.busy").await;
+        node["shards"].as_array().unwrap().iter().map(|row| row["busy"].as_f64().unwrap()).collect::<Vec<_>>()
+    };
+    set([100, 200], 1_000);
+    assert_eq!(busy().await, [0.0, 0.0], "before the first sample");
+    world.sample(100).await;
+    set([1_100, 5_200], 6_000);
+    // The sample is a little late, which changes nothing.
+    TIME_MS.set(105_020);
+    world.ports.samples().take(&world.server.desk, 105_020).await.unwrap();
+    assert_eq!(busy().await, [0.2, 1.0]);
+    set([9_100, 5_200], 16_000);
+    assert_eq!(busy().await, [0.2, 1.0], "the part between the last two samples");
+    world.sample(115).await;
+    assert_eq!(busy().await, [0.8, 0.0]);
+    let rows = json!([
+        { "number": 0, "at_limit": false, "connections": 3, "queues": 7, "busy": 0.8 },
+        { "number": 1, "at_limit": true, "connections": 3, "queues": 7, "busy": 0.0 },
+    ]);
+    assert_eq!(world.get("/api/nodes?columns=shards").await, json!([{ "shards": rows }]));
+    let plain = json!([{ "number": 0, "at_limit": false, "connections": 3, "queues": 7 },
+        { "number": 1, "at_limit": true, "connections": 3, "queues": 7 }]);
+    let shown = world.get("/api/nodes/n@h?columns=shards&disable_stats=true").await;
+    assert_eq!(shown, json!({ "shards": plain }));
 }
 
 /// The names are those that RabbitMQ's programs read.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{ConnectionFacts, Explanation, Facts, LinkInPlace, LogFacts, Place, QueueFacts, Role, Subject};
+use super::{
+    ConnectionFacts, Explanation, Facts, LinkInPlace, LogFacts, Place, QueueFacts, Role, ShardFacts, Subject,
+};
 use crate::catalog::CatalogError;
-use crate::ids::QueueId;
+use crate::ids::{QueueId, ShardId};
 
 /// Selects the connections that matter for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct Look {
     /// The subject itself, or the queues at the other ends of the links.
     pub queues: Vec<QueueFacts>,
     pub log: LogFacts,
+    /// All shards of the node, in the order of their numbers.
+    pub shards: Vec<ShardFacts>,
 }
 
 impl Look {
@@ -36,6 +40,13 @@ impl Look {
         let is_kept =
             |connection: &ConnectionFacts| active.is_none_or(|active| connection.has_consumer(active));
         self.connections.extend(connections.into_iter().filter(is_kept));
+    }
+
+    /// Sets the homes of the queues, in their order. Call it when the shards are known.
+    pub fn set_homes(&mut self, homes: &[Option<ShardId>]) {
+        for (queue, home) in self.queues.iter_mut().zip(homes) {
+            queue.home = home.and_then(|home| self.shards.get(usize::from(home)).copied());
+        }
     }
 
     /// Returns the queues at the other ends of the links.

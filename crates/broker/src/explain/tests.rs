@@ -23,6 +23,7 @@ fn connection() -> ConnectionFacts {
         blocked: false,
         held_back: false,
         unwritten_bytes: 0,
+        shard: ShardFacts::default(),
         links: Vec::new(),
     }
 }
@@ -61,7 +62,7 @@ fn consuming_role(consumer: u64, unsettled: u32) -> Role {
 }
 
 fn queue(report: Report) -> QueueFacts {
-    QueueFacts { id: QUEUE, vhost: "/".into(), name: "q".into(), report }
+    QueueFacts { id: QUEUE, vhost: "/".into(), name: "q".into(), report, home: None }
 }
 
 fn ready(ready: u64) -> Report {
@@ -312,6 +313,105 @@ fn the_cause_at_a_connection() {
     assert_eq!(of(&[], 0), Cause::NoLinks);
 }
 
+const FULL: ShardFacts = ShardFacts { number: 3, busy_percent: 97, is_at_limit: true, queues: 12, shards: 4 };
+const FREE: ShardFacts = ShardFacts { number: 1, busy_percent: 94, is_at_limit: false, queues: 1, shards: 4 };
+
+/// A shard at its limit explains what moves, and what nothing else stops. It hides no other cause.
+#[test]
+fn a_shard_at_its_limit_takes_the_place_of_moving() {
+    let of = |link: &LinkFacts, report: Report, [home, own]: [ShardFacts; 2], moved| {
+        let (mut connection, mut queue) = (connection(), queue(report));
+        (connection.shard, queue.home) = (own, Some(home));
+        cause(Facts::Link(LinkInPlace { connection: &connection, link, queue: Some(&queue), moved }), LOG).0
+    };
+    let no_credit = LinkFacts { credit: 0, ..consuming(0) };
+    let waits = LinkFacts { credit: 0, ..publishing(0) };
+    for (home, own, expected) in [
+        (FREE, FREE, Cause::Moving),
+        (FULL, FREE, Cause::ShardAtLimit),
+        (FREE, FULL, Cause::ShardAtLimit),
+        (FULL, FULL, Cause::ShardAtLimit),
+    ] {
+        let shards = [home, own];
+        // It moves.
+        assert_eq!(of(&publishing(3), ready(1), shards, true), expected);
+        assert_eq!(of(&no_credit, ready(0), shards, true), expected);
+        assert_eq!(of(&link(Role::Management), ready(0), shards, true), expected);
+        // Nothing stops it.
+        assert_eq!(of(&waits, ready(1), shards, false), expected);
+        assert_eq!(of(&consuming(0), ready(1), shards, false), expected);
+        // Something else stops it.
+        assert_eq!(of(&publishing(3), ready(1), shards, false), Cause::WaitingForReceipts);
+        assert_eq!(of(&publishing(0), ready(1), shards, false), Cause::ClientSilent);
+        assert_eq!(of(&no_credit, ready(1), shards, false), Cause::NoCredit);
+        assert_eq!(of(&consuming(100), ready(1), shards, false), Cause::UnsettledLimit);
+        assert_eq!(of(&consuming(0), ready(0), shards, false), Cause::QueueEmpty);
+    }
+}
+
+#[test]
+fn a_shard_at_its_limit_explains_queues_and_connections() {
+    let numbers = |number, busy, queues| {
+        [("shard", number), ("shard_busy_percent", busy), ("shard_queues", queues), ("node_shards", 4)]
+    };
+    let is_shown = |explanation: &Explanation, numbers: &[(&str, u64)]| {
+        numbers.iter().all(|number| explanation.numbers.contains(number))
+    };
+    let of_queue = |home, own, links: &[LinkFacts], moved| {
+        let queue = QueueFacts { home, ..queue(ready(1)) };
+        let connection = ConnectionFacts { shard: own, ..connection() };
+        let place = |link| LinkInPlace { connection: &connection, link, queue: Some(&queue), moved: false };
+        let consumers: Vec<_> = links.iter().map(place).collect();
+        Explanation::of(Facts::Queue { queue: &queue, consumers: &consumers, moved }, LOG)
+    };
+    let free = of_queue(Some(FREE), FREE, &[consuming(0)], true);
+    assert_eq!(free.cause, Cause::Moving);
+    assert!(!free.numbers.iter().any(|(name, _)| *name == "shard"), "{free:?}");
+    let full = of_queue(Some(FULL), FREE, &[], true);
+    assert_eq!((full.cause, &full.at), (Cause::ShardAtLimit, &None));
+    assert!(is_shown(&full, &numbers(3, 97, 12)), "{full:?}");
+    // Its consumers could not be inspected.
+    assert_eq!(of_queue(Some(FULL), FREE, &[], false).cause, Cause::ShardAtLimit);
+    assert_eq!(of_queue(None, FREE, &[], true).cause, Cause::Moving);
+    let alone = ShardFacts { queues: 1, ..FULL };
+    let of_consumer = of_queue(Some(FREE), alone, &[consuming(0)], false);
+    assert_eq!(of_consumer.cause, Cause::ShardAtLimit, "the shard of the consumer is full");
+    assert!(of_consumer.at.is_some() && is_shown(&of_consumer, &numbers(3, 97, 1)), "{of_consumer:?}");
+
+    let of_connection = |links: &[(LinkFacts, bool, ShardFacts)]| {
+        let connection = ConnectionFacts { shard: FREE, ..connection() };
+        let queues: Vec<_> =
+            links.iter().map(|(_, _, home)| QueueFacts { home: Some(*home), ..queue(ready(1)) }).collect();
+        let places: Vec<_> = links
+            .iter()
+            .zip(&queues)
+            .map(|((link, moved, _), queue)| LinkInPlace {
+                connection: &connection,
+                link,
+                queue: Some(queue),
+                moved: *moved,
+            })
+            .collect();
+        let facts = Facts::Connection { connection: &connection, links: &places };
+        Explanation::of(facts, LOG)
+    };
+    let other = LinkFacts { place: Place { handle: 1, ..consuming(0).place }, ..consuming(0) };
+    let [moves, stands] = [true, false].map(|moved| (publishing(0), moved, FREE));
+    assert_eq!(of_connection(&[moves.clone(), (other.clone(), false, FULL)]).cause, Cause::Moving);
+    let slow = of_connection(&[moves, (other.clone(), true, FULL)]);
+    assert_eq!((slow.cause, slow.at.as_ref()), (Cause::ShardAtLimit, Some(&other.place)));
+    assert!(is_shown(&slow, &numbers(3, 97, 12)), "{slow:?}");
+    assert_eq!(of_connection(&[stands, (other, false, FULL)]).cause, Cause::ClientSilent, "the worst cause");
+}
+
+#[test]
+fn queues_get_the_shards_of_their_homes() {
+    let queues = [1, 2, 3].map(|_| queue(ready(0))).to_vec();
+    let mut look = Look { queues, shards: vec![FREE, FULL], ..Look::default() };
+    look.set_homes(&[Some(1), None, Some(2)]);
+    assert_eq!(look.queues.iter().map(|queue| queue.home).collect::<Vec<_>>(), [Some(FULL), None, None]);
+}
+
 #[test]
 fn a_link_name_may_be_ambiguous() {
     let with = |name: &str| {
@@ -336,7 +436,8 @@ fn a_link_name_may_be_ambiguous() {
 
 #[test]
 fn a_delivery_between_two_looks_is_movement() {
-    let mut before = Look { connections: vec![connection()], queues: vec![queue(ready(1))], log: LOG };
+    let mut before =
+        Look { connections: vec![connection()], queues: vec![queue(ready(1))], ..Look::default() };
     before.connections[0].links = vec![LinkFacts { credit: 0, ..consuming(0) }];
     let mut now = before.clone();
     let subjects = [

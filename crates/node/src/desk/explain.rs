@@ -5,6 +5,7 @@ use std::time::Duration;
 use broker::access::{Identity, Resource, Verb};
 use broker::desk::DeskError;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject, Wanted};
+use broker::ids::DECIDER;
 
 use super::NodeDesk;
 use super::ask::other_answer;
@@ -69,19 +70,21 @@ impl NodeDesk {
             let mut from = Some(0);
             while let Some(place) = from {
                 let question = Question::Look { wanted: wanted.clone(), from: place };
-                let Reply::Look(part, log) = self.ask(shard, question).await? else {
+                let Reply::Look(part, log, facts) = self.ask(shard, question).await? else {
                     return Err(other_answer());
                 };
                 look.add(part.rows, active);
                 from = part.next.filter(|_| look.connections.len() < LOOK_MAX);
-                // Every part of a shard's answer repeats the state of its log, so only the first one is
+                // Every part of a shard's answer repeats its state and that of its log, so only the last one is
                 // counted.
                 if from.is_none() {
                     look.log.add(log);
+                    look.shards.push(facts);
                 }
             }
         }
         if let Subject::Queue { .. } = subject {
+            self.find_homes(&mut look).await?;
             return Ok(look);
         }
         let mut first_refused = None;
@@ -107,6 +110,20 @@ impl NodeDesk {
         let reports = self.reports(&records).await?;
         look.queues =
             records.iter().zip(reports).map(|(r, numbers)| QueueFacts::new(r, numbers.report)).collect();
+        self.find_homes(&mut look).await?;
         Ok(look)
+    }
+
+    async fn find_homes(&self, look: &mut Look) -> Result<(), DeskError> {
+        let ids: Vec<_> = look.queues.iter().map(|queue| queue.id).collect();
+        let mut homes = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(PLACES_PER_PART) {
+            match self.ask(DECIDER.into(), Question::Homes(ids.to_vec())).await? {
+                Reply::Homes(found) => homes.extend(found),
+                _ => return Err(other_answer()),
+            }
+        }
+        look.set_homes(&homes);
+        Ok(())
     }
 }

@@ -133,6 +133,7 @@ impl Desk for NodeDesk {
             overview.counters.add(&totals.counters);
             overview.commit_latency_ms = overview.commit_latency_ms.max(totals.commit_latency_ms);
             BudgetRow::add_all(&mut overview.budgets, totals.budgets);
+            overview.shards.push(totals.shard);
         }
         overview.counters.over_mut(Protocol::Http).auth_attempts = self.inner.logins.over_http();
         overview.counters.notices_dropped += self.inner.notices.dropped();

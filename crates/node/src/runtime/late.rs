@@ -1,7 +1,10 @@
-//! Finds out whether a shard was late: its thread has worked for long without looking at its sockets, or it did not run.
+//! Measures for how long the thread of a shard was awake, and finds out whether the shard was late: its thread has worked for long
+//! without looking at its sockets, or it did not run.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use broker::load::BusyTime;
 
 use crate::shard::{CHORES_MS, Late};
 
@@ -11,13 +14,18 @@ const TURN_MAX: Duration = Duration::from_millis(100);
 /// The longest time between the starts of two turns of a shard that is not late: it has chores in this interval.
 const TURNS_APART_MAX: Duration = Duration::from_millis(CHORES_MS);
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// What the thread of one shard did. The hooks of its runtime call this, too, and they must be usable from any thread, so
-/// the fields are atomic. All times are in microseconds since the start.
+/// the fields are atomic. Only the thread of the shard writes them, so relaxed loads and stores are enough: a wake is one store, and a
+/// sleep or a turn is two loads and two stores. All times are in nanoseconds since the start.
 #[derive(Debug)]
 pub(super) struct Punctuality {
     started: Instant,
     /// When the thread began to work.
     since: AtomicU64,
+    /// The time in which the thread was awake until it last slept or a turn last began.
+    busy: AtomicU64,
     /// The time of late stretches of work since the last turn began.
     late: AtomicU64,
     /// When the last turn began.
@@ -26,38 +34,49 @@ pub(super) struct Punctuality {
 
 impl Punctuality {
     pub fn start(now: Instant) -> Self {
-        Self { started: now, since: AtomicU64::new(0), late: AtomicU64::new(0), turn: AtomicU64::new(0) }
+        let zero = || AtomicU64::new(0);
+        Self { started: now, since: zero(), busy: zero(), late: zero(), turn: zero() }
     }
 
-    fn us(&self, at: Instant) -> u64 {
-        at.duration_since(self.started).as_micros() as u64
+    fn ns(&self, at: Instant) -> u64 {
+        at.duration_since(self.started).as_nanos() as u64
     }
 
     /// Called when the thread begins to work, because an event has woken it.
     pub fn begin(&self, now: Instant) {
-        self.since.store(self.us(now), Relaxed);
+        self.since.store(self.ns(now), Relaxed);
     }
 
     /// Called when the thread has nothing to do and waits for events.
     pub fn end(&self, now: Instant) {
-        let now = self.us(now);
-        let worked = now.saturating_sub(self.since.swap(now, Relaxed));
-        if worked > TURN_MAX.as_micros() as u64 {
+        let now = self.ns(now);
+        let worked = now.saturating_sub(self.since.load(Relaxed));
+        self.since.store(now, Relaxed);
+        self.busy.store(self.busy.load(Relaxed) + worked, Relaxed);
+        if worked > TURN_MAX.as_nanos() as u64 {
             self.late.store(self.late.load(Relaxed) + worked, Relaxed);
         }
     }
 
-    /// Called when a turn begins. Returns by how much the shard was late.
-    pub fn take_late(&self, now: Instant) -> Option<Late> {
+    /// Called when a turn begins. Returns how busy the thread was until now, and by how much the shard was late. A thread that never
+    /// sleeps is counted here, too.
+    pub fn take(&self, now: Instant) -> (BusyTime, Option<Late>) {
         self.end(now);
-        let now = self.us(now);
-        let worked = self.late.swap(0, Relaxed);
-        let apart = now.saturating_sub(self.turn.swap(now, Relaxed));
-        let missed = apart.saturating_sub(TURNS_APART_MAX.as_micros() as u64);
+        let now = self.ns(now);
+        (BusyTime { busy_ns: self.busy.load(Relaxed), total_ns: now }, self.take_late(now))
+    }
+
+    fn take_late(&self, now: u64) -> Option<Late> {
+        let worked = self.late.load(Relaxed);
+        let apart = now.saturating_sub(self.turn.load(Relaxed));
+        self.turn.store(now, Relaxed);
+        let missed = apart.saturating_sub(TURNS_APART_MAX.as_nanos() as u64);
         if worked > 0 {
-            return Some(Late { ms: worked.max(missed) / 1000, has_worked: true });
+            self.late.store(0, Relaxed);
+            return Some(Late { ms: worked.max(missed) / NS_PER_MS, has_worked: true });
         }
-        (missed > TURN_MAX.as_micros() as u64).then_some(Late { ms: missed / 1000, has_worked: false })
+        let has_missed = missed > TURN_MAX.as_nanos() as u64;
+        has_missed.then_some(Late { ms: missed / NS_PER_MS, has_worked: false })
     }
 }
 
@@ -70,25 +89,46 @@ mod tests {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let shard = Punctuality::start(start);
+        let late = |now| shard.take(now).1;
         let worked = |ms| Some(Late { ms, has_worked: true });
         shard.end(at(5));
         shard.begin(at(900));
-        assert_eq!(shard.take_late(at(1_000)), None, "100 ms are allowed, and so is a pause");
+        assert_eq!(late(at(1_000)), None, "100 ms are allowed, and so is a pause");
         shard.end(at(1_050));
         shard.begin(at(1_500));
         shard.end(at(1_700));
         shard.begin(at(1_800));
-        assert_eq!(shard.take_late(at(1_801)), worked(200), "of the work before the pause");
-        assert_eq!(shard.take_late(at(1_901)), None, "and once");
-        assert_eq!(shard.take_late(at(2_101)), worked(200), "a turn follows at once");
+        assert_eq!(late(at(1_801)), worked(200), "of the work before the pause");
+        assert_eq!(late(at(1_901)), None, "and once");
+        assert_eq!(late(at(2_101)), worked(200), "a turn follows at once");
         shard.end(at(2_102));
         shard.begin(at(3_150));
-        assert_eq!(shard.take_late(at(3_151)), None);
+        assert_eq!(late(at(3_151)), None);
         shard.end(at(3_152));
         shard.begin(at(9_151));
         let missed = Some(Late { ms: 5_000, has_worked: false });
-        assert_eq!(shard.take_late(at(9_151)), missed, "the process was stopped");
+        assert_eq!(late(at(9_151)), missed, "the process was stopped");
         shard.end(at(19_151));
-        assert_eq!(shard.take_late(at(19_152)), worked(10_000));
+        assert_eq!(late(at(19_152)), worked(10_000));
+    }
+
+    #[test]
+    fn the_time_awake_is_counted_also_of_a_thread_that_never_sleeps() {
+        let start = Instant::now();
+        let at = |us: u64| start + Duration::from_micros(us);
+        let busy =
+            |busy_us: u64, total_us: u64| BusyTime { busy_ns: busy_us * 1000, total_ns: total_us * 1000 };
+        let shard = Punctuality::start(start);
+        shard.end(at(10));
+        shard.begin(at(40));
+        assert_eq!(shard.take(at(45)).0, busy(15, 45), "the sleep does not count");
+        shard.end(at(60));
+        shard.begin(at(99));
+        shard.end(at(100));
+        shard.begin(at(1_000));
+        assert_eq!(shard.take(at(1_000)).0, busy(31, 1_000));
+        for turn in 1..=3 {
+            assert_eq!(shard.take(at(1_000 + turn * 500)).0, busy(31 + turn * 500, 1_000 + turn * 500));
+        }
     }
 }

@@ -7,9 +7,9 @@ use std::vec;
 
 use broker::access::{AccessRefused, Identity, Resource, UserRef, Verb};
 use broker::catalog::{Caller, Catalog, CatalogError, QueueRecord};
-use broker::desk::{ExchangeRow, QueueNumbers};
+use broker::desk::{ExchangeRow, QueueNumbers, ShardRow};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
+use broker::explain::{ConnectionFacts, End, LogFacts, Role, ShardFacts, Wanted};
 use broker::ids::QueueId;
 use broker::mail::TicketOwner;
 use broker::placements::Placements;
@@ -223,7 +223,7 @@ impl Shard {
             }
             Question::Look { wanted, from } => {
                 let (connections, log) = self.look(&wanted, from);
-                Reply::Look(connections, log)
+                Reply::Look(connections, log, self.facts())
             }
             Question::Close { who, name, reason } => {
                 Reply::Closed(self.close_connection(&who, &name, &reason))
@@ -277,7 +277,34 @@ impl Shard {
         depth.ready += self.streams.messages();
         let OpenSessions { sessions, channels } = self.connections.open_sessions();
         let commit_latency_ms = self.queues.commit_latency_ms();
-        Totals { depth, sessions, channels, counters, commit_latency_ms, budgets }
+        let shard = self.row();
+        Totals { depth, sessions, channels, counters, commit_latency_ms, budgets, shard }
+    }
+
+    fn row(&self) -> ShardRow {
+        ShardRow {
+            number: self.here.id,
+            busy: self.load.busy_time(),
+            is_at_limit: self.load.is_at_limit(),
+            connections: self.counters.connections,
+            queues: self.homes(),
+        }
+    }
+
+    /// Returns what an explanation needs to know of this shard.
+    pub fn facts(&self) -> ShardFacts {
+        ShardFacts {
+            number: self.here.id,
+            busy_percent: self.load.percent(),
+            is_at_limit: self.load.is_at_limit(),
+            queues: self.homes(),
+            shards: self.mail.shards().len() as u64,
+        }
+    }
+
+    /// Returns the number of queues and streams whose home is this shard.
+    fn homes(&self) -> u64 {
+        (self.queues.count() + self.streams.count()) as u64
     }
 
     /// Returns the queues and streams here that have had messages since the start, at one part of the places, which begins at
@@ -300,9 +327,11 @@ impl Shard {
     /// Returns what may stop the links of the wanted connections, from place `from` on, and the state of the
     /// log.
     pub fn look(&self, wanted: &Wanted, from: usize) -> (Part<ConnectionFacts>, LogFacts) {
+        let here = self.facts();
         let row = |key| {
             let c = self.connections.get(key).filter(|c| c.gate.is_wanted(wanted))?;
             let mut facts = c.gate.facts(c.unwritten_bytes as u64, c.partial_bytes() as u64)?;
+            facts.shard = here;
             for link in &mut facts.links {
                 if let Role::Consuming { queue, consumer, standing, .. } = &mut link.role {
                     *standing = self.streams.standing(*queue, ConsumerId(*consumer));

@@ -23,7 +23,7 @@
 //! | [`mail`] | what is posted, boxes to and from other shards, and receipts |
 //!
 //! The driver calls, in this order: 1. [`Shard::set_now`]; 2. the `handle_*` of everything that arrived;
-//! 3. [`Shard::begin_turn`]; 4. [`Shard::handle_timeout`]; 5. [`Shard::turn`]; 6. [`Shard::write`]; 7. the other polls;
+//! 3. [`Shard::set_busy`] and [`Shard::begin_turn`]; 4. [`Shard::handle_timeout`]; 5. [`Shard::turn`]; 6. [`Shard::write`]; 7. the other polls;
 //! 8. [`Shard::take_dirty`], and then it writes the output of those connections.
 
 mod budgets;
@@ -53,6 +53,7 @@ use broker::catalog::Catalog;
 use broker::client_budget::ClientBudget;
 use broker::counters::Counters;
 use broker::ids::ShardId;
+use broker::load::{BusyTime, Load};
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::Names;
@@ -136,6 +137,7 @@ pub struct Shard {
     past: vhosts::Past,
     /// What was done when the current turn began.
     done: late::Done,
+    load: Load,
     chores_done_ms: u64,
     /// The batches of messages that are moved and whose routes take more than a turn, by their publisher.
     moves: HashMap<PublisherId, moving::Moves>,
@@ -161,6 +163,7 @@ impl Shard {
             counters: Counters::default(),
             past: vhosts::Past::default(),
             done: late::Done::default(),
+            load: Load::default(),
             chores_done_ms: 0,
             moves: HashMap::default(),
             notice_publisher: None,
@@ -179,6 +182,11 @@ impl Shard {
 
     pub fn now_ms(&self) -> u64 {
         self.here.now_ms
+    }
+
+    /// Says how busy the thread of the shard was until now. Call it before [`Shard::begin_turn`].
+    pub fn set_busy(&mut self, busy: BusyTime) {
+        self.load.note(busy);
     }
 
     /// Sets the settings for everything that is opened from now on.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use amqp10::{Described, Map, Role, Source, Symbol, Target, Value};
 use broker::catalog::QueueRecord;
 use broker::explain::{Cause, Explanation, Look, QueueFacts, Subject, Wanted};
+use broker::load::BusyTime;
 use broker::settings::Settings;
 use bytes::BytesMut;
 use node::StorageLimits;
@@ -39,6 +40,7 @@ impl House {
             let (connections, log) = shard.look(&wanted, 0);
             look.connections.extend(connections.rows);
             look.log.add(log);
+            look.shards.push(shard.facts());
         }
         look.queues = match subject {
             Subject::Queue { name, .. } => vec![self.facts(&self.record(name))],
@@ -50,6 +52,9 @@ impl House {
                 records.iter().map(|record| self.facts(record)).collect()
             }
         };
+        let home = |queue: &QueueFacts| self.shards[0].placements().home(queue.id);
+        let homes: Vec<_> = look.queues.iter().map(home).collect();
+        look.set_homes(&homes);
         look
     }
 
@@ -68,6 +73,19 @@ impl House {
         let (shard, key) = (self.peers[peer].shard, self.peers[peer].key);
         let name = self.shards[shard].conn(key).expect("it is open").gate.peer().name.to_string();
         Subject::Connection { name }
+    }
+}
+
+impl House {
+    /// Lets a shard have turns for some seconds, during which its thread is awake for this part of the time.
+    fn work(&mut self, shard: usize, seconds: u64, busy_percent: u64) {
+        const TURN_NS: u64 = 100_000_000;
+        for _ in 0..seconds * 10 {
+            let BusyTime { busy_ns, total_ns } = self.shards[shard].totals().shard.busy;
+            let busy_ns = busy_ns + TURN_NS / 100 * busy_percent;
+            self.shards[shard].set_busy(BusyTime { busy_ns, total_ns: total_ns + TURN_NS });
+            self.shards[shard].begin_turn(None);
+        }
     }
 }
 
@@ -151,6 +169,10 @@ fn cases() -> Vec<Case> {
     h.mail_stopped = true;
     h.grant(consumer, 0, 9);
     case(Cause::Moving, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("queue_ready", 1)]);
+    h.work(0, 6, 100);
+    let numbers = &[("shard", 0), ("shard_busy_percent", 100), ("shard_queues", 1), ("node_shards", 2)];
+    case(Cause::ShardAtLimit, h.explain(&h.link(consumer, 0)), numbers);
+    h.work(0, 6, 50);
     let before = h.look(&queue());
     h.mail_stopped = false;
     h.settle();
@@ -425,6 +447,33 @@ fn every_cause_is_found() {
     let found: BTreeSet<Cause> = cases.iter().map(|(cause, ..)| *cause).collect();
     let missing: Vec<_> = Cause::ALL.into_iter().filter(|cause| !found.contains(cause)).collect();
     assert_eq!(missing, [], "each has a case");
+}
+
+/// The queue and its publisher are on shard 0, the consumer is on shard 1.
+#[test]
+fn a_full_shard_is_the_cause_while_it_is_full() {
+    let (mut h, publisher, consumer, out) = plain();
+    h.send(publisher, out, b"1");
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 100);
+    let connection = h.connection(consumer);
+    let causes = |h: &mut House, work: &[(usize, u64, u64)]| {
+        work.iter().for_each(|(shard, seconds, busy)| h.work(*shard, *seconds, *busy));
+        let subjects = [queue(), h.link(consumer, 0), h.link(publisher, 0), connection.clone()];
+        let before = subjects.each_ref().map(|subject| h.look(subject));
+        h.send(publisher, out, b"1");
+        let found = subjects.each_ref().map(|subject| h.look(subject));
+        [0, 1, 2, 3].map(|i| found[i].explain(&before[i], &subjects[i]).unwrap().cause)
+    };
+    let (moving, full) = (Cause::Moving, Cause::ShardAtLimit);
+    assert_eq!(causes(&mut h, &[(0, 5, 100)]), [moving; 4], "it has just begun");
+    assert_eq!(causes(&mut h, &[(0, 1, 100)]), [full; 4]);
+    assert_eq!(causes(&mut h, &[(0, 6, 92)]), [full; 4], "a little less changes nothing");
+    assert_eq!(causes(&mut h, &[(0, 6, 85)]), [moving; 4]);
+    assert_eq!(causes(&mut h, &[(0, 6, 92)]), [moving; 4], "nor does a little more");
+    // The other shard does the work of the consumer's connection only.
+    assert_eq!(causes(&mut h, &[(1, 6, 100)]), [moving, full, moving, full]);
+    assert_eq!(causes(&mut h, &[(1, 6, 0)]), [moving; 4]);
 }
 
 #[test]

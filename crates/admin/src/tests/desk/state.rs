@@ -32,6 +32,7 @@ pub struct State {
     pub vhost_numbers: BTreeMap<String, VhostNumbers>,
     /// How often the numbers of virtual hosts were asked for.
     pub vhost_walks: usize,
+    pub shards: Vec<ShardRow>,
     /// The counters of the node.
     pub counters: Counters,
     /// The Raft groups by queue.
@@ -88,6 +89,7 @@ impl FakeDesk {
             access,
             listening: true,
             counters: counters(),
+            shards: vec![ShardRow::default()],
             ..State::default()
         })))
     }

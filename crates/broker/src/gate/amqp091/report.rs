@@ -8,7 +8,7 @@ use super::channel::{Cancelled, Channel, Consumer, Publisher, Role};
 use super::{Gate, PUBLISHER, REPLIES, arguments};
 use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow};
 use crate::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
-use crate::explain::{self, ConnectionFacts, LinkFacts, Place, Wanted};
+use crate::explain::{self, ConnectionFacts, LinkFacts, Place, ShardFacts, Wanted};
 
 impl Gate {
     /// Returns the number of open channels.
@@ -105,6 +105,7 @@ impl Gate {
             blocked: self.is_stopped(),
             held_back: self.is_ahead(),
             unwritten_bytes,
+            shard: ShardFacts::default(),
             links: links.collect(),
         })
     }

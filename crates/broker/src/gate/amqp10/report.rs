@@ -10,7 +10,7 @@ use super::{Gate, LinkRole, Session, Waiting};
 use crate::counters::Deliveries;
 use crate::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use crate::desk::{ConnectionRow, PassedCounts, ProtocolRow};
-use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, Wanted};
+use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, ShardFacts, Wanted};
 use crate::intake::Target;
 
 impl Gate {
@@ -113,6 +113,7 @@ impl Gate {
             blocked: self.blocked,
             held_back: false,
             unwritten_bytes,
+            shard: ShardFacts::default(),
             links: links.collect(),
         })
     }

@@ -45,6 +45,8 @@ pub(super) struct Queues {
     commits: Recent,
     /// The sum over all queues that live here. A queue's part is updated when its output is taken.
     depth: Depth,
+    /// The number of queues that live here.
+    count: usize,
 }
 
 /// The largest value of a recent period, which is between one and two rounds of the chores long.
@@ -105,6 +107,11 @@ impl Queues {
         self.slots.get_mut(place)?.as_deref_mut()
     }
 
+    /// Returns the number of queues that live here.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// Returns how many messages all queues that live here have.
     pub fn depth(&self) -> Depth {
         self.depth
@@ -137,13 +144,15 @@ impl Queues {
         }
         self.deadlines.note(slot.id, &mut slot.noted_ms, slot.fifo.next_deadline());
         slot.recount_depth(&mut self.depth);
-        self.slots[at] = Some(Box::new(slot));
+        let before = self.slots[at].replace(Box::new(slot));
+        self.count += usize::from(before.is_none());
     }
 
     fn remove(&mut self, queue: QueueId) -> Option<Box<QueueSlot>> {
         let mut gone = self.slots.get_mut(queue.slot())?.take_if(|slot| slot.id == queue)?;
         self.deadlines.forget(queue, &mut gone.noted_ms);
         self.depth -= gone.depth_counted();
+        self.count -= 1;
         Some(gone)
     }
 }

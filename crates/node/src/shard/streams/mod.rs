@@ -162,6 +162,11 @@ impl Streams {
         self.following.get(&queue)?.readers.standing(consumer)
     }
 
+    /// Returns the number of streams that live here.
+    pub fn count(&self) -> usize {
+        self.homes.len()
+    }
+
     /// Returns the number of messages retained by the streams that live here and have been used.
     pub fn messages(&self) -> u64 {
         self.messages
