@@ -113,7 +113,7 @@ enum What {
     /// Traces that run
     #[command(alias = "trace")]
     Traces,
-    /// Feature flags: there are none, because all features are enabled
+    /// Feature flags of RabbitMQ: all of them are enabled
     FeatureFlags,
     /// Features that clients should no longer use
     DeprecatedFeatures {
