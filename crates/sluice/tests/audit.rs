@@ -207,3 +207,27 @@ async fn no_line_about_a_change_is_lost_because_of_lines_that_nobody_wants() {
         assert!(!log.contains("more lines"), "{log}");
     }
 }
+
+/// Some requests open a connection to the broker. It writes no line of its own.
+#[tokio::test]
+async fn a_refused_request_for_messages_has_one_line() {
+    let directory = Directory::new("audit-get");
+    let broker = Starting::spawn(&directory, &["password_hashing=sha256"]).finish();
+    assert_eq!(broker.ask("PUT", "/api/users/ann", r#"{"password":"p","tags":"management"}"#).0, 201);
+    let none = r#"{"configure":"","write":"","read":""}"#;
+    assert_eq!(broker.ask("PUT", "/api/permissions/%2F/ann", none).0, 201);
+    assert_eq!(broker.ask("PUT", "/api/queues/%2F/q", "{}").0, 201);
+    let get = r#"{"count":1,"ackmode":"ack_requeue_true","encoding":"auto"}"#;
+    let publish = r#"{"routing_key":"q","properties":{},"payload":"x","payload_encoding":"string"}"#;
+    for (path, body) in [("queues/%2F/q/get", get), ("exchanges/%2F/amq.direct/publish", publish)] {
+        let path = format!("/api/{path}");
+        assert_eq!(ask_as(broker.http_port, &basic("ann", "p"), "POST", &path, body).0, 401, "{path}");
+    }
+    assert!(broker.terminate().success());
+    let log = directory.logged();
+    let refused: Vec<&str> =
+        audit(&log).into_iter().filter(|line| line.contains("result=\"refused\"")).collect();
+    let what: Vec<&str> = refused.iter().filter_map(|line| line.split('"').nth(1)).collect();
+    let expected = ["POST /api/queues/{vhost}/{name}/get", "POST /api/exchanges/{vhost}/{name}/publish"];
+    assert_eq!(what, expected, "{log}");
+}
