@@ -31,7 +31,7 @@ impl<'a> Line<'a> {
             Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {
                 actor.refused(&self.what(), &self.on(), failure.text());
             }
-            Ok(_) if is_change => actor.changed(&self.what(), &self.on(), Rate::of(&self.sender.who)),
+            Ok(_) if is_change => actor.changed(&self.what(), &self.on(), Rate::Every),
             Err(failure) if is_change => actor.failed(&self.what(), &self.on(), failure.text()),
             _ => {}
         }
@@ -49,7 +49,7 @@ impl<'a> Line<'a> {
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         if !self.is_written && is_change(self.route) {
-            self.sender.actor().left(&self.what(), &self.on(), Rate::of(&self.sender.who));
+            self.sender.actor().left(&self.what(), &self.on());
         }
     }
 }

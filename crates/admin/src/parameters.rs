@@ -121,7 +121,7 @@ async fn set<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Fa
     check(&key, value)?;
     let value = value.to_string().into();
     let created = call.desk.change_parameter(&call.who, key.clone(), Some(value)).await?;
-    if let Some(vhost) = key.vhost.as_ref().filter(|_| created) {
+    if let Some(vhost) = &key.vhost {
         let shown = format!("parameter '{}' of component '{}' in vhost '{vhost}'", key.name, key.component);
         tracing::warn!("{}", without_effect(&shown));
     }

@@ -108,7 +108,15 @@ pub async fn search<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         scanned_bytes: 0,
         turn_bytes: 0,
     };
-    let row = call.desk.queue(&call.who, call.param(0), call.param(1)).await?;
+    // Whoever may not read the queue gets the same answer whether it exists or not, so the permission is asked for first.
+    let (vhost, name) = (call.param(0), call.param(1));
+    let row = match call.desk.queue(&call.who, vhost, name).await {
+        Ok(row) => row,
+        Err(error) => {
+            call.desk.peek(&call.who, vhost, name, Peek { position: 1, count: 1, hint: None }).await?;
+            return Err(error.into());
+        }
+    };
     let next = match row.is_stream() {
         true => scan.stream(call, from, now_ms).await?,
         false => scan.queue(call, from).await?,

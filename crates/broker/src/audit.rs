@@ -24,7 +24,8 @@ pub struct Actor<'a> {
     pub mechanism: &'a str,
 }
 
-/// How many lines about changes are written.
+/// How many lines about changes over AMQP are written. Applications delete queues and exchanges there as often as they like.
+/// Over HTTP all changes are written: people and their scripts make them, and each request logs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// All of them.
@@ -83,12 +84,8 @@ impl Actor<'_> {
     }
 
     /// Writes that a client left before the answer, so that nobody knows here whether something was changed.
-    pub fn left(self, what: &str, on: &str, rate: Rate) {
-        let reason = Some("the client left before the answer");
-        match rate {
-            Rate::Every => line!(info, "change", self, what, Some(on), "unknown", reason),
-            Rate::Limited => line!(info, PEER, self, what, Some(on), "unknown", reason),
-        }
+    pub fn left(self, what: &str, on: &str) {
+        line!(info, "change", self, what, Some(on), "unknown", Some("the client left before the answer"));
     }
 
     /// Writes that a change was permitted but not carried out.

@@ -42,6 +42,8 @@ pub struct Peer {
     /// The user of a client that the node has connected itself, for somebody who has logged in already. This client logs in
     /// as EXTERNAL, and its login is not checked again.
     pub vouched: Option<Identity>,
+    /// True if the client has logged in as that user.
+    is_vouched: bool,
     /// The SASL mechanism of the accepted login.
     pub mechanism: &'static str,
     /// The virtual host that the connection is open to.
@@ -111,6 +113,7 @@ impl Peer {
             handshake_deadline_ms: now_ms + settings.handshake_timeout_ms,
             identity: None,
             vouched: None,
+            is_vouched: false,
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
             past: None,
@@ -134,6 +137,7 @@ impl Peer {
             handshake_deadline_ms,
             identity: None,
             vouched: self.vouched.clone(),
+            is_vouched: self.is_vouched,
             mechanism: "",
             vhost: DEFAULT_VHOST.into(),
             past: None,
@@ -243,6 +247,7 @@ impl Peer {
         let Some(identity) = self.vouched.take() else { return false };
         self.identity = Some(identity);
         self.mechanism = sasl::EXTERNAL;
+        self.is_vouched = true;
         true
     }
 
@@ -481,8 +486,12 @@ impl Peer {
         self.actor().changed(what, &format!("vhost={} name={}", cut(&self.vhost), cut(name)), rate);
     }
 
-    /// Writes that the client has done what it may not do, and what ends for that reason.
+    /// Writes that the client has done what it may not do, and what ends for that reason. Requests of HTTP that open a connection
+    /// write a line of their own.
     pub fn refused(&self, ended: &str, place: &str, why: &str) {
+        if self.is_vouched {
+            return;
+        }
         self.actor().refused(ended, &format!("vhost={}{place}", cut(&self.vhost)), why);
     }
 }

@@ -21,7 +21,7 @@ pub const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remov
 /// The broker to connect to over AMQP.
 #[derive(Args, Debug)]
 pub struct Broker {
-    /// The broker's URL, with user and password; without a user the login is anonymous. A Unix domain socket is the host of a
+    /// The broker's URL, with user and password; without a user the login is EXTERNAL with --cert, and anonymous otherwise. A Unix domain socket is the host of a
     /// URL such as amqp+unix://guest:guest@%2Frun%2Fsluice%2Famqp.sock
     #[arg(long, env = "SLUICE_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "amqp://guest:guest@127.0.0.1:5672")]

@@ -16,7 +16,7 @@ const PATH: &str = "/api/health/checks/ready-to-serve-clients";
 
 #[derive(Debug, Subcommand)]
 pub enum Await {
-    /// Wait until the node takes connections, and no alarm stops publishers: until `sluice check ready` succeeds
+    /// Wait until the node has started and takes connections: until `sluice check ready` succeeds
     Ready(Ready),
 }
 

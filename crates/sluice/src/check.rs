@@ -7,10 +7,11 @@ use crate::configuration::{self, CheckConfig};
 use crate::failure::Failure;
 use crate::http::{Api, Ask};
 use crate::objects::segment;
+use crate::trust::Trust;
 
 #[derive(Debug, Subcommand)]
 pub enum Check {
-    /// The node takes connections, and no alarm stops publishers
+    /// The node has started and takes connections, also while an alarm stops publishers
     Ready(Options),
     /// Every shard answers. Needs no user; asks the port of the metrics
     Live {
@@ -22,8 +23,11 @@ pub enum Check {
             default_value = "http://127.0.0.1:15692"
         )]
         metrics_url: String,
+        /// Print the response
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
-        options: Options,
+        trust: Trust,
     },
     /// No alarm stops publishers
     Alarms(Options),
@@ -98,9 +102,10 @@ pub enum Unit {
 pub fn run(check: &Check) -> Result<(), Failure> {
     let (words, path, options) = match check {
         Check::Config(config) => return configuration::check(config),
-        Check::Live { metrics_url, options } => {
-            let api = options.api.at(metrics_url);
-            return ask(&api, "liveness", "/health/live", options.json);
+        Check::Live { metrics_url, json, trust } => {
+            let api = Api::without_login(metrics_url, trust);
+            let api = api.map_err(|why| Failure::usage(format!("--metrics-url: {why}")))?;
+            return ask(&api, "liveness", "/health/live", *json);
         }
         Check::Ready(options) => ("readiness".to_owned(), "ready-to-serve-clients".to_owned(), options),
         Check::Alarms(options) => ("alarms".to_owned(), "alarms".to_owned(), options),

@@ -20,10 +20,20 @@ use crate::output::{print, warn};
 use crate::production;
 use crate::table::{Column, table};
 
+/// The arguments of `sluice serve`.
+#[derive(Args, Debug)]
+struct OfServe {
+    #[command(flatten)]
+    sources: Sources,
+    /// Taken as `sluice serve` takes it; the directory is not looked at
+    #[arg(long, value_name = "DIR", env = "SLUICE_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+}
+
 #[derive(Args, Debug)]
 pub struct CheckConfig {
     #[command(flatten)]
-    sources: Sources,
+    serve: OfServe,
     /// Fail (exit 1) if something should not go into production, and list it
     #[arg(long)]
     strict: bool,
@@ -32,7 +42,7 @@ pub struct CheckConfig {
 #[derive(Args, Debug)]
 pub struct ShowConfig {
     #[command(flatten)]
-    sources: Sources,
+    serve: OfServe,
     /// Only what differs from the defaults, or is set to them
     #[arg(long)]
     only_set: bool,
@@ -53,12 +63,20 @@ const COLUMNS: &[Column] = &[("KEY", "key"), ("VALUE", "value"), ("FROM", "from"
 /// # Errors
 /// Everything that is wrong with the configuration. With `strict`, if nothing is: what should not go into production.
 pub fn check(check: &CheckConfig) -> Result<(), Failure> {
-    let Loaded { config, values, files } = load(&check.sources)?;
+    let Loaded { config, values, files } = load(&check.serve.sources)?;
     for warning in &config.warnings {
         warn(warning);
     }
     let mut problems = Certificates::load(&config, &values).err().unwrap_or_default();
-    problems.extend(definitions::read(&config, &values).err());
+    match definitions::read(&config, &values) {
+        Ok(read) => {
+            let (refused, needed) =
+                read.map(|read| definitions::examine(&read, &config, &values)).unwrap_or_default();
+            problems.extend(refused);
+            needed.iter().for_each(|needed| warn(needed));
+        }
+        Err(problem) => problems.push(problem),
+    }
     problems.extend(backends::problems(&config, &values));
     if !problems.is_empty() {
         return Err(Failure::usage(problems.join("\n")));
@@ -77,9 +95,9 @@ pub fn check(check: &CheckConfig) -> Result<(), Failure> {
 /// Everything that is wrong with the configuration, or the error of the running broker.
 pub fn show(show: &ShowConfig) -> Result<(), Failure> {
     if show.running {
-        return block_on(async { show.print(of_broker(&show.sources, &show.api).await?) });
+        return block_on(async { show.print(of_broker(&show.serve.sources, &show.api).await?) });
     }
-    show.print(rows(&load(&show.sources)?.values))
+    show.print(rows(&load(&show.serve.sources)?.values))
 }
 
 impl ShowConfig {

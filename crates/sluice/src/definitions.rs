@@ -161,6 +161,16 @@ fn read_files(config: &Config) -> Result<Option<Definitions>, String> {
     if problems.is_empty() { Ok(Some(definitions)) } else { Err(problems.join("; ")) }
 }
 
+/// Returns what every broker refuses of these definitions, and what a broker must have already that carries them out.
+pub fn examine(definitions: &Definitions, config: &Config, values: &SetValues) -> (Vec<String>, Vec<String>) {
+    let file = config.load_definitions.as_deref().unwrap_or(Path::new("")).display().to_string();
+    let placed =
+        |what: String| values.placed(config.definitions_key, &format!("{}: {what}", hide(&file)), None);
+    let refused = definitions.refused().into_iter().map(placed).collect();
+    let needed = definitions.needed(&config.settings.default_vhost, &config.default_user);
+    (refused, needed.into_iter().map(placed).collect())
+}
+
 /// Carries out definitions that were read at the start.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! Requests to the management HTTP API, one connection each.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use web::{Bounds, Server, WebError};
 
 use crate::amqp::SEGMENT;
 use crate::failure::Failure;
+use crate::first_user::GUEST;
 use crate::trust::Trust;
 
 const DEFAULT_PORT: u16 = 15672;
@@ -78,7 +80,8 @@ impl<'a> Ask<'a> {
 /// The management API to send requests to.
 #[derive(Args, Clone, Debug)]
 pub struct Api {
-    /// The URL of the management API, with user and password
+    /// The URL of the management API, with user and password; without a user, guest logs in at a broker on this machine, and
+    /// another broker is not asked
     #[arg(long, global = true, env = "SLUICE_HTTP_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "http://guest:guest@127.0.0.1:15672")]
     url: String,
@@ -95,6 +98,19 @@ impl Api {
         Self { url: url.to_owned(), ..self.clone() }
     }
 
+    /// Returns the API at a URL to which no login is sent, unless it has one.
+    ///
+    /// # Errors
+    /// The URL is invalid.
+    pub fn without_login(url: &str, trust: &Trust) -> Result<Self, String> {
+        let parsed = Url::parse(url)?;
+        let url = match parsed.credentials {
+            Some(_) => url.to_owned(),
+            None => format!("{}://:@{}", parsed.scheme(), parsed.place()),
+        };
+        Ok(Self { url, token_file: None, trust: trust.clone() })
+    }
+
     /// Returns the API with the login of another user.
     ///
     /// # Errors
@@ -102,8 +118,7 @@ impl Api {
     pub fn logged_in_as(&self, user: &str, password: &str) -> Result<Self, Failure> {
         let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
         let [user, password] = [user, password].map(|text| utf8_percent_encode(text, SEGMENT));
-        let scheme = if url.tls { "https" } else { "http" };
-        let url = format!("{scheme}://{user}:{password}@{}", url.place());
+        let url = format!("{}://{user}:{password}@{}", url.scheme(), url.place());
         Ok(Self { token_file: None, ..self.at(&url) })
     }
 
@@ -220,13 +235,20 @@ impl Api {
     }
 
     fn user(&self) -> String {
-        Url::parse(&self.url).map(|url| url.user).unwrap_or_default()
+        let url = Url::parse(&self.url).ok();
+        url.and_then(|url| url.login().map(|(user, _)| user.to_owned())).unwrap_or_default()
     }
 
     /// Returns the value of the header `Authorization`.
     fn login(&self, url: &Url) -> Result<String, Failure> {
         let Some(file) = &self.token_file else {
-            return Ok(format!("Basic {}", STANDARD.encode(format!("{}:{}", url.user, url.password))));
+            let (user, password) = url.login().ok_or_else(|| {
+                let (scheme, place) = (url.scheme(), url.place());
+                Failure::usage(format!(
+                    "--url: it names no user for {place}: {scheme}://USER:PASSWORD@{place} or --token-file is needed"
+                ))
+            })?;
+            return Ok(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
         };
         let token = std::fs::read_to_string(file);
         let token =
@@ -269,8 +291,8 @@ struct Url {
     host: String,
     port: u16,
     tls: bool,
-    user: String,
-    password: String,
+    /// User and password. `None` if the URL names no user.
+    credentials: Option<(String, String)>,
 }
 
 impl Url {
@@ -286,8 +308,10 @@ impl Url {
             return Err("the URL must end after host and port".to_owned());
         }
         let authority = uri.authority().map_or("", |a| a.as_str());
-        let (login, address) = authority.rsplit_once('@').unwrap_or(("guest:guest", authority));
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let (login, address) = match authority.rsplit_once('@') {
+            Some((login, address)) => (Some(login.split_once(':').unwrap_or((login, ""))), address),
+            None => (None, authority),
+        };
         let decode = |text: &str| {
             let decoded = percent_decode_str(text).decode_utf8();
             decoded.map(|d| d.into_owned()).map_err(|_| "an invalid percent escape".to_owned())
@@ -301,9 +325,29 @@ impl Url {
             host: uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned(),
             port: uri.port_u16().unwrap_or(if tls { DEFAULT_TLS_PORT } else { DEFAULT_PORT }),
             tls,
-            user: decode(user)?,
-            password: decode(password)?,
+            credentials: match login {
+                Some((user, password)) => Some((decode(user)?, decode(password)?)),
+                None => None,
+            },
         })
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+
+    /// Returns user and password: those of the URL. Without them, those that a new broker has, which it takes from its own
+    /// machine only. A broker elsewhere gets no password that nobody has given for it.
+    fn login(&self) -> Option<(&str, &str)> {
+        match &self.credentials {
+            Some((user, password)) => Some((user, password)),
+            None => self.is_on_this_machine().then_some((GUEST, GUEST)),
+        }
+    }
+
+    fn is_on_this_machine(&self) -> bool {
+        let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+        self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(is_loopback)
     }
 
     fn place(&self) -> String {
@@ -346,13 +390,28 @@ mod tests {
 
     #[test]
     fn urls_name_user_and_place() {
-        let parts = |text| Url::parse(text).map(|u| (u.place(), u.user, u.password));
-        let parsed =
-            |place: &str, user: &str, password: &str| Ok((place.into(), user.into(), password.into()));
+        let parts = |text| Url::parse(text).map(|u| (u.place(), u.credentials));
+        let parsed = |place: &str, user: &str, password: &str| {
+            Ok((place.into(), Some((user.into(), password.into()))))
+        };
         assert_eq!(parts("http://u:p%40@h:1"), parsed("h:1", "u", "p@"));
-        assert_eq!(parts("http://h"), parsed("h:15672", "guest", "guest"));
-        assert_eq!(parts("https://h"), parsed("h:15671", "guest", "guest"));
+        assert_eq!(parts("http://h"), Ok(("h:15672".into(), None)));
+        assert_eq!(parts("https://h"), Ok(("h:15671".into(), None)));
         assert_eq!(parts("http://u@[::1]/"), parsed("[::1]:15672", "u", ""));
+    }
+
+    #[test]
+    fn no_password_is_sent_to_a_machine_for_which_none_is_given() {
+        let login = |text| Url::parse(text).unwrap().login().map(|(user, _)| user.to_owned());
+        for here in ["http://127.0.0.1", "http://127.0.0.2:1", "http://[::1]", "https://LOCALHOST:15671"] {
+            assert_eq!(login(here).as_deref(), Some("guest"), "{here}");
+        }
+        for there in
+            ["http://broker", "http://192.0.2.1", "https://[2001:db8::1]", "http://localhost.example"]
+        {
+            assert_eq!(login(there), None, "{there}");
+        }
+        assert_eq!(login("http://ann@broker").as_deref(), Some("ann"));
     }
 
     #[test]

@@ -115,7 +115,7 @@ enum What {
     /// Traces that run
     #[command(alias = "trace")]
     Traces,
-    /// Feature flags: there are none, because all features are enabled
+    /// Feature flags of RabbitMQ: all of them are enabled
     FeatureFlags,
     /// Plugins of RabbitMQ whose work the broker does: all of them are built in
     #[command(alias = "plugin")]

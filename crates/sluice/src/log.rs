@@ -18,8 +18,10 @@ use std::time::Duration;
 use broker::categories::{CHANNEL, CONNECTION, PEER, QUEUE, USER};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use wal::files::Sharing;
 
@@ -34,6 +36,9 @@ pub const PERIOD: Duration = Duration::from_secs(10);
 /// The lines of one place that are written in each period. This suffices for a few clients that connect,
 /// close or fail together.
 const LINES_AT_ONCE: u64 = 10;
+
+/// The number of places that the log can go to: standard error, a file and an exchange.
+const OUTPUTS: usize = 3;
 
 /// The log that has been started.
 #[derive(Clone, Debug)]
@@ -54,8 +59,8 @@ pub fn start(options: &LogOptions, data_dir: &Path, sharing: Sharing) -> Result<
     let limiter = Limiter::default();
     let file = outputs::open_file(options, data_dir, sharing)?;
     let exchange = LogExchange::default();
-    let (layers, levels) = outputs::layers(options, file.clone(), &exchange);
-    tracing_subscriber::registry().with(layers).with(limiter.clone()).init();
+    let (layers, levels) = outputs::layers(options, file.clone(), &exchange, &limiter);
+    tracing_subscriber::registry().with(layers).init();
     Ok(Log { limiter, levels, exchange, file })
 }
 
@@ -67,7 +72,8 @@ pub fn reopen(file: &LogFile) {
     }
 }
 
-/// Suppresses excess lines that peers cause, and counts them.
+/// Suppresses excess lines that peers cause, and counts them. Each output has its own counts, because each has its own levels:
+/// lines that an output does not want never hide lines that it wants.
 #[derive(Clone, Debug, Default)]
 pub struct Limiter {
     places: Arc<Mutex<HashMap<Identifier, Place>>>,
@@ -79,10 +85,17 @@ struct Place {
     level: Level,
     /// The target of its lines.
     target: &'static str,
-    /// The number of lines from this place in this period.
-    lines: u64,
+    /// The number of lines from this place in this period, for each output.
+    lines: [u64; OUTPUTS],
     /// The text of the first suppressed line.
     example: String,
+}
+
+impl Place {
+    /// Returns the number of suppressed lines. It is the same for all outputs that want lines of this place.
+    fn left_out(&self) -> u64 {
+        self.lines.iter().max().map_or(0, |lines| lines.saturating_sub(LINES_AT_ONCE))
+    }
 }
 
 /// The suppressed lines of one place.
@@ -104,7 +117,11 @@ impl Limiter {
                     match level {
                         Level::ERROR => tracing::error!(target: $target, "{lines} more lines like: {example}"),
                         Level::WARN => tracing::warn!(target: $target, "{lines} more lines like: {example}"),
-                        _ => tracing::info!(target: $target, "{lines} more lines like: {example}"),
+                        // Only the outputs that want such lines get their number.
+                        Level::DEBUG | Level::TRACE => {
+                            tracing::debug!(target: $target, "{lines} more lines like: {example}");
+                        }
+                        Level::INFO => tracing::info!(target: $target, "{lines} more lines like: {example}"),
                     }
                 };
             }
@@ -122,11 +139,11 @@ impl Limiter {
         let places = std::mem::take(&mut *self.places.lock().unwrap_or_else(PoisonError::into_inner));
         let mut left_out: Vec<LeftOut> = places
             .into_values()
-            .filter(|place| place.lines > LINES_AT_ONCE)
+            .filter(|place| place.left_out() > 0)
             .map(|place| LeftOut {
                 level: place.level,
                 target: place.target,
-                lines: place.lines - LINES_AT_ONCE,
+                lines: place.left_out(),
                 example: place.example,
             })
             .collect();
@@ -134,28 +151,53 @@ impl Limiter {
         left_out
     }
 
-    /// Counts the line. Returns true if it is to be written.
-    fn count(&self, event: &Event<'_>) -> bool {
+    /// Counts the line for an output. Returns true if it is to be written there.
+    fn count(&self, event: &Event<'_>, output: usize) -> bool {
         let metadata = event.metadata();
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.entry(metadata.callsite()).or_insert_with(|| Place {
             level: *metadata.level(),
             target: metadata.target(),
-            lines: 0,
+            lines: [0; OUTPUTS],
             example: String::new(),
         });
-        place.lines += 1;
-        if place.lines == LINES_AT_ONCE + 1 {
+        place.lines[output] += 1;
+        let lines = place.lines[output];
+        if lines == LINES_AT_ONCE + 1 && place.example.is_empty() {
             event.record(&mut Words(&mut place.example));
         }
-        place.lines <= LINES_AT_ONCE
+        lines <= LINES_AT_ONCE
+    }
+
+    /// Returns the filter of an output, a number below [`OUTPUTS`]. It must come after the filter of the levels.
+    fn of(&self, output: usize) -> Limit {
+        Limit { limiter: self.clone(), output }
     }
 }
 
-impl<S: Subscriber> Layer<S> for Limiter {
-    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
-        let metadata = event.metadata();
-        metadata.name() != PEER || self.count(event)
+/// The [`Limiter`] as the filter of one output. A layer that refuses an event for all outputs would not do: `tracing-subscriber`
+/// would use what the filters said about that event for the next event of the thread, which would be lost.
+struct Limit {
+    limiter: Limiter,
+    output: usize,
+}
+
+impl<S> Filter<S> for Limit {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        // The outputs must be asked about each event that one of them may refuse.
+        if metadata.name() == PEER { Interest::sometimes() } else { Interest::always() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::TRACE)
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        event.metadata().name() != PEER || self.limiter.count(event, self.output)
     }
 }
 
@@ -179,6 +221,9 @@ mod tests {
     use broker::audit::{Actor, Rate};
     use broker::categories::RA;
     use broker::counters::Protocol;
+    use tracing::Subscriber;
+    use tracing_subscriber::filter::FilterExt as _;
+    use tracing_subscriber::layer::Layer;
 
     use super::*;
 
@@ -190,7 +235,7 @@ mod tests {
     fn lines_of_peers_are_written_at_first_and_then_counted() {
         let limiter = Limiter::default();
         let written = Written::default();
-        let subscriber = tracing_subscriber::registry().with(written.clone()).with(limiter.clone());
+        let subscriber = tracing_subscriber::registry().with(written.clone().with_filter(limiter.of(0)));
         let _scope = subscriber.set_default();
         (1..=LINES_AT_ONCE + 20).for_each(line);
         assert_eq!(written.take(), LINES_AT_ONCE);
@@ -220,7 +265,7 @@ mod tests {
     fn audit_lines_that_peers_can_cause_are_counted_and_those_of_administrators_are_all_written() {
         let limiter = Limiter::default();
         let written = Written::default();
-        let subscriber = tracing_subscriber::registry().with(written.clone()).with(limiter.clone());
+        let subscriber = tracing_subscriber::registry().with(written.clone().with_filter(limiter.of(0)));
         let _scope = subscriber.set_default();
         (0..LINES_AT_ONCE + 20).for_each(|_| actor().login_refused("unknown user or wrong password"));
         assert_eq!(written.take(), LINES_AT_ONCE);
@@ -235,6 +280,25 @@ mod tests {
             "what=\"login\" result=\"refused\" user=\"ann\" peer=\"192.0.2.1:5\" protocol=\"http\" mechanism=\"Basic\" \
              reason=\"unknown user or wrong password\""
         );
+    }
+
+    #[test]
+    fn lines_that_an_output_does_not_want_hide_no_others() {
+        let limiter = Limiter::default();
+        let (info, debug) = (Written::default(), Written::default());
+        let subscriber = tracing_subscriber::registry()
+            .with(info.clone().with_filter(LevelFilter::INFO.and(limiter.of(0))))
+            .with(debug.clone().with_filter(LevelFilter::DEBUG.and(limiter.of(1))));
+        let _scope = subscriber.set_default();
+        for _ in 0..LINES_AT_ONCE + 20 {
+            actor().logged_in();
+            tracing::info!(target: USER, "changed");
+        }
+        assert_eq!(info.take(), LINES_AT_ONCE + 20);
+        assert_eq!(debug.take(), 2 * LINES_AT_ONCE + 20);
+        // The number of the suppressed lines goes only where these lines would have gone.
+        limiter.report();
+        assert_eq!((info.take(), debug.take()), (0, 1));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use broker::access::{Access, User};
+use broker::access::{Access, Identity, User};
+use broker::desk::Desk as _;
 use broker::settings::SLUICE_VERSION;
 use clap::Args;
 use node::{Backends, Listening, Node, NodeOptions, StartError};
@@ -24,9 +25,6 @@ use crate::log;
 use crate::reload::Reload;
 use crate::systemd;
 use crate::unix_socket::{self, SocketFile};
-
-/// The most HTTP ports: the management API and the metrics, each with and without TLS.
-const HTTP_PORTS: u64 = 4;
 
 #[derive(Args, Debug)]
 pub struct Serve {
@@ -64,12 +62,14 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
     let backends = backends(&config, &values, runtime.handle()).map_err(|error| failed(&error))?;
     let has_other_backends = backends.is_some();
-    let node = start(&config, &serve.data_dir, !has_users, backends).map_err(|error| failed(&error))?;
+    let node = start(&config, &serve.data_dir, !has_users, backends, listeners.http.len())
+        .map_err(|error| failed(&error))?;
     log_exchange.begin(node.desk().notices(), &config.settings);
     if let Some(definitions) = definitions {
         // Nobody can connect yet: the listeners do not accept before.
         runtime.block_on(definitions::load(definitions, &config, &node)).map_err(of_definitions)?;
     }
+    runtime.block_on(warn_of_missing_event_vhost(&config, &values, &node));
     let logins = listeners.logins();
     if let Some(said) = first_user::report(&config, &logins, has_other_backends, &node, &serve.data_dir) {
         tracing::info!("{}", said.line);
@@ -136,6 +136,7 @@ fn start(
     data_dir: &Path,
     with_default_user: bool,
     backends: Option<Backends>,
+    http_ports: usize,
 ) -> Result<Node, StartError> {
     let hashing = config.password_hashing;
     let mut settings = config.settings.clone();
@@ -165,9 +166,20 @@ fn start(
         sharing: config.sharing,
         alarms: config.alarms,
         storage: config.storage,
-        reserved_descriptors: HTTP_PORTS * limits::http_connections(),
+        reserved_descriptors: http_ports as u64 * limits::http_connections(),
         accept_lost_definitions: config.accept_lost_definitions,
     })
+}
+
+/// Warns if events would be published in a virtual host that does not exist.
+async fn warn_of_missing_event_vhost(config: &Config, values: &SetValues, node: &Node) {
+    let Some(vhost) = config.settings.event_vhost() else { return };
+    let who = Identity::internal("start", "administrator");
+    let exists = node.desk().vhosts(&who).await.is_ok_and(|all| all.iter().any(|known| known.0 == *vhost));
+    if !exists {
+        let why = format!("vhost '{vhost}' does not exist: there are no events until somebody adds it");
+        tracing::warn!("{}", values.placed("event_exchange.vhost", &why, None));
+    }
 }
 
 /// Logs in each period how many lines were suppressed.

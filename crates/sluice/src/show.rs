@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::amqp::block_on;
 use crate::configuration::{self, ShowConfig};
@@ -20,7 +20,7 @@ pub enum Show {
     Overview(Options),
     /// The name of the cluster
     ClusterName(Options),
-    /// The version of the broker
+    /// The version of the broker, and that of RabbitMQ to which its answers correspond
     Version(Options),
     /// The user who asks, and the tags that the user has
     Whoami(Options),
@@ -102,7 +102,7 @@ pub fn run(show: &Show) -> Result<(), Failure> {
         Show::Config(config) => return configuration::show(config),
         Show::Overview(options) => (fixed("the overview", "/api/overview"), options),
         Show::ClusterName(options) => (fixed("the name of the cluster", objects::CLUSTER_NAME), options),
-        Show::Version(options) => (fixed("the version", "/api/version"), options),
+        Show::Version(options) => return version(options),
         Show::Whoami(options) => (fixed("who asks", "/api/whoami"), options),
         Show::LogLevel(options) => return log_level(options),
         Show::Memory { percent, options } => return memory(*percent, options),
@@ -136,6 +136,16 @@ fn log_level(options: &Options) -> Result<(), Failure> {
         } else {
             node_settings::level_table(&levels)
         })
+    }))
+}
+
+fn version(options: &Options) -> Result<(), Failure> {
+    block_on(options.watch.print(async || {
+        let words = "show the version";
+        let (_, rabbitmq) = options.api.ask(words, Method::GET, "/api/version", None).await?;
+        let (_, overview) = options.api.ask(words, Method::GET, "/api/overview", None).await?;
+        let versions = json!({ "sluice_version": overview["sluice_version"], "rabbitmq_version": rabbitmq });
+        Ok(if options.json { escape::json(&versions) } else { fields(&versions) })
     }))
 }
 

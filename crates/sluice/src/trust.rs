@@ -14,7 +14,7 @@ pub struct Trust {
     /// The authorities whose servers are trusted, in PEM (default: those that the system trusts)
     #[arg(long, global = true, env = "SLUICE_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// The client's certificate, in PEM; with it and without a user in the URL, the login is EXTERNAL
+    /// The client's certificate, in PEM, for a server that asks for one
     #[arg(long, global = true, env = "SLUICE_CERT", value_name = "FILE", requires = "cert_key")]
     cert: Option<PathBuf>,
     /// The key of the client's certificate, in PEM

@@ -96,6 +96,36 @@ fn a_check_reports_everything_for_which_the_broker_would_not_start() {
     assert_refused(&refused, &problems);
 }
 
+/// Definitions are examined without a broker. What is missing from them may be in the broker, so that is only a warning.
+#[test]
+fn a_check_examines_definitions() {
+    let directory = Directory::new("configuration");
+    let definitions = [
+        r#"{"vhosts":[{"name":"v"}],"#,
+        r#""permissions":[{"user":"ann","vhost":"v","configure":"","write":"","read":""}],"#,
+        r#""policies":[{"vhost":"v","name":"p","pattern":"(","definition":{"max-length":1}}],"#,
+        r#""queues":[{"vhost":"v","name":"q","arguments":{"x-queue-type":"foo"}},"#,
+        r#"{"vhost":"w","name":"r"}],"#,
+        r#""bindings":[{"vhost":"v","source":"x","destination":"q"},{"vhost":"v","source":"amq.topic","destination":"q"}]}"#,
+    ];
+    let text = definitions.join("\n");
+    let conf = "load_definitions = DIR/d.json\n".replace("DIR", directory.path().to_str().unwrap());
+    let file = write(&directory, &[("sluice.conf", &conf), ("d.json", &text)]);
+    let checked = finish(&mut config("check", &["--data-dir", "/none"], &file, &[]), b"");
+    let lines: Vec<&str> = checked.err.lines().collect();
+    assert_eq!((checked.code, lines.len()), (2, 5), "{checked:?}");
+    for (line, parts) in lines.iter().zip([
+        ["line 2: ", "user 'ann' is not among the definitions"],
+        ["line 5: ", "vhost 'w' is not among the definitions"],
+        ["line 6: ", "exchange 'x' is not among the definitions"],
+        ["line 3: policy 'p' in vhost 'v': ", "Validation failed"],
+        ["line 4: queue 'q' in vhost 'v': ", "queue type 'foo'"],
+    ]) {
+        let place = ["sluice.conf:1: load_definitions: ", "d.json: "];
+        place.iter().chain(&parts).for_each(|part| assert!(line.contains(part), "{part} is not in {line}"));
+    }
+}
+
 /// What is wrong in files that the configuration names is reported with the line that names the file. Each case is a configuration
 /// and the whole report, in which `DIR` is the directory.
 #[test]

@@ -189,6 +189,9 @@ fn without_the_setting_there_is_no_exchange_and_nothing_is_published() {
     let directory = Directory::new("events-off");
     let broker = Broker::start(&directory);
     assert_eq!(broker.get("/api/exchanges/%2F/amq.rabbitmq.event").0, 404);
+    let warning =
+        "event_exchange.vhost: vhost 'audit' does not exist: there are no events until somebody adds it";
+    assert!(directory.logged().contains(warning), "{}", directory.logged());
     broker.verb(&["declare", "queue", "q"]).done();
     broker
         .verb(&["declare", "binding", "amq.rabbitmq.event", "q", "--key", "#"])

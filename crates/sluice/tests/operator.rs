@@ -264,6 +264,20 @@ fn unknown_arguments_are_in_the_log() {
     assert!(refused["reason"].as_str().unwrap().ends_with("did you mean 'max-length'?"), "{refused}");
 }
 
+/// Nor has a parameter that nothing reads, whether it is new or not.
+#[test]
+fn parameters_without_effect_are_in_the_log() {
+    let directory = Directory::new("parameters");
+    let broker = Broker::start(&directory);
+    for (value, status) in [(1, 201), (2, 204)] {
+        let body = json!({ "value": value }).to_string();
+        assert_eq!(broker.ask("PUT", "/api/parameters/mine/%2F/p", &body).0, status);
+    }
+    let logged = directory.logged();
+    let warning = "parameter 'p' of component 'mine' in vhost '/' is kept, but has no effect";
+    assert_eq!(logged.matches(warning).count(), 2, "{logged}");
+}
+
 #[test]
 fn quorum_queues_are_maintained() {
     let directory = Directory::new("operator");

@@ -340,7 +340,12 @@ fn one_object_is_shown_with_all_its_fields() {
     assert!(names.contains(&"backlog") && names.contains(&"http_bodies"), "{memory}");
     assert!(!memory.contains("mnesia"), "{memory}");
     let version = broker.verb(&["show", "version", "--json"]).done();
-    assert!(serde_json::from_str::<Value>(&version).is_ok(), "{version}");
+    let version: Value = serde_json::from_str(&version).unwrap();
+    let [sluice, rabbitmq] = ["sluice_version", "rabbitmq_version"].map(|of| version[of].as_str().unwrap());
+    assert_eq!(sluice, env!("CARGO_PKG_VERSION"));
+    let shown = broker.verb(&["show", "version"]).done();
+    assert!(shown.contains(&format!("sluice_version    {sluice}")), "{shown}");
+    assert!(shown.contains(&format!("rabbitmq_version  {rabbitmq}")), "{shown}");
 
     broker.verb(&["declare", "binding", "amq.topic", "orders", "--key", "new.*"]).done();
     let ends: [&[&str]; 3] = [
@@ -435,6 +440,8 @@ fn checks_succeed_or_say_why_not() {
     ] {
         assert_eq!(broker.verb(words).done(), "ok", "{words:?}");
     }
+    // This check asks another port, which needs no login.
+    assert_eq!(broker.verb(&["check", "live", "--url", &broker.http_url()]).code, 2);
     broker.verb(&["check", "port", "1"]).refused(1, &["check port 1", "No active listener"]);
     broker.verb(&["check", "protocols", "mqtt"]).refused(1, &["check protocols mqtt", "No active listener"]);
 }
@@ -513,6 +520,9 @@ fn wrong_usage_is_reported() {
     sluice(&["send", "q", "b", "--url", "http://h"]).refused(2, &["--url", "amqp://"]);
     sluice(&["list", "queues", "--url", "amqp://h"]).refused(2, &["--url", "http://"]);
     sluice(&["send", "q", "--file", "/no/such/file"]).refused(2, &["/no/such/file"]);
+    // The password of guest goes to no other machine, so nobody looks for this one.
+    sluice(&["list", "queues", "--url", "https://broker.invalid"])
+        .refused(2, &["names no user", "https://USER:PASSWORD@broker.invalid:15671", "--token-file"]);
 }
 
 #[test]

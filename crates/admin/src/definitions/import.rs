@@ -1,5 +1,7 @@
 //! Reads definitions, and carries them out: all of them, or none.
 
+mod examine;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -253,29 +255,35 @@ impl Definitions {
     }
 
     async fn carry_out<D: Desk>(
-        self,
+        mut self,
         desk: &D,
         who: &Identity,
         hash: Option<Arc<str>>,
     ) -> Result<(), Failure> {
-        let Self { mut commands, entries, files, warnings, passwords, .. } = self;
-        super::passwords::hash(desk, who, passwords, &mut commands).await?;
+        let mut commands = std::mem::take(&mut self.commands);
+        super::passwords::hash(desk, who, std::mem::take(&mut self.passwords), &mut commands).await?;
         commands.push(unchanged::command(hash));
         match desk.import(who, commands).await {
             Ok(()) => {}
             Err(DeskError::Catalog(CatalogError::InBatch { at, error })) => {
                 // The last command belongs to no entry.
-                let Some((line, shown)) = entries.get(at) else {
-                    return Err(Failure::bad_request(error.to_string()));
-                };
-                let file = files.iter().rev().find(|(before, _)| *before <= at);
-                let file = file.map_or(String::new(), |(_, name)| format!("{name}: "));
-                return Err(Failure::bad_request(format!("{file}line {line}: {shown}: {error}")));
+                return Err(Failure::bad_request(match at < self.entries.len() {
+                    true => format!("{}: {error}", self.place(at)),
+                    false => error.to_string(),
+                }));
             }
             Err(error) => return Err(error.into()),
         }
-        warnings.iter().for_each(|warning| tracing::warn!("definitions: {warning}"));
+        self.warnings.iter().for_each(|warning| tracing::warn!("definitions: {warning}"));
         Ok(())
+    }
+
+    /// Returns where the entry of a command is, and what it is.
+    fn place(&self, at: usize) -> String {
+        let (line, shown) = &self.entries[at];
+        let file = self.files.iter().rev().find(|(before, _)| *before <= at);
+        let file = file.map_or(String::new(), |(_, name)| format!("{name}: "));
+        format!("{file}line {line}: {shown}")
     }
 
     fn push(&mut self, line: usize, shown: &str, command: Command) {

@@ -160,7 +160,7 @@ async fn what_is_missing_is_an_empty_list_or_501() {
             GET /api/trace-files -> 200 []
             GET /api/stream/publishers?page=1 -> 200 {"filtered_count":0,"item_count":0,"items":[],..
             GET /api/shovels/vhost/%2F/s -> 501 {"error":"not_implemented","reason":"there are no shovels: sluice move moves the messages of a queue"}
-            POST /api/queues/%2F/q/actions {"action":"sync"} -> 501 {"error":"not_implemented","reason":"there are no mirrors to synchronise: quorum queues are replicated"}
+            POST /api/queues/%2F/q/actions {"action":"sync"} -> 501 {"error":"not_implemented","reason":"there are no mirrors to synchronise: there is one node"}
             GET /api/users/guest/queues -> 501 {"error":"not_implemented","reason":"nothing records who declared a queue: GET /api/queues lists all queues"}
             GET /api/top/n@h -> 501 {"error":"not_implemented",..
             DELETE /api/reset -> 501 {"error":"not_implemented",..

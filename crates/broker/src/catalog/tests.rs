@@ -277,7 +277,7 @@ fn a_route_to_many_queues_reaches_each_once() {
 }
 
 #[test]
-fn a_local_exchange_binds_no_stream() {
+fn a_local_exchange_binds_classic_queues_only() {
     let mut catalog = Catalog::default();
     for kind in ["x-local-random", "x-random"] {
         let (vhost, name, kind) = ("/".into(), kind.into(), kind.into());
@@ -287,6 +287,7 @@ fn a_local_exchange_binds_no_stream() {
     }
     run(&mut catalog, queue("c", &[]));
     run(&mut catalog, queue("s", &[("x-queue-type", "stream".into())]));
+    run(&mut catalog, queue("q", &[("x-queue-type", "quorum".into())]));
     let bind = |source: &str, to: &str| {
         let (vhost, source, key) = ("/".into(), source.into(), "".into());
         let destination = Destination::Queue(to.into());
@@ -298,9 +299,13 @@ fn a_local_exchange_binds_no_stream() {
             ),
         )
     };
-    assert!(bind("x-local-random", "c").is_ok() && bind("x-random", "s").is_ok());
-    let reason = "x-local-random routes to classic queues only: queue 's' in vhost '/' is a stream".into();
-    assert_eq!(bind("x-local-random", "s").map(|_| ()), Err(CatalogError::Invalid { reason }));
+    assert!(bind("x-local-random", "c").is_ok());
+    assert!(bind("x-random", "s").is_ok() && bind("x-random", "q").is_ok());
+    for (name, kind) in [("s", "stream"), ("q", "quorum queue")] {
+        let reason =
+            format!("x-local-random routes to classic queues only: queue '{name}' in vhost '/' is a {kind}");
+        assert_eq!(bind("x-local-random", name).map(|_| ()), Err(CatalogError::Invalid { reason }));
+    }
 }
 
 #[test]

@@ -599,7 +599,8 @@ pub struct Report {
     pub yielding: bool,
     /// The number of accepted messages. Rejected ones do not count.
     pub published: u64,
-    /// The number of deliveries, to consumers and to clients that fetch.
+    /// The number of deliveries, to consumers and to clients that fetch. If a delivery came back unsent ([`Outcome::Unsent`]),
+    /// the next unsettled delivery of the same kind is not counted again.
     pub delivered: u64,
     /// The number of deliveries in `delivered` that were settled when they were sent. 0 for streams, which do not know it.
     pub delivered_settled: u64,

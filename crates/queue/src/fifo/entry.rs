@@ -22,14 +22,23 @@ pub(super) struct Entry {
     pub seq: u64,
     pub delivery_count: u32,
     pub redelivered: bool,
-    /// True if the message came back unsent ([`Outcome::Unsent`](crate::Outcome)), and was not delivered since. Messages behind
-    /// it may have left before it, as with one that was delivered.
-    pub came_back: bool,
+    /// How the message left the last time, if it came back unsent ([`Outcome::Unsent`](crate::Outcome)) and was not sent since.
+    /// Messages behind it may have left before it, as with one that was delivered.
+    pub came_back: Option<Leave>,
     /// True if the message must survive a restart. Only such messages have facts.
     pub journaled: bool,
     /// The message's position in a run on the disk. If it is known, a restart restores the message from the run, and its
     /// body can be freed and read again.
     pub spot: Option<Spot>,
+}
+
+/// How a message leaves for a client. Both are counted apart; see [`Report`](crate::Report).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// To a consumer.
+    Pushed,
+    /// To a client that fetched it.
+    Fetched,
 }
 
 /// The message itself, or what the queue must know of it while only the disk has it.
@@ -136,7 +145,7 @@ impl Entry {
             body: Body::InMemory { message, at_ms },
             seq,
             redelivered: false,
-            came_back: false,
+            came_back: None,
             journaled: false,
             spot: None,
         }
@@ -153,7 +162,10 @@ impl Entry {
     /// Returns true if the message has never left its place, and is in no run. The message alone then restores the entry.
     pub fn is_fresh(&self) -> bool {
         let count = self.message().map(Message::delivery_count);
-        self.spot.is_none() && !self.redelivered && !self.came_back && count == Some(self.delivery_count)
+        self.spot.is_none()
+            && !self.redelivered
+            && self.came_back.is_none()
+            && count == Some(self.delivery_count)
     }
 
     pub fn is_in_memory(&self) -> bool {
@@ -265,7 +277,7 @@ impl Entry {
     pub fn mark_returned(&mut self, failed: bool) -> bool {
         let changed = failed || !self.redelivered;
         self.redelivered = true;
-        self.came_back = false;
+        self.came_back = None;
         self.delivery_count = self.delivery_count.saturating_add(u32::from(failed));
         changed
     }
@@ -276,7 +288,7 @@ impl From<Reference> for Entry {
         let (redelivered, journaled) = (reference.redelivered(), reference.journaled());
         let Reference { seq, spot, bytes, delivery_count, flags: _, priority, annotations } = reference;
         let body = Body::OnDisk { bytes, priority, annotations };
-        Self { body, seq, delivery_count, redelivered, came_back: false, journaled, spot: Some(spot) }
+        Self { body, seq, delivery_count, redelivered, came_back: None, journaled, spot: Some(spot) }
     }
 }
 

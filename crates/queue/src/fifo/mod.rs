@@ -42,8 +42,8 @@ use consumers::{Consumer, Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
 use delayed::Delayed;
-use entry::Entry;
 pub use entry::stored_bytes;
+use entry::{Entry, Leave};
 use held::Held;
 use journal::Journal;
 use paging::{Fetch, Seldom, Writing};
@@ -517,7 +517,7 @@ impl Fifo {
         } else {
             self.offer_annotated(lent, out, deliver);
         }
-        self.hold(slot, entry, settled);
+        self.hold(slot, entry, settled, Leave::Pushed);
         self.consumers.turn(slot);
     }
 
@@ -530,12 +530,15 @@ impl Fifo {
         }
     }
 
-    /// Assigns a delivered message to its consumer. If it is settled as it is sent, it leaves the queue instead.
+    /// Assigns a delivered message to its consumer. If it is settled as it is sent, it leaves the queue instead. Returns true if
+    /// the delivery is counted.
     #[inline(always)]
-    fn hold(&mut self, slot: Slot, mut entry: Entry, settled: bool) {
+    fn hold(&mut self, slot: Slot, mut entry: Entry, settled: bool, leave: Leave) -> bool {
         let consumer = self.consumers.get(slot);
-        // A message that came back unsent was counted when it left for the first time.
-        if !entry.came_back {
+        // A message that came back unsent was counted when it left for the first time. It was unsettled then. A delivery of
+        // another kind is counted with its kind, so that the counts agree with each other and none ever falls.
+        let is_counted = settled || entry.came_back != Some(leave);
+        if is_counted {
             self.counts.delivered += 1;
             self.counts.redelivered += u64::from(entry.redelivered);
         }
@@ -549,6 +552,7 @@ impl Fifo {
             entry.free_body();
             consumer.unsettled.push(entry);
         }
+        is_counted
     }
 
     fn configure(&mut self, config: Arc<Config>, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {

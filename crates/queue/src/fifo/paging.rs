@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::browse::Browser;
 use super::consumers::{Slot, Standing};
 use super::dead_letter::Leaving;
-use super::entry::{Entry, Reference, Spot};
+use super::entry::{Entry, Leave, Reference, Spot};
 use super::level::Head;
 use super::rare::Nothing;
 use super::sizes::TooLarge;
@@ -74,9 +74,9 @@ impl Seldom {
     }
 
     /// Counts messages that were fetched.
-    pub fn count_fetched(&mut self, messages: usize, settled: bool) {
-        self.fetched += messages as u64;
-        self.fetched_settled += if settled { messages as u64 } else { 0 };
+    pub fn count_fetched(&mut self, messages: u64, settled: bool) {
+        self.fetched += messages;
+        self.fetched_settled += if settled { messages } else { 0 };
     }
 }
 
@@ -330,17 +330,17 @@ impl Fifo {
     pub(super) fn fetch(&mut self, mut fetch: Fetch, now_ms: u64, out: &mut Output) {
         let Fetch { ticket, holder, known, n, settled, .. } = fetch;
         let slot = self.consumers.hold(holder);
-        let before = fetch.deliveries.len();
+        let mut counted = 0;
         while fetch.deliveries.len() < n as usize
             && let Some(entry) = self.take_head(now_ms, out)
         {
             let delivery = lend(self.consumers.get(slot), &entry, &self.journal.acquired).to_delivery();
             let message = self.journal.shown(&entry).unwrap_or(delivery.message);
             fetch.deliveries.push(Delivery { message, ..delivery });
-            self.hold(slot, entry, settled);
+            counted += u64::from(self.hold(slot, entry, settled, Leave::Fetched));
         }
-        if fetch.deliveries.len() > before {
-            self.seldom.make().count_fetched(fetch.deliveries.len() - before, settled);
+        if counted > 0 {
+            self.seldom.make().count_fetched(counted, settled);
         }
         self.expire(now_ms, out);
         if fetch.deliveries.len() < n as usize && self.ready.missing().is_some() {

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use message::{Annotations, DeathReason};
 
 use super::consumers::{Slot, Standing};
-use super::entry::Entry;
+use super::entry::{Entry, Leave};
 use super::journal::Journal;
 use super::uncommitted::Place;
 use super::{Fifo, Output};
@@ -144,6 +144,12 @@ impl Fifo {
         deliver: &mut dyn Deliver,
     ) {
         let mut entries = self.take(slot, first, last);
+        if returned.is_none() {
+            // What a cancelled consumer returns unsent counts as fetched, so its next delivery is counted again.
+            let is_holder = self.consumers.get(slot).standing == Standing::Holding;
+            let leave = if is_holder { Leave::Fetched } else { Leave::Pushed };
+            entries.iter_mut().for_each(|entry| entry.came_back = Some(leave));
+        }
         self.put_back(&mut entries, returned, now_ms, out);
         entries.shrink_to(KEPT_ENTRIES);
         self.taken = entries;
@@ -165,12 +171,9 @@ impl Fifo {
         let delay = returned.and_then(|returned| self.delay(returned, now_ms));
         let due_ms = |delivery_count| delay.and_then(|delay| delay.due_ms(delivery_count));
         for entry in entries.iter_mut() {
-            match returned {
-                Some(returned) => {
-                    let failures = entry.delivery_count.saturating_add(u32::from(returned.failed));
-                    self.journal.mark(entry, returned, due_ms(failures), &mut out.facts);
-                }
-                None => entry.came_back = true,
+            if let Some(returned) = returned {
+                let failures = entry.delivery_count.saturating_add(u32::from(returned.failed));
+                self.journal.mark(entry, returned, due_ms(failures), &mut out.facts);
             }
             self.journal.repeat_returned(entry, &mut out.facts);
         }

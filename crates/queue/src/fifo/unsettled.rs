@@ -399,7 +399,7 @@ mod tests {
             seq,
             delivery_count: 0,
             redelivered: false,
-            came_back: false,
+            came_back: None,
             journaled: false,
             spot: None,
         }

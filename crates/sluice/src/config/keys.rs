@@ -175,15 +175,18 @@ const KEYS: &[Key] = &[
     key("ssl_options.crl_file", "", "The file of revoked client certificates (CRLs), in PEM.", |c, _, v| {
         put(&mut c.tls.revoked, file(v))
     }),
-    key(
-        "ssl_options.versions.*",
-        "tlsv1.3",
-        "A version of TLS that is spoken: tlsv1.2 or tlsv1.3. Without any, both are.",
-        |c, _, v| {
-            c.tls.versions.push(tls_version(v)?);
-            Ok(())
-        },
-    ),
+    Key {
+        sample: "ssl_options.versions.1 = tlsv1.3",
+        ..key(
+            "ssl_options.versions.*",
+            "",
+            "A version of TLS that is spoken, here as an example: tlsv1.2 or tlsv1.3. Without any, both are.",
+            |c, _, v| {
+                c.tls.versions.push(tls_version(v)?);
+                Ok(())
+            },
+        )
+    },
     key(
         "ssl_cert_login_from",
         "distinguished_name",
@@ -344,7 +347,7 @@ const KEYS: &[Key] = &[
         ..key(
             "default_limits.vhosts.*",
             "",
-            "A limit of new virtual hosts: max_connections or max_queues, -1 for none. The name may be any. With pattern, a regular expression, the limits of this name are only for virtual hosts that it matches; of several names the first counts.",
+            "A limit of new virtual hosts, here as an example: max_connections or max_queues, -1 for none. The name may be any. With pattern, a regular expression, the limits of this name are only for virtual hosts that it matches; of several names the first counts.",
             |c, part, v| c.defaults.set_limit(part, v),
         )
     },
@@ -353,7 +356,7 @@ const KEYS: &[Key] = &[
         ..key(
             "default_policies.operator.*",
             "",
-            "An operator policy of new virtual hosts: vhost_pattern and queue_pattern, regular expressions, apply_to, and what it sets, such as max_length or message_ttl.",
+            "An operator policy of new virtual hosts, here as an example: vhost_pattern and queue_pattern, regular expressions, apply_to, and what it sets, such as max_length or message_ttl.",
             |c, part, v| c.defaults.set_operator_policy(part, v),
         )
     },
@@ -363,7 +366,7 @@ const KEYS: &[Key] = &[
         ..key(
             "default_users.*",
             "",
-            "A user who gets permissions in new virtual hosts, and is created with the first of them: vhost_pattern, password, tags (with commas between), configure, write and read.",
+            "A user who gets permissions in new virtual hosts, and is created with the first of them, here as an example: vhost_pattern, password, tags (with commas between), configure, write and read. A user without a password cannot log in with one. Patterns that are not set match everything.",
             |c, part, v| c.defaults.set_user(part, v),
         )
     },

@@ -16,6 +16,7 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::{Registry, fmt};
 use wal::files::{self, LOGS_DIR, Sharing};
 
+use super::Limiter;
 use super::exchange::{LogExchange, may_be_published};
 use super::file::LogFile;
 use super::lines::{Escaped, Fields, Terminal};
@@ -68,11 +69,17 @@ impl Levels {
 type Layers = Vec<Box<dyn Layer<Registry> + Send + Sync>>;
 
 /// Returns the layers that write the lines, and their levels.
-pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>, exchange: &LogExchange) -> (Layers, Levels) {
+pub fn layers(
+    options: &LogOptions,
+    file: Option<Arc<LogFile>>,
+    exchange: &LogExchange,
+    limiter: &Limiter,
+) -> (Layers, Levels) {
     let (mut layers, mut levels): (Layers, _) = (Vec::new(), Levels::default());
     if options.has_console {
         let (of_console, handle) = reload::Layer::new(filter(options, &options.console));
         levels.console = Some(handle);
+        let of_console = of_console.and(limiter.of(0));
         layers.push(match options.console.format {
             // The journal has the time and the level of a line in fields of its own.
             Format::Plain if writes_to_journal() => {
@@ -86,6 +93,7 @@ pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>, exchange: &LogEx
     if let Some(file) = file {
         let (of_file, handle) = reload::Layer::new(filter(options, &options.file.output));
         levels.file = Some(handle);
+        let of_file = of_file.and(limiter.of(1));
         layers.push(match options.file.output.format {
             Format::Plain => plain(file).with_filter(of_file).boxed(),
             Format::Json => json(file).with_filter(of_file).boxed(),
@@ -94,7 +102,7 @@ pub fn layers(options: &LogOptions, file: Option<Arc<LogFile>>, exchange: &LogEx
     if options.has_exchange {
         let (of_exchange, handle) = reload::Layer::new(filter(options, &options.exchange));
         levels.exchange = Some(handle);
-        let of_exchange = of_exchange.and(filter_fn(may_be_published));
+        let of_exchange = of_exchange.and(filter_fn(may_be_published)).and(limiter.of(2));
         let exchange = exchange.clone();
         layers.push(match options.exchange.format {
             Format::Plain => plain(exchange).with_filter(of_exchange).boxed(),

@@ -27,7 +27,10 @@ pub struct SetPolicy {
 
 impl SetPolicy {
     /// Checks everything but whether the virtual host exists.
-    pub(in crate::catalog) fn check(self) -> Result<Policy, CatalogError> {
+    ///
+    /// # Errors
+    /// [`CatalogError::Invalid`] says what is wrong with the name, the pattern, `apply_to` or the definition.
+    pub fn check(self) -> Result<Policy, CatalogError> {
         let Self { vhost, name, operator, pattern, priority, apply_to, definition } = self;
         check_name("policy", &name)?;
         check_definition(operator, &definition)?;

@@ -27,15 +27,17 @@ impl Random {
     }
 }
 
-/// Checks a queue for `x-local-random`. Streams are read on any node, so none of them is local.
+/// Checks a queue for `x-local-random`. Quorum queues and streams are reached from any node, so none of them is local.
 ///
 /// # Errors
 /// The queue is not a classic queue.
 pub(super) fn check_local_queue(queue: &QueueRecord) -> Result<(), CatalogError> {
-    if !queue.is_stream() {
-        return Ok(());
-    }
-    let (name, vhost, kind) = (&queue.name, &queue.vhost, queue.kind());
+    let kind = match (queue.is_stream(), queue.is_quorum()) {
+        (false, false) => return Ok(()),
+        (true, _) => "stream",
+        (_, true) => "quorum queue",
+    };
+    let (name, vhost) = (&queue.name, &queue.vhost);
     Err(CatalogError::Invalid {
         reason: format!(
             "x-local-random routes to classic queues only: queue '{name}' in vhost '{vhost}' is a {kind}"

@@ -25,6 +25,10 @@ use amqp10::{
 };
 use message::DeliveryMax;
 
+/// The capabilities of the source with which clients of JMS subscribe to a topic, alone or together with others. Each of these
+/// clients expects all messages, and those that read one queue would compete for them.
+const SUBSCRIPTIONS: [&str; 2] = ["topic", "shared"];
+
 /// The outcomes that a receiver may list.
 const OUTCOMES: [&str; 4] =
     ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
@@ -290,6 +294,10 @@ impl Gate {
         Self::check_common(attach)?;
         if let Some(unknown) = source.outcomes.iter().find(|o| !OUTCOMES.contains(&o.as_str())) {
             let what = format!("outcome '{}' not supported", shown(unknown.as_str()));
+            return Err(not_implemented(&what, attach));
+        }
+        if let Some(asked) = source.capabilities.iter().find(|c| SUBSCRIPTIONS.contains(&c.as_str())) {
+            let what = format!("the capability '{asked}' of a source not supported");
             return Err(not_implemented(&what, attach));
         }
         if source.dynamic && wants_replies(source) {

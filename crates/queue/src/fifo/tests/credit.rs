@@ -3,6 +3,7 @@
 use message::DeliveryMax;
 
 use super::model::note;
+use super::properties::check_deliveries;
 use super::transcript::{Page, config, with};
 use crate::{Mode, Outcome};
 
@@ -322,4 +323,27 @@ fn a_delivery_that_was_not_sent_leaves_no_trace() {
     q.release(1, 4, 4).is("| returned 2 count 0 again");
     q.grant(1, 4, 2).is("1#5 a again; 1#6 b again");
     assert_eq!(counts(&q), (4, 2));
+}
+
+#[test]
+fn a_delivery_that_was_not_sent_counts_as_what_it_was() {
+    let mut q = Page::new(config());
+    let counts = |q: &Page| {
+        let report = q.fifo.report();
+        check_deliveries(&report);
+        (report.delivered, report.delivered_settled, report.fetched, report.fetched_settled)
+    };
+    q.publish("a!");
+    for n in 1..=2 {
+        q.fetch(7, 1, false).is(&format!("fetched [7#{n} a] of 0"));
+        q.settle(7, n, n, Outcome::Unsent).is("");
+        assert_eq!(counts(&q), (1, 0, 1, 0), "the same message, twice");
+    }
+    // Another kind of delivery has counts of its own, so no count ever falls.
+    q.attach(1);
+    q.grant(1, 0, 1).is("1#1 a");
+    assert_eq!(counts(&q), (2, 0, 1, 0));
+    q.settle(1, 1, 1, Outcome::Unsent).is("");
+    q.fetch(8, 1, true).is("fetched [8#1 a] of 0 | gone 1");
+    assert_eq!(counts(&q), (3, 1, 2, 1));
 }

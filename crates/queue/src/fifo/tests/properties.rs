@@ -51,9 +51,11 @@ enum Step {
         reader: usize,
         failed: bool,
     },
+    /// If `unsent`, the holder returns all of the messages, because its peer cannot take them.
     Fetch {
         n: u32,
         settled: bool,
+        unsent: bool,
     },
     DeadLettered {
         which: usize,
@@ -108,7 +110,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(reader, first, len, outcome)| Step::Settle { reader, first, len, outcome }),
         1 => any::<usize>().prop_map(|reader| Step::Cancel { reader }),
         1 => (any::<usize>(), any::<bool>()).prop_map(|(reader, failed)| Step::Detach { reader, failed }),
-        1 => (0..4u32, any::<bool>()).prop_map(|(n, settled)| Step::Fetch { n, settled }),
+        2 => (0..4u32, any::<bool>(), any::<bool>())
+            .prop_map(|(n, settled, unsent)| Step::Fetch { n, settled, unsent }),
         3 => (any::<usize>(), arrival()).prop_map(|(which, arrival)| Step::DeadLettered { which, arrival }),
         1 => Just(Step::Purge),
         6 => (1..12u64, prop::bool::weighted(0.1))
@@ -191,7 +194,7 @@ impl Run {
     /// Performs one step on both sides. Returns the machine's output and what the model expects.
     fn step(&mut self, step: &Step) -> (Output, Vec<Observed>) {
         let mut out = Output::default();
-        let mut coming = self.coming.take();
+        let coming = self.coming.take();
         self.model.observed.clear();
         match step {
             Step::Tick { ms } => {
@@ -241,17 +244,14 @@ impl Run {
             self.model.dispatch(self.now_ms);
             self.fifo.time(self.now_ms, &mut out);
         }
-        while let Some(load) = coming.take().or_else(|| out.loads.pop()) {
-            assert!(out.loads.is_empty(), "at most one load is in flight");
-            // A block of a run that was released is of no use.
-            if self.fifo.runs().any(|run| run == load.run) {
-                self.fifo.bring(load, self.shelf.block(load), self.now_ms, &mut out);
-            } else {
-                self.fifo.bring(load, Block::default(), self.now_ms, &mut out);
-            }
-            if self.late {
-                break;
-            }
+        self.read(coming, &mut out);
+        if let Step::Fetch { unsent: true, .. } = step {
+            let (id, (first, last), outcome) = (self.next_id - 1, (1, u64::MAX), Outcome::Unsent);
+            self.model.settle(id, first, last, &outcome, self.now_ms);
+            self.forget_cancelled();
+            let (consumer, answer) = (ConsumerId(id), SettleAnswer::Never);
+            self.fifo.ask(Request::Settle { consumer, first, last, outcome, answer }, self.now_ms, &mut out);
+            self.read(None, &mut out);
         }
         if self.late
             && let Some(load) = out.loads.pop()
@@ -266,6 +266,22 @@ impl Run {
         self.shelf.release(std::mem::take(&mut out.released));
         self.journal.extend(out.facts.iter().cloned());
         (out, std::mem::take(&mut self.model.observed))
+    }
+
+    /// Brings the blocks that are wanted.
+    fn read(&mut self, mut coming: Option<Load>, out: &mut Output) {
+        while let Some(load) = coming.take().or_else(|| out.loads.pop()) {
+            assert!(out.loads.is_empty(), "at most one load is in flight");
+            // A block of a run that was released is of no use.
+            if self.fifo.runs().any(|run| run == load.run) {
+                self.fifo.bring(load, self.shelf.block(load), self.now_ms, out);
+            } else {
+                self.fifo.bring(load, Block::default(), self.now_ms, out);
+            }
+            if self.late {
+                break;
+            }
+        }
     }
 
     /// Applies a step to the model. Returns the same step as a request to the machine.
@@ -341,7 +357,7 @@ impl Run {
                 model.detach(reader.id, failed, now_ms);
                 Request::Detach { consumer: ConsumerId(reader.id), failed }
             }
-            Step::Fetch { n, settled } => {
+            Step::Fetch { n, settled, .. } => {
                 let id = self.next_id;
                 self.next_id += 1;
                 model.fetch(id, n, settled, now_ms);
@@ -401,6 +417,15 @@ impl Run {
         marks.sort_unstable();
         marks
     }
+}
+
+/// Checks that each delivery is counted as one of a consumer or a fetch, and as settled or not.
+pub fn check_deliveries(report: &Report) {
+    assert!(report.fetched_settled <= report.delivered_settled, "{report:?}");
+    let fetched = report.fetched.checked_sub(report.fetched_settled).expect("those settled are fewer");
+    let unsettled =
+        report.delivered.checked_sub(report.delivered_settled).and_then(|n| n.checked_sub(fetched));
+    assert_eq!(unsettled, Some(report.delivered_unsettled()), "{report:?}");
 }
 
 /// Translates the machine's output to the model's form.
@@ -490,6 +515,7 @@ proptest! {
             }
             prop_assert_eq!(deaths_last(observed), deaths_last(expected), "at {:?}", step);
             let (report, model) = (run.fifo.report(), &run.model);
+            check_deliveries(&report);
             let len = |place: fn(Place) -> bool| model.in_place(place).map(|item| item.len).sum::<u64>();
             let held = |place| matches!(place, Place::Held { .. });
             prop_assert_eq!(report.ready, model.ready());
@@ -514,6 +540,7 @@ proptest! {
         for step in &steps {
             run.step(step);
             let report = run.fifo.report();
+            check_deliveries(&report);
             let here = report.messages();
             let gone = report.acknowledged + report.dropped + report.dead_lettered + run.purged;
             if run.config.overflow != Overflow::RejectPublishDlx {

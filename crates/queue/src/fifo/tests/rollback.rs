@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::late::Late;
 use super::model::note;
+use super::properties::check_deliveries;
 use super::shelf::Shelf;
 use super::transcript::{config, dead_letters, message};
 use crate::fifo::entry::Entry;
@@ -717,6 +718,7 @@ fn state(fifo: &Fifo, shelf: &Shelf, now_ms: u64) -> String {
 /// Checks that the queue counts each of its messages once, and its bytes.
 fn check_counts(fifo: &Fifo, shelf: &Shelf) {
     let report = fifo.report();
+    check_deliveries(&report);
     let delayed = || fifo.delayed.range(0, u64::MAX).map(|(entry, _)| entry);
     let held = fifo.consumers.unsettled().flat_map(Unsettled::copies);
     let ready = fifo.ready.copies().into_iter().chain(shelf.unread(fifo));

@@ -1,0 +1,105 @@
+//! What can be said of definitions without a broker: what every broker refuses, and what a broker must have already.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use broker::catalog::{AccountChange, Command, Destination, queue_config};
+
+use super::Definitions;
+
+/// The most lines about what a broker must have. The file of a whole broker has none.
+const NEEDED_MAX: usize = 20;
+
+impl Definitions {
+    /// Returns what every broker refuses, each with its line: policies, such as a pattern that is no regular expression, and arguments
+    /// of queues, such as an unknown type.
+    pub fn refused(&self) -> Vec<String> {
+        let refused = |command: &Command| match command {
+            Command::SetPolicy(set) => set.clone().check().err(),
+            Command::DeclareQueue(of) => {
+                queue_config(&of.vhost, &of.name, of.auto_delete, &of.arguments).err()
+            }
+            _ => None,
+        };
+        let wrong = |(at, command)| refused(command).map(|error| format!("{}: {error}", self.place(at)));
+        self.commands.iter().enumerate().filter_map(wrong).collect()
+    }
+
+    /// Returns the names that the definitions use and do not define, each with the line that uses it first. A broker that does
+    /// not have them refuses the definitions. `vhost` and `user` are those that a new broker has.
+    pub fn needed(&self, vhost: &str, user: &str) -> Vec<String> {
+        let mut names = Names::default();
+        names.add("vhost", "", vhost);
+        if !self.has_users {
+            names.add("user", "", user);
+        }
+        for command in &self.commands {
+            match command {
+                Command::Account(AccountChange::SetVhost { name, .. }) => names.add("vhost", "", name),
+                Command::Account(AccountChange::SetUser { name, .. }) => names.add("user", "", name),
+                Command::DeclareQueue(of) => names.add("queue", &of.vhost, &of.name),
+                Command::DeclareExchange(of) => names.add("exchange", &of.vhost, &of.name),
+                _ => {}
+            }
+        }
+        let mut needed = BTreeMap::new();
+        for (at, command) in self.commands.iter().enumerate() {
+            for name in used(command) {
+                if !names.0.contains(&name) {
+                    needed.entry(name).or_insert(at);
+                }
+            }
+        }
+        let mut needed: Vec<(Name, usize)> = needed.into_iter().collect();
+        needed.sort_by_key(|(_, at)| *at);
+        let line = |((kind, _, name), at): (Name, usize)| {
+            format!(
+                "{}: {kind} '{name}' is not among the definitions, so the broker must have it",
+                self.place(at)
+            )
+        };
+        needed.into_iter().take(NEEDED_MAX).map(line).collect()
+    }
+}
+
+/// What it is, its virtual host if it is in one, and its name.
+type Name = (&'static str, Arc<str>, Arc<str>);
+
+#[derive(Default)]
+struct Names(HashSet<Name>);
+
+impl Names {
+    fn add(&mut self, kind: &'static str, vhost: &str, name: &str) {
+        self.0.insert((kind, vhost.into(), name.into()));
+    }
+}
+
+/// Returns the names that must exist before the command.
+fn used(command: &Command) -> Vec<Name> {
+    let none = || Arc::from("");
+    let vhost = |name: &Arc<str>| ("vhost", none(), name.clone());
+    let user = |name: &Arc<str>| ("user", none(), name.clone());
+    match command {
+        Command::DeclareQueue(of) => vec![vhost(&of.vhost)],
+        Command::DeclareExchange(of) => vec![vhost(&of.vhost)],
+        Command::SetPolicy(of) => vec![vhost(&of.vhost)],
+        Command::SetParameter { key, .. } => key.vhost.iter().map(vhost).collect(),
+        Command::Account(
+            AccountChange::SetPermissions { user: who, vhost: to, .. }
+            | AccountChange::SetTopicPermissions { user: who, vhost: to, .. },
+        ) => vec![vhost(to), user(who)],
+        Command::Bind(of, _) => {
+            // Every virtual host has these exchanges.
+            let exchange = |name: &Arc<str>| {
+                let is_built_in = name.is_empty() || name.starts_with("amq.");
+                (!is_built_in).then(|| ("exchange", of.vhost.clone(), name.clone()))
+            };
+            let destination = match &of.destination {
+                Destination::Exchange(name) => exchange(name),
+                Destination::Queue(name) => Some(("queue", of.vhost.clone(), name.clone())),
+            };
+            std::iter::once(vhost(&of.vhost)).chain(exchange(&of.source)).chain(destination).collect()
+        }
+        _ => Vec::new(),
+    }
+}
