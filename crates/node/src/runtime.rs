@@ -190,7 +190,7 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
         let mut next = first;
         while let Some(message) = next {
             if let Incoming::Stop(why) = message {
-                host.shard.borrow_mut().set_blocked(true);
+                host.shard.borrow_mut().stop_publishing();
                 stopping = Some((why, Instant::now() + STOP_RECEIPTS));
             } else {
                 receive(&host, message);

@@ -25,9 +25,12 @@ use amqp10::{
 };
 use message::DeliveryMax;
 
-/// The capabilities of the source with which clients of JMS subscribe to a topic, alone or together with others. Each of these
-/// clients expects all messages, and those that read one queue would compete for them.
-const SUBSCRIPTIONS: [&str; 2] = ["topic", "shared"];
+/// The capability of the source with which clients of JMS subscribe to a topic. Each of them expects all messages, and those that
+/// read one queue would compete for them. Readers of a stream, and those with a queue of their own behind an exchange, do not.
+const TOPIC: &str = "topic";
+
+/// The capability of the source with which clients of JMS share a subscription to a topic.
+const SHARED: &str = "shared";
 
 /// The outcomes that a receiver may list.
 const OUTCOMES: [&str; 4] =
@@ -296,9 +299,8 @@ impl Gate {
             let what = format!("outcome '{}' not supported", shown(unknown.as_str()));
             return Err(not_implemented(&what, attach));
         }
-        if let Some(asked) = source.capabilities.iter().find(|c| SUBSCRIPTIONS.contains(&c.as_str())) {
-            let what = format!("the capability '{asked}' of a source not supported");
-            return Err(not_implemented(&what, attach));
+        if source.capabilities.iter().any(|c| c.as_str() == SHARED) {
+            return Err(not_implemented("the capability 'shared' of a source not supported", attach));
         }
         if source.dynamic && wants_replies(source) {
             return self.attach_replies(session, link, attach, source, cx);
@@ -330,10 +332,18 @@ impl Gate {
         if let Some(to) = ReplyTo::parse(&queue) {
             return self.probe_replies(session, link, attach, to, cx);
         }
+        let wants_topic = source.capabilities.iter().any(|c| c.as_str() == TOPIC);
+        let competes = || not_implemented("the capability 'topic' of a queue not supported", attach);
         if declare && cx.catalog.listed_queue(&self.peer.vhost, &queue).is_none() {
+            if wants_topic {
+                return Err(competes());
+            }
             return self.make_named_queue((session, link), attach, queue, cx);
         }
         let record = self.usable_queue(&queue, cx)?;
+        if wants_topic && !record.is_stream() {
+            return Err(competes());
+        }
         self.attach_outlet(session, link, attach, &record, None, cx)?;
         self.note_format(format, attach, address, cx);
         Ok(())

@@ -96,21 +96,18 @@ impl Gate {
     /// began to wait. The request of one link leads to the next call, for the link after it. So links that have nothing to
     /// request are passed over: they have ended, or their client has withdrawn the credit.
     pub(super) fn resume_reading(&mut self, cx: &mut Cx<'_>) {
-        loop {
-            let waits = |session, link| match self.role_of(session, link) {
-                Some(LinkRole::Outlet(link)) => link.outlet.waits_for_room(),
-                _ => false,
-            };
-            let is_next =
-                |&(session, link): &(u16, u32)| has_room(&self.conn, session, cx) || !waits(session, link);
-            let Some(at) = self.without_room.iter().position(is_next) else { return };
-            let Some((session, link)) = self.without_room.remove(at) else { return };
-            if let Some(LinkRole::Outlet(link)) = self.role(session, link)
-                && link.outlet.resume(cx)
-            {
-                return;
+        // Those that go on waiting, in their order.
+        let mut without_room = Vec::new();
+        while let Some((session, link)) = self.without_room.pop_front() {
+            let has_room = has_room(&self.conn, session, cx);
+            let Some(LinkRole::Outlet(consuming)) = self.role(session, link) else { continue };
+            if !has_room && consuming.outlet.waits_for_room() {
+                without_room.push((session, link));
+            } else if consuming.outlet.resume(cx) {
+                break;
             }
         }
+        without_room.into_iter().rev().for_each(|waits| self.without_room.push_front(waits));
     }
 
     /// Continues all links that wait until more of the output is written.

@@ -193,13 +193,19 @@ impl Shard {
         self.gates().with(key, |gate, cx| gate.end(Ending::Operator, why, cx));
     }
 
-    /// Stops or resumes publishing on every connection.
+    /// Stops or resumes publishing on every connection, because of an alarm.
     pub fn set_blocked(&mut self, blocked: bool) {
         self.connections.blocked = blocked;
         self.walks.blocked.begin();
         if blocked {
             self.report_size_again();
         }
+    }
+
+    /// Stops publishing on every connection, because the node stops. Freeing the log would only make the stop longer.
+    pub fn stop_publishing(&mut self) {
+        self.connections.blocked = true;
+        self.walks.blocked.begin();
     }
 
     /// Returns true if a turn has work for a connection. Heartbeats of thousands of connections, and parts of

@@ -145,9 +145,14 @@ impl Shard {
     /// Called from time to time on the deciding shard. Asks the log for its size: it is reported with records only, and an idle
     /// broker writes none. Since the last report, files may have been deleted, or records have become garbage.
     pub(in crate::shard) fn ask_for_size(&mut self) {
-        // A log that accepts nothing is asked anyway; see `Shard::retry_log`. At the end of an evacuation a size is reported.
+        // A log that accepts nothing is asked anyway; see `Shard::retry_log`. At the end of an evacuation a size is reported. While
+        // publishers wait for space, any garbage is too much, so an evacuation might follow each answer.
         let is_asked = self.storage.evacuation.is_some() || self.log_refuses();
-        if self.metadata.decides() && !is_asked && self.storage.log_size.is_some() {
+        if self.metadata.decides()
+            && !is_asked
+            && !self.connections.is_blocked()
+            && self.storage.log_size.is_some()
+        {
             self.storage.journal.ask();
         }
     }
