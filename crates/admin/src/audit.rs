@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use broker::audit::Rate;
+use broker::counters::Protocol;
 use broker::names::cut;
 
 use crate::auth::Sender;
@@ -31,7 +32,7 @@ impl<'a> Line<'a> {
             Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {
                 actor.refused(&self.what(), &self.on(), failure.text());
             }
-            Ok(_) if is_change => actor.changed(&self.what(), &self.on(), Rate::Every),
+            Ok(_) if is_change => actor.changed(&self.what(), &self.on(), self.rate()),
             Err(failure) if is_change => actor.failed(&self.what(), &self.on(), failure.text()),
             _ => {}
         }
@@ -39,6 +40,10 @@ impl<'a> Line<'a> {
 
     fn what(&self) -> String {
         format!("{} {}", self.route.method, self.route.path)
+    }
+
+    fn rate(&self) -> Rate {
+        Rate::of(&self.sender.who, Protocol::Http)
     }
 
     fn on(&self) -> String {
@@ -49,7 +54,7 @@ impl<'a> Line<'a> {
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         if !self.is_written && is_change(self.route) {
-            self.sender.actor().left(&self.what(), &self.on());
+            self.sender.actor().left(&self.what(), &self.on(), self.rate());
         }
     }
 }

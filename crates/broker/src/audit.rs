@@ -5,7 +5,7 @@
 //! the line.
 
 use crate::access::Identity;
-use crate::categories::{PEER, USER};
+use crate::categories::{PEER, USER, USER_CHANGE};
 use crate::counters::Protocol;
 use crate::names::{NAME_CHARS_MAX, cut, cut_to};
 
@@ -24,20 +24,27 @@ pub struct Actor<'a> {
     pub mechanism: &'a str,
 }
 
-/// How many lines about changes over AMQP are written. Applications delete queues and exchanges there as often as they like.
-/// Over HTTP all changes are written: people and their scripts make them, and each request logs in.
+/// How many lines about changes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// All of them.
     Every,
-    /// The first ones of a period. The others are counted.
+    /// Very many of each user in a period. The others are counted.
+    PerUser,
+    /// The first ones of all users in a period. The others are counted.
     Limited,
 }
 
 impl Rate {
-    /// Returns the rate for the changes of a user. Every change of an administrator is written. Other users could fill the disk.
-    pub fn of(who: &Identity) -> Self {
-        if who.has_tag("administrator") { Self::Every } else { Self::Limited }
+    /// Returns the rate for the changes of a user. Every change of an administrator is written. Other users could fill the disk, or
+    /// push the other lines out of files that are rotated. Over AMQP, applications delete queues and exchanges as often as they like.
+    /// Over HTTP, people and their scripts make changes, and each request logs in, so only a flood of them is cut off.
+    pub fn of(who: &Identity, protocol: Protocol) -> Self {
+        match protocol {
+            _ if who.has_tag("administrator") => Self::Every,
+            Protocol::Http => Self::PerUser,
+            Protocol::Amqp10 | Protocol::Amqp091 => Self::Limited,
+        }
     }
 }
 
@@ -79,13 +86,19 @@ impl Actor<'_> {
         let reason = None::<&str>;
         match rate {
             Rate::Every => line!(info, "change", self, what, Some(on), "allowed", reason),
+            Rate::PerUser => line!(info, USER_CHANGE, self, what, Some(on), "allowed", reason),
             Rate::Limited => line!(info, PEER, self, what, Some(on), "allowed", reason),
         }
     }
 
     /// Writes that a client left before the answer, so that nobody knows here whether something was changed.
-    pub fn left(self, what: &str, on: &str) {
-        line!(info, "change", self, what, Some(on), "unknown", Some("the client left before the answer"));
+    pub fn left(self, what: &str, on: &str, rate: Rate) {
+        let reason = Some("the client left before the answer");
+        match rate {
+            Rate::Every => line!(info, "change", self, what, Some(on), "unknown", reason),
+            Rate::PerUser => line!(info, USER_CHANGE, self, what, Some(on), "unknown", reason),
+            Rate::Limited => line!(info, PEER, self, what, Some(on), "unknown", reason),
+        }
     }
 
     /// Writes that a change was permitted but not carried out.

@@ -21,3 +21,7 @@ pub const ALL: [&str; 5] = [CONNECTION, CHANNEL, QUEUE, RA, USER];
 
 /// The name of an event that a peer can cause at any rate. The program limits the rate of such lines.
 pub const PEER: &str = "peer";
+
+/// The name of an event about a change that a user has made. It has the field `user`. The program limits the rate of such lines for each
+/// user apart, and permits far more of them.
+pub const USER_CHANGE: &str = "user change";

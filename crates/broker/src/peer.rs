@@ -482,7 +482,7 @@ impl Peer {
 
     /// Writes that the client has deleted something or the messages in it.
     pub fn deleted(&self, what: &str, name: &str) {
-        let rate = self.identity.as_ref().map_or(Rate::Limited, Rate::of);
+        let rate = self.identity.as_ref().map_or(Rate::Limited, |who| Rate::of(who, self.protocol));
         self.actor().changed(what, &format!("vhost={} name={}", cut(&self.vhost), cut(name)), rate);
     }
 

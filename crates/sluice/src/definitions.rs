@@ -166,7 +166,8 @@ pub fn examine(definitions: &Definitions, config: &Config, values: &SetValues) -
     let file = config.load_definitions.as_deref().unwrap_or(Path::new("")).display().to_string();
     let placed =
         |what: String| values.placed(config.definitions_key, &format!("{}: {what}", hide(&file)), None);
-    let refused = definitions.refused().into_iter().map(placed).collect();
+    let refused = definitions.refused(config.settings.declare_rules.default_type);
+    let refused = refused.into_iter().map(placed).collect();
     let needed = definitions.needed(&config.settings.default_vhost, &config.default_user);
     (refused, needed.into_iter().map(placed).collect())
 }

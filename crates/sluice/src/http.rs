@@ -171,7 +171,7 @@ impl Api {
         let (what, place) = (ask.what, url.place());
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
         let login = self.login(&url)?;
-        let request = url.request(ask, &login).map_err(|error| failed(&error))?;
+        let request = url.request(ask, login).map_err(|error| failed(&error))?;
         let tls = if url.tls { Some(self.trust.load()?) } else { None };
         let server = Server { host: url.host.clone(), port: url.port, tls };
         let bounds = Bounds { connect: PATIENCE, patience: PATIENCE, body_bytes_max: ANSWER_BYTES_MAX };
@@ -239,8 +239,8 @@ impl Api {
         url.and_then(|url| url.login().map(|(user, _)| user.to_owned())).unwrap_or_default()
     }
 
-    /// Returns the value of the header `Authorization`.
-    fn login(&self, url: &Url) -> Result<String, Failure> {
+    /// Returns the value of the header `Authorization`. `None` if the user is empty: then nobody is to log in.
+    fn login(&self, url: &Url) -> Result<Option<String>, Failure> {
         let Some(file) = &self.token_file else {
             let (user, password) = url.login().ok_or_else(|| {
                 let (scheme, place) = (url.scheme(), url.place());
@@ -248,12 +248,13 @@ impl Api {
                     "--url: it names no user for {place}: {scheme}://USER:PASSWORD@{place} or --token-file is needed"
                 ))
             })?;
-            return Ok(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
+            let basic = || format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
+            return Ok((!user.is_empty()).then(basic));
         };
         let token = std::fs::read_to_string(file);
         let token =
             token.map_err(|error| Failure::usage(format!("--token-file: {}: {error}", file.display())))?;
-        Ok(format!("Bearer {}", token.trim()))
+        Ok(Some(format!("Bearer {}", token.trim())))
     }
 
     /// Returns the name of the node that answers, for paths that contain it.
@@ -369,15 +370,19 @@ impl Url {
         matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Ok(true)))
     }
 
-    fn request(&self, ask: Ask<'_>, login: &str) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    fn request(
+        &self,
+        ask: Ask<'_>,
+        login: Option<String>,
+    ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let Ask { method, path, body, headers, .. } = ask;
         let request =
             headers.iter().fold(Request::builder(), |request, (name, value)| request.header(name, *value));
+        let request = login.into_iter().fold(request, |request, login| request.header(AUTHORIZATION, login));
         request
             .method(method)
             .uri(path)
             .header(HOST, self.place())
-            .header(AUTHORIZATION, login)
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body.into()))
@@ -412,6 +417,19 @@ mod tests {
             assert_eq!(login(there), None, "{there}");
         }
         assert_eq!(login("http://ann@broker").as_deref(), Some("ann"));
+    }
+
+    #[test]
+    fn a_request_without_a_user_has_no_login() {
+        let header = |api: &Api| {
+            let url = Url::parse(&api.url).unwrap();
+            let request = url.request(Ask::get("look", "/metrics"), api.login(&url).unwrap()).unwrap();
+            request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned())
+        };
+        let api = |url: &str| Api::without_login(url, &Trust::default()).unwrap();
+        assert_eq!(header(&api("http://localhost:1")), None);
+        assert_eq!(header(&api("https://broker")), None);
+        assert_eq!(header(&api("http://u:p@broker")).as_deref(), Some("Basic dTpw"));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The broker's log, written to standard error, to a file, and to an exchange.
 //!
 //! The target of a line is its category, whose level is a setting of its own, or a part of the program. Lines that a peer
-//! can cause as often as it likes have the name [`PEER`]. For each place in the code, the first [`LINES_AT_ONCE`] such lines of a period are written. The others are counted, and the count is
-//! logged every [`PERIOD`]. This way no peer can fill the disk with log lines or bury the other lines.
+//! can cause as often as it likes have the name [`PEER`]. For each place in the code, the first [`LINES_AT_ONCE`] such lines of a
+//! period are written. The others are counted, and the count is logged every [`PERIOD`]. Lines about changes that users other than
+//! administrators make over HTTP have the name [`USER_CHANGE`]: they are limited in the same way, but each user has
+//! [`CHANGES_AT_ONCE`]. This way no peer can fill the disk with log lines or bury the other lines. Changes of administrators are all
+//! written.
 
 mod exchange;
 mod file;
@@ -15,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use broker::categories::{CHANNEL, CONNECTION, PEER, QUEUE, USER};
+use broker::categories::{CHANNEL, CONNECTION, PEER, QUEUE, USER, USER_CHANGE};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
@@ -36,6 +39,14 @@ pub const PERIOD: Duration = Duration::from_secs(10);
 /// The lines of one place that are written in each period. This suffices for a few clients that connect,
 /// close or fail together.
 const LINES_AT_ONCE: u64 = 10;
+
+/// The lines of one place about changes by one user that are written in each period. A script that cleans up or sets up a virtual
+/// host stays below this. A flood of requests does not: the broker answers many thousands in a period.
+const CHANGES_AT_ONCE: u64 = 1_000;
+
+/// The most places, and users of places, that are counted apart in a period. Further users share one count for each place, so the
+/// users that a token names, who need not exist, take no more memory.
+const PLACES_MAX: usize = 1_000;
 
 /// The number of places that the log can go to: standard error, a file and an exchange.
 const OUTPUTS: usize = 3;
@@ -76,12 +87,17 @@ pub fn reopen(file: &LogFile) {
 /// lines that an output does not want never hide lines that it wants.
 #[derive(Clone, Debug, Default)]
 pub struct Limiter {
-    places: Arc<Mutex<HashMap<Identifier, Place>>>,
+    places: Arc<Mutex<HashMap<Key, Place>>>,
 }
 
-/// One place in the code that logs what a peer does.
+/// The place in the code, and the user if each has a count: otherwise the empty text.
+type Key = (Identifier, String);
+
+/// One place in the code that logs what a peer does, or what one user does there.
 #[derive(Debug)]
 struct Place {
+    /// The number of lines that are written in a period.
+    most: u64,
     level: Level,
     /// The target of its lines.
     target: &'static str,
@@ -94,7 +110,7 @@ struct Place {
 impl Place {
     /// Returns the number of suppressed lines. It is the same for all outputs that want lines of this place.
     fn left_out(&self) -> u64 {
-        self.lines.iter().max().map_or(0, |lines| lines.saturating_sub(LINES_AT_ONCE))
+        self.lines.iter().max().map_or(0, |lines| lines.saturating_sub(self.most))
     }
 }
 
@@ -154,8 +170,18 @@ impl Limiter {
     /// Counts the line for an output. Returns true if it is to be written there.
     fn count(&self, event: &Event<'_>, output: usize) -> bool {
         let metadata = event.metadata();
+        let Some(most) = most(metadata) else { return true };
+        let mut user = UserOf(String::new());
+        if metadata.name() == USER_CHANGE {
+            event.record(&mut user);
+        }
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = places.entry(metadata.callsite()).or_insert_with(|| Place {
+        let mut key = (metadata.callsite(), user.0);
+        if places.len() >= PLACES_MAX && !places.contains_key(&key) {
+            key.1.clear();
+        }
+        let place = places.entry(key).or_insert_with(|| Place {
+            most,
             level: *metadata.level(),
             target: metadata.target(),
             lines: [0; OUTPUTS],
@@ -163,15 +189,24 @@ impl Limiter {
         });
         place.lines[output] += 1;
         let lines = place.lines[output];
-        if lines == LINES_AT_ONCE + 1 && place.example.is_empty() {
+        if lines == most + 1 && place.example.is_empty() {
             event.record(&mut Words(&mut place.example));
         }
-        lines <= LINES_AT_ONCE
+        lines <= most
     }
 
     /// Returns the filter of an output, a number below [`OUTPUTS`]. It must come after the filter of the levels.
     fn of(&self, output: usize) -> Limit {
         Limit { limiter: self.clone(), output }
+    }
+}
+
+/// Returns how many lines of a place, or of a user there, are written in a period. `None`: all of them.
+fn most(metadata: &Metadata<'_>) -> Option<u64> {
+    match metadata.name() {
+        PEER => Some(LINES_AT_ONCE),
+        USER_CHANGE => Some(CHANGES_AT_ONCE),
+        _ => None,
     }
 }
 
@@ -189,7 +224,7 @@ impl<S> Filter<S> for Limit {
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
         // The outputs must be asked about each event that one of them may refuse.
-        if metadata.name() == PEER { Interest::sometimes() } else { Interest::always() }
+        if most(metadata).is_some() { Interest::sometimes() } else { Interest::always() }
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -197,8 +232,21 @@ impl<S> Filter<S> for Limit {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
-        event.metadata().name() != PEER || self.limiter.count(event, self.output)
+        self.limiter.count(event, self.output)
     }
+}
+
+/// Reads the field `user` of an event.
+struct UserOf(String);
+
+impl Visit for UserOf {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "user" {
+            value.clone_into(&mut self.0);
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
 /// Writes an event as the log shows it: the message, then the fields.
@@ -218,6 +266,7 @@ impl Visit for Words<'_> {
 
 #[cfg(test)]
 mod tests {
+    use broker::access::Identity;
     use broker::audit::{Actor, Rate};
     use broker::categories::RA;
     use broker::counters::Protocol;
@@ -280,6 +329,49 @@ mod tests {
             "what=\"login\" result=\"refused\" user=\"ann\" peer=\"192.0.2.1:5\" protocol=\"http\" mechanism=\"Basic\" \
              reason=\"unknown user or wrong password\""
         );
+    }
+
+    #[test]
+    fn changes_of_each_user_over_http_are_limited_apart() {
+        let limiter = Limiter::default();
+        let written = Written::default();
+        let subscriber = tracing_subscriber::registry().with(written.clone().with_filter(limiter.of(0)));
+        let _scope = subscriber.set_default();
+        let change = |user: &str| {
+            let who = Identity::internal(user, "management");
+            let actor = Actor { user, ..actor() };
+            actor.changed("DELETE x", "name=q", Rate::of(&who, Protocol::Http));
+        };
+        (0..CHANGES_AT_ONCE + 7).for_each(|_| change("ann"));
+        assert_eq!(written.take(), CHANGES_AT_ONCE);
+        // Somebody else's line is not lost for that.
+        change("bob");
+        assert_eq!(written.take(), 1);
+        (0..CHANGES_AT_ONCE + 7).for_each(|_| {
+            actor().left("DELETE x", "name=q", Rate::of(&Identity::internal("ann", ""), Protocol::Http))
+        });
+        assert_eq!(written.take(), CHANGES_AT_ONCE);
+        let ops = Rate::of(&Identity::internal("ops", "administrator"), Protocol::Http);
+        (0..CHANGES_AT_ONCE + 7).for_each(|_| actor().changed("DELETE x", "name=q", ops));
+        assert_eq!(written.take(), CHANGES_AT_ONCE + 7);
+        let left_out = limiter.take();
+        assert_eq!(left_out.iter().map(|left_out| left_out.lines).collect::<Vec<_>>(), [7, 7]);
+        assert!(left_out.iter().all(|left_out| left_out.example.contains("user=\"ann\"")), "{left_out:?}");
+    }
+
+    #[test]
+    fn users_beyond_a_number_share_one_count() {
+        let limiter = Limiter::default();
+        let written = Written::default();
+        let subscriber = tracing_subscriber::registry().with(written.clone().with_filter(limiter.of(0)));
+        let _scope = subscriber.set_default();
+        let users = PLACES_MAX as u64 + CHANGES_AT_ONCE + 5;
+        for n in 0..users {
+            Actor { user: &format!("u{n}"), ..actor() }.changed("DELETE x", "name=q", Rate::PerUser);
+        }
+        assert_eq!(written.take(), users - 5);
+        let left_out = limiter.take();
+        assert_eq!((left_out.len(), left_out[0].lines), (1, 5));
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Ask};
 use crate::list::links;
 use crate::output::{complain, redraw};
 use crate::table::{Column, cell, table};
@@ -69,11 +69,12 @@ struct Seen {
 /// The first answer failed, or nobody reads the output any more.
 pub fn run(top: &Top) -> Result<(), Failure> {
     crate::amqp::block_on(async {
-        let mut last = top.look().await?;
+        let mut sees_nodes = true;
+        let mut last = top.look(&mut sees_nodes).await?;
         let mut shown = 0;
         loop {
             tokio::time::sleep(Duration::from_secs(top.every)).await;
-            match top.look().await {
+            match top.look(&mut sees_nodes).await {
                 Ok(seen) => {
                     redraw(&top.what.show(&last, &seen, rows_of_terminal()))?;
                     last = seen;
@@ -96,11 +97,19 @@ fn rows_of_terminal() -> usize {
 }
 
 impl Top {
-    async fn look(&self) -> Result<Seen, Failure> {
+    /// Asks for what is shown. `sees_nodes` becomes false once the broker refuses to show the node. Then it is not asked again, because
+    /// each refusal is a line in its log.
+    async fn look(&self, sees_nodes: &mut bool) -> Result<Seen, Failure> {
         let words = "show what moves";
         let (_, overview) = self.api.ask(words, Method::GET, "/api/overview", None).await?;
-        let nodes = self.api.ask(words, Method::GET, "/api/nodes?columns=processors,shards", None).await;
-        let shards = nodes.ok().and_then(|(_, nodes)| crate::status::shards(&nodes[0]));
+        let mut shards = None;
+        if *sees_nodes
+            && let Ok((status, nodes)) =
+                self.api.exchange(Ask::get(words, "/api/nodes?columns=processors,shards")).await
+        {
+            *sees_nodes = !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+            shards = crate::status::shards(&nodes[0]);
+        }
         let path = match self.what {
             What::Queues => {
                 format!("/api/queues?page=1&page_size={QUEUES_MAX}&sort=messages&sort_reverse=true")

@@ -9,7 +9,7 @@ use tls::{ClientConfig, ClientOptions};
 use crate::failure::Failure;
 
 /// TLS of a verb.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct Trust {
     /// The authorities whose servers are trusted, in PEM (default: those that the system trusts)
     #[arg(long, global = true, env = "SLUICE_CACERT", value_name = "FILE")]

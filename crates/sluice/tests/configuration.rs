@@ -126,6 +126,50 @@ fn a_check_examines_definitions() {
     }
 }
 
+/// The default type of a queue decides which arguments it may have, as when the broker carries the definitions out.
+#[test]
+fn a_check_of_definitions_knows_the_default_types_of_queues() {
+    let directory = Directory::new("configuration");
+    let definitions = [
+        r#"{"vhosts":[{"name":"v","default_queue_type":"stream"},{"name":"d"}],"#,
+        r#""queues":[{"vhost":"v","name":"q1","arguments":{"x-max-age":"7D"}},"#,
+        r#"{"vhost":"d","name":"q2","arguments":{"x-delivery-limit":3}},"#,
+        r#"{"vhost":"elsewhere","name":"q3","arguments":{"x-max-age":"7D"}},"#,
+        r#"{"vhost":"v","name":"q4","auto_delete":true,"arguments":{"x-max-age":"7D"}},"#,
+        r#"{"vhost":"d","name":"q5","arguments":{"x-max-age":"7D"}},"#,
+        r#"{"vhost":"v","name":"q6","durable":false,"arguments":{"x-queue-type":"stream"}},"#,
+        r#"{"vhost":"elsewhere","name":"q7","arguments":{"x-queue-type":"classic","x-max-age":"7D"}}]}"#,
+    ];
+    let conf = "load_definitions = DIR/d.json\ndefault_queue_type = quorum\n"
+        .replace("DIR", directory.path().to_str().unwrap());
+    let file = write(&directory, &[("sluice.conf", &conf), ("d.json", &definitions.join("\n"))]);
+    let checked = finish(&mut config("check", &["--data-dir", "/none"], &file, &[]), b"");
+    let refused: Vec<&str> = checked.err.lines().filter(|line| !line.contains("is not among")).collect();
+    assert_eq!((checked.code, refused.len()), (2, 4), "{checked:?}");
+    for (line, why) in refused.iter().zip([
+        "line 5: queue 'q4' in vhost 'v': invalid arg 'x-max-age' for queue 'q4' in vhost 'v': queue type 'classic'",
+        "line 6: queue 'q5' in vhost 'd': invalid arg 'x-max-age' for queue 'q5' in vhost 'd': queue type 'quorum'",
+        "line 7: queue 'q6' in vhost 'v': invalid property 'non-durable'",
+        "line 8: queue 'q7' in vhost 'elsewhere': invalid arg 'x-max-age'",
+    ]) {
+        assert!(line.contains(why), "{why} is not in {line}");
+    }
+}
+
+#[test]
+fn a_check_says_how_many_more_names_a_broker_must_have() {
+    let directory = Directory::new("configuration");
+    let queues: Vec<String> = (0..23).map(|n| format!(r#"{{"vhost":"v{n}","name":"q"}}"#)).collect();
+    let conf = "load_definitions = DIR/d.json\n".replace("DIR", directory.path().to_str().unwrap());
+    let text = format!(r#"{{"queues":[{}]}}"#, queues.join(","));
+    let file = write(&directory, &[("sluice.conf", &conf), ("d.json", &text)]);
+    let checked = finish(&mut config("check", &["--data-dir", "/none"], &file, &[]), b"");
+    let lines: Vec<&str> = checked.err.lines().collect();
+    assert_eq!((checked.code, lines.len()), (0, 21), "{checked:?}");
+    assert!(lines[19].contains("vhost 'v19' is not among the definitions"), "{checked:?}");
+    assert!(lines[20].ends_with("d.json: and 3 more that are not among the definitions"), "{checked:?}");
+}
+
 /// What is wrong in files that the configuration names is reported with the line that names the file. Each case is a configuration
 /// and the whole report, in which `DIR` is the directory.
 #[test]

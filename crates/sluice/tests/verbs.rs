@@ -482,6 +482,20 @@ fn top_shows_queues_and_links() {
     assert!(links.contains("\nLINK  ADDRESS  DIRECTION"), "{links}");
 }
 
+/// Only some users may see the node. The others do not fill the log of the broker with refused requests.
+#[test]
+fn top_asks_once_for_what_the_user_may_not_see() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb_with_input(&["add", "user", "ann", "--tags", "management"], b"p\n").done();
+    let url = format!("http://ann:p@127.0.0.1:{}", broker.http_port);
+    let shown = sluice(&["top", "--url", &url, "--every", "1", "--count", "2"]).done();
+    assert!(shown.matches("\nQUEUE ").count() == 2 && !shown.contains("shards:"), "{shown}");
+    assert!(broker.terminate().success());
+    let log = directory.logged();
+    assert_eq!(log.matches("what=\"GET /api/nodes\" result=\"refused\"").count(), 1, "{log}");
+}
+
 /// The script of bash is used as a shell uses it: the words of a verb are what it completes.
 #[test]
 fn shells_complete_the_verbs() {

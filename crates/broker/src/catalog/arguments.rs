@@ -99,7 +99,7 @@ pub fn span_ms(text: &str) -> Option<u64> {
 /// # Errors
 /// [`CatalogError::PreconditionFailed`] names an argument that this queue type does not take, or whose value is
 /// invalid.
-pub fn queue_config(
+pub(super) fn queue_config(
     vhost: &str,
     name: &Arc<str>,
     auto_delete: bool,

@@ -89,6 +89,40 @@ impl DeclareQueue {
             internal: false,
         }
     }
+
+    /// Returns the settings of the queue's machine, and whether every record is synced. Names the type, `default`, if the declaration
+    /// names none and `default` can be the type of such a queue.
+    ///
+    /// # Errors
+    /// [`CatalogError::PreconditionFailed`] names what a queue of this type cannot have.
+    pub fn settings(&mut self, default: QueueType) -> Result<(queue::Config, bool), CatalogError> {
+        let Self { vhost, name, durable, exclusive, auto_delete, arguments, .. } = self;
+        let can_be_any = *durable && !*exclusive && !*auto_delete;
+        if default != QueueType::Classic && can_be_any && !arguments.contains_key(QUEUE_TYPE) {
+            arguments.insert(QUEUE_TYPE.to_owned(), default.name().into());
+        }
+        let (config, fsync) = queue_config(vhost, name, *auto_delete, arguments)?;
+        let kind = config.queue_type();
+        if kind != QueueType::Classic
+            && let Some((what, _)) =
+                [("non-durable", !*durable), ("exclusive", *exclusive), ("auto-delete", *auto_delete)]
+                    .into_iter()
+                    .find(|(_, is)| *is)
+        {
+            return Err(CatalogError::PreconditionFailed {
+                reason: format!(
+                    "invalid property '{what}' for queue '{name}' in vhost '{vhost}' of type {}",
+                    kind.name()
+                ),
+            });
+        }
+        Ok((config, fsync))
+    }
+
+    /// Returns true if the declaration names the type of the queue.
+    pub fn names_type(&self) -> bool {
+        self.arguments.contains_key(QUEUE_TYPE)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -151,26 +185,20 @@ impl Catalog {
         }
     }
 
-    fn declare_queue(&self, declare: DeclareQueue, ids: &mut QueueIds) -> Result<Decision, CatalogError> {
+    fn declare_queue(&self, mut declare: DeclareQueue, ids: &mut QueueIds) -> Result<Decision, CatalogError> {
+        check_name("queue", &declare.name)?;
+        check_count(declare.arguments.keys().filter(|name| *name != QUEUE_TYPE).count())?;
+        self.check_vhost(&declare.vhost)?;
+        declare.arguments.remove(NAME_PREFIX);
         let DeclareQueue {
-            vhost,
-            name,
-            durable,
-            exclusive,
-            auto_delete,
-            mut arguments,
-            connection,
-            internal,
+            ref vhost, ref name, durable, exclusive, auto_delete, connection, internal, ..
         } = declare;
-        check_name("queue", &name)?;
-        check_count(arguments.keys().filter(|name| *name != QUEUE_TYPE).count())?;
-        self.check_vhost(&vhost)?;
-        arguments.remove(NAME_PREFIX);
-        if let Some(existing) = self.listed_queue(&vhost, &name) {
+        let arguments = &declare.arguments;
+        if let Some(existing) = self.listed_queue(vhost, name) {
             let is_relaxed = self.rules.relaxed_redeclaration && existing.config.quorum.is_some();
             let owner = connection.filter(|_| exclusive);
             if existing.exclusive != owner && !is_relaxed {
-                return Err(CatalogError::locked(&vhost, &name));
+                return Err(CatalogError::locked(vhost, name));
             }
             let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
                 reason: format!(
@@ -189,7 +217,7 @@ impl Catalog {
             // The type comes first: if it differs, other arguments may differ as a consequence.
             let compared = std::iter::once(QUEUE_TYPE).chain(known());
             let compared = compared.filter(|key| !(skips_type && *key == QUEUE_TYPE));
-            if let Some((key, got, current)) = difference(compared, &arguments, &existing.arguments) {
+            if let Some((key, got, current)) = difference(compared, arguments, &existing.arguments) {
                 return Err(differs(key, got, current));
             }
             return Ok(Decision {
@@ -211,27 +239,9 @@ impl Catalog {
                 ),
             });
         }
-        self.check_queue_limits(&vhost, &name)?;
-        let default = self.default_type(&vhost);
-        let can_be_any = durable && !exclusive && !auto_delete;
-        if default != QueueType::Classic && can_be_any && !arguments.contains_key(QUEUE_TYPE) {
-            arguments.insert(QUEUE_TYPE.to_owned(), default.name().into());
-        }
-        let (config, fsync) = queue_config(&vhost, &name, auto_delete, &arguments)?;
-        let kind = config.queue_type();
-        if kind != QueueType::Classic
-            && let Some((what, _)) =
-                [("non-durable", !durable), ("exclusive", exclusive), ("auto-delete", auto_delete)]
-                    .into_iter()
-                    .find(|(_, is)| *is)
-        {
-            return Err(CatalogError::PreconditionFailed {
-                reason: format!(
-                    "invalid property '{what}' for queue '{name}' in vhost '{vhost}' of type {}",
-                    kind.name()
-                ),
-            });
-        }
+        self.check_queue_limits(vhost, name)?;
+        let (config, fsync) = declare.settings(self.default_type(&declare.vhost))?;
+        let DeclareQueue { vhost, name, arguments, .. } = declare;
         let record = Arc::new(QueueRecord {
             id: ids.take(),
             vhost,

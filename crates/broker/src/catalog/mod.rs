@@ -34,7 +34,8 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 pub use crate::named::Arguments;
-pub use arguments::{queue_config, span_ms};
+use arguments::queue_config;
+pub use arguments::span_ms;
 pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use definitions::{DefinitionsCursor, definitions_of};
 pub use error::CatalogError;

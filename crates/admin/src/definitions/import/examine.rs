@@ -1,24 +1,35 @@
 //! What can be said of definitions without a broker: what every broker refuses, and what a broker must have already.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use broker::catalog::{AccountChange, Command, Destination, queue_config};
+use broker::catalog::{AccountChange, Command, Destination};
+use broker::settings::QueueType;
 
 use super::Definitions;
 
-/// The most lines about what a broker must have. The file of a whole broker has none.
+/// The most names that a broker must have and that are shown. The file of a whole broker has none.
 const NEEDED_MAX: usize = 20;
 
 impl Definitions {
     /// Returns what every broker refuses, each with its line: policies, such as a pattern that is no regular expression, and arguments
-    /// of queues, such as an unknown type.
-    pub fn refused(&self) -> Vec<String> {
+    /// of queues, such as an unknown type. `default` is the type of new queues whose declarations and virtual hosts name none. The
+    /// type of a queue is unknown if neither it nor its virtual host is among the definitions: nothing is said of such a queue.
+    pub fn refused(&self, default: QueueType) -> Vec<String> {
+        let mut defaults = HashMap::new();
+        for command in &self.commands {
+            if let Command::Account(AccountChange::SetVhost { name, patch, .. }) = command {
+                defaults.insert(name, patch.default_queue_type.flatten().unwrap_or(default));
+            }
+        }
         let refused = |command: &Command| match command {
             Command::SetPolicy(set) => set.clone().check().err(),
-            Command::DeclareQueue(of) => {
-                queue_config(&of.vhost, &of.name, of.auto_delete, &of.arguments).err()
-            }
+            Command::DeclareQueue(of) => match defaults.get(&of.vhost) {
+                Some(default) => of.clone().settings(*default).err(),
+                // The type is named, so the default has no effect.
+                None if of.names_type() => of.clone().settings(default).err(),
+                None => None,
+            },
             _ => None,
         };
         let wrong = |(at, command)| refused(command).map(|error| format!("{}: {error}", self.place(at)));
@@ -26,7 +37,8 @@ impl Definitions {
     }
 
     /// Returns the names that the definitions use and do not define, each with the line that uses it first. A broker that does
-    /// not have them refuses the definitions. `vhost` and `user` are those that a new broker has.
+    /// not have them refuses the definitions. `vhost` and `user` are those that a new broker has. The last line says how many more
+    /// there are, if they are very many.
     pub fn needed(&self, vhost: &str, user: &str) -> Vec<String> {
         let mut names = Names::default();
         names.add("vhost", "", vhost);
@@ -58,7 +70,12 @@ impl Definitions {
                 self.place(at)
             )
         };
-        needed.into_iter().take(NEEDED_MAX).map(line).collect()
+        let more = needed.len().saturating_sub(NEEDED_MAX);
+        let mut lines: Vec<String> = needed.into_iter().take(NEEDED_MAX).map(line).collect();
+        if more > 0 {
+            lines.push(format!("and {more} more that are not among the definitions"));
+        }
+        lines
     }
 }
 
