@@ -70,6 +70,9 @@ fn hello(version: u16, suites: &[u16], extensions: &[u8]) -> Vec<u8> {
 /// (ecdsa_secp256r1_sha256).
 const EXTENSIONS: &[u8] = &[0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3];
 
+/// The extensions of a client that knows no elliptic curves: its signatures (rsa_pkcs1_sha256).
+const NO_CURVES: &[u8] = &[0, 13, 0, 4, 0, 2, 4, 1];
+
 /// The extensions of a client of TLS 1.1. It names no signatures.
 const OLD_EXTENSIONS: &[u8] = &[0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0];
 
@@ -151,10 +154,14 @@ async fn the_log_says_why_tls_refuses_a_client() {
                 directory = &only_13.1;
                 shout(port(&only_13.0, "amqp/ssl"), &hello(0x0303, &[0xc02b], EXTENSIONS));
             }
-            "cipher suites with CBC, RC4 or 3DES, or with RSA key exchange" => {
-                // TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, TLS_ECDHE_ECDSA_WITH_RC4_128_SHA,
-                // TLS_ECDHE_ECDSA_WITH_3DES_EDE_CBC_SHA and TLS_RSA_WITH_AES_128_GCM_SHA256.
-                shout(at, &hello(0x0303, &[0xc009, 0xc007, 0xc008, 0x009c], EXTENSIONS));
+            "cipher suites with CBC, RC4 or 3DES" => {
+                // TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, TLS_ECDHE_ECDSA_WITH_RC4_128_SHA and
+                // TLS_ECDHE_ECDSA_WITH_3DES_EDE_CBC_SHA.
+                shout(at, &hello(0x0303, &[0xc009, 0xc007, 0xc008], EXTENSIONS));
+            }
+            "TLS 1.2 without ECDHE: only the key exchanges RSA and DHE" => {
+                // TLS_RSA_WITH_AES_128_GCM_SHA256 and TLS_DHE_RSA_WITH_AES_128_GCM_SHA256. Such a client names no curves.
+                shout(at, &hello(0x0303, &[0x009c, 0x009e], NO_CURVES));
             }
             "a client without TLS" => shout(at, b"AMQP\x03\x01\x00\x00"),
             "client certificates of X.509 version 1" => certificate = Some("old"),

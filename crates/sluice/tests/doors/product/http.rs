@@ -51,7 +51,7 @@ fn rules(route: &Route) -> Vec<(Kind, Does)> {
         Action::PutTrace => vec![(Kind::Trace, AdminSet)],
         Action::DeleteTrace => vec![(Kind::Trace, AdminDelete)],
         Action::UserLimits if names_user => vec![(Kind::User, AdminSee)],
-        Action::PutUserLimit | Action::DeleteUserLimit => vec![(Kind::User, AdminChange)],
+        Action::PatchUser | Action::PutUserLimit | Action::DeleteUserLimit => vec![(Kind::User, AdminChange)],
         Action::GetUser
         | Action::PermissionsOfUser
         | Action::TopicPermissionsOfUser

@@ -239,7 +239,7 @@ impl Question {
         }
         if is_http {
             // Who may list what there is in the virtual host is told what there is not.
-            let is_looked_up = matches!((kind, does), (Kind::Queue, Delete | Search))
+            let is_looked_up = (kind, does) == (Kind::Queue, Delete)
                 || matches!(
                     kind,
                     Kind::ToQueue | Kind::ToExchange | Kind::FromExchange | Kind::ExchangeToExchange
