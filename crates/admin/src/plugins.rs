@@ -1,5 +1,5 @@
-//! The names of RabbitMQ's plugins, and what stands for each of them here. The nodes of the HTTP API list those that are built in,
-//! and `sluice enable plugin` answers for all of them.
+//! The names of RabbitMQ's plugins. For each one, the table says whether the broker does its work. The nodes of the HTTP API list those
+//! that are built in, and `sluice enable plugin` answers for all of them.
 
 use broker::nearest::did_you_mean;
 
@@ -13,7 +13,7 @@ pub struct Plugin {
     pub here: Here,
 }
 
-/// What stands for a plugin.
+/// What the broker has instead of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Here {
     /// The broker does its work without a plugin.

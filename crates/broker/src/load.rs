@@ -89,7 +89,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// Passes time in steps of 10 ms, of which the shard is busy for this part.
+    /// Passes time in steps of 10 ms. In each step, the shard is busy for this part.
     fn pass(load: &mut Load, ms: u64, busy_percent: u64) {
         for _ in 0..ms / 10 {
             let BusyTime { busy_ns, total_ns } = load.busy_time();

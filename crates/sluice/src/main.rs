@@ -155,7 +155,7 @@ enum Verb {
     Set(set::Set),
     /// Remove a password, permissions, limits, policies or parameters
     Clear(clear::Clear),
-    /// Say what stands for a plugin of RabbitMQ: plugins are built in, or do not exist
+    /// Say what the broker has instead of a plugin of RabbitMQ: it is built in, or does not exist
     #[command(subcommand)]
     Enable(plugins::Enable),
     /// Say that a plugin of RabbitMQ cannot be disabled, or does not exist

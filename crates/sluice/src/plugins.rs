@@ -1,5 +1,5 @@
-//! `sluice enable plugin` and `sluice disable plugin`: what stands for a plugin of RabbitMQ. There are no plugins to enable, so these
-//! verbs change nothing and need no broker, like `rabbitmq-plugins --offline` in the script that builds an image.
+//! `sluice enable plugin` and `sluice disable plugin` say what the broker has instead of a plugin of RabbitMQ. There are no plugins to
+//! enable, so these verbs change nothing and need no broker, like `rabbitmq-plugins --offline` in the script that builds an image.
 
 use admin::{Here, Plugin};
 use clap::{Args, Subcommand};

@@ -58,7 +58,7 @@ impl fmt::Display for Shards {
             Self::Auto { cores } => {
                 write!(
                     f,
-                    "{} (shards = auto: one for each {CORES_PER_SHARD} cores; {cores} are there)",
+                    "{} (shards = auto: one for each {CORES_PER_SHARD} of {cores} cores, at least one)",
                     self.count()
                 )
             }
@@ -513,7 +513,7 @@ mod tests {
         let counts = [1, 2, 4, 7, 8, 16, 64, 4096].map(|cores| super::Shards::Auto { cores }.count());
         assert_eq!(counts, [1, 1, 1, 1, 2, 4, 16, 256]);
         let said = super::Shards::Auto { cores: 8 }.to_string();
-        assert_eq!(said, "2 (shards = auto: one for each 4 cores; 8 are there)");
+        assert_eq!(said, "2 (shards = auto: one for each 4 of 8 cores, at least one)");
     }
 
     #[test]

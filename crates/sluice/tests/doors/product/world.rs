@@ -363,7 +363,7 @@ impl World {
         }
     }
 
-    /// Makes a virtual host and deletes it, if a question is about one that is deleted.
+    /// Makes a virtual host and deletes it, for questions about a deleted one.
     pub async fn deleted(&mut self, question: Question) {
         let Question { vhost, who, .. } = question;
         if vhost == Vhost::Deleted {
