@@ -366,7 +366,7 @@ def leave_unread(broker, full, numbers, kinds):
     budgets = {row["name"]: row for row in broker.call("/nodes")[0]["budgets"]}
     used, limit = budgets["unread_output"]["used"], budgets["unread_output"]["limit"]
     # A shard counts a message when it was written, and may have to ask another shard to close a connection. A connection that was closed
-    # keeps the rest of the frame that was begun until its peer has read it, or for ten seconds.
+    # keeps at most 128 KiB of its output until its peer has read it, or for ten seconds.
     closed = len(numbers) - len(broker.call("/connections"))
     assert 0 < used <= limit + 10 * MB + closed * 128 * 1024, f"{used} bytes are unread, of {limit}, and {closed} connections are closed"
     yield

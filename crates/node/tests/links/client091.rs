@@ -319,6 +319,18 @@ impl Client091 {
         self.settle(house);
     }
 
+    /// Sends all of a large message but its last byte.
+    pub fn begin_large(&mut self, house: &mut House, channel: u16, queue: &str, bytes: usize) {
+        let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
+        let body = Bytes::from(vec![b'm'; bytes]);
+        self.conn.send_content(channel, &Method::BasicPublish(publish), &TRANSIENT, &body, 0);
+        let mut up = Vec::new();
+        take(self.conn.output(), &mut up);
+        up.pop();
+        house.shards[0].handle_input(self.key, &mut BytesMut::from(&up[..]));
+        self.settle(house);
+    }
+
     /// Asks for this number of messages of a queue, one by one, without waiting for them. They are settled as they are sent.
     pub fn get(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
         for _ in 0..messages {

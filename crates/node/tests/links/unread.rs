@@ -268,6 +268,47 @@ fn a_closed_connection_with_unread_output_is_cut() {
     assert!(flood.iter().all(|client| !client.is_cut(&mut h)));
 }
 
+/// Whatever a connection is closed for, what it has not read would stay until its socket is closed, and close nobody.
+#[test]
+fn what_a_client_has_not_read_is_freed_when_it_is_closed_for_other_memory() {
+    for large in [false, true] {
+        let mut h = house_with(Settings {
+            max_message_size: 1 << 20,
+            unfinished_memory: LIMIT,
+            ..Settings::default()
+        });
+        let mut flood: Vec<Client091> = (0..10)
+            .map(|_| {
+                let mut client = Client091::open(&mut h, &[1]);
+                (client.deaf, client.doomed) = (true, true);
+                match large {
+                    true => client.publish_unroutable(&mut h, 1, 900_000, 1),
+                    false => client.publish_unroutable(&mut h, 1, 1000, 10),
+                }
+                client.begin_large(&mut h, 1, "q", 900_000);
+                client
+            })
+            .collect();
+        let open = flood.iter().filter(|client| client.is_open(&mut h)).count();
+        assert!((4..=5).contains(&open), "{open} are open");
+        let used = h.budget(BUDGET).0 as usize;
+        let returned = if large { 900_000 } else { 10_000 };
+        assert!(
+            (open * returned..open * returned + 10 * 128 * 1024).contains(&used),
+            "{used} bytes are unread"
+        );
+        for client in &mut flood {
+            client.deaf = false;
+            client.settle(&mut h);
+        }
+        // Little that waited is sent ahead of the reason.
+        let kept = if large { open } else { 10 * 10 };
+        assert_eq!(flood.iter().map(|client| client.returned as usize).sum::<usize>(), kept);
+        let told = flood.iter().filter(|client| matches!(client.closed, Some((506, _)))).count();
+        assert_eq!(told, 10 - open, "all are told why");
+    }
+}
+
 /// Consumers that fall behind do not use up the budget: in a crowd, each gets messages only while it reads.
 #[test]
 fn many_consumers_that_do_not_read_are_not_closed() {

@@ -19,9 +19,9 @@ use crate::shard::Shard;
 /// may exceed the budget by this much unnoticed.
 const STEP_BYTES: u64 = 64 * 1024;
 
-/// The most bytes of a frame that a client is still sent when its connection is closed for what it does not read. The reason
-/// can only follow a whole frame. This is the largest frame of a client that has not asked for larger ones.
-const BEGUN_MAX: usize = 128 * 1024;
+/// The most bytes that a client is still sent when its connection is closed for the memory that it uses. The reason can only
+/// follow a whole frame. This is the largest frame of a client that has not asked for larger ones.
+const LEFT_MAX: usize = 128 * 1024;
 
 /// The bytes that a TLS session keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,13 +206,11 @@ impl Shard {
              {of_user} bytes, and this connection most of them, {bytes} bytes"
         );
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
-        let is_told = match budget {
-            ClientBudget::Unfinished | ClientBudget::State => true,
-            ClientBudget::Unread => {
-                let is_open = conn.gate.phase().is_open();
-                conn.gate.output().drop_unbegun(BEGUN_MAX) && is_open
-            }
-        };
+        // What it has not read stays until its socket is closed and closes nobody any more, so it must be little.
+        let is_open = conn.gate.phase().is_open();
+        let output = conn.gate.output();
+        let drops = budget == ClientBudget::Unread || output.held() > LEFT_MAX;
+        let is_told = !drops || output.drop_unbegun(LEFT_MAX) && is_open;
         self.gates().with(key, |gate, cx| gate.end(Ending::TooMuchMemory, &why, cx));
         let Connections { conns, held, .. } = &mut self.connections;
         let Some(conn) = conns.get_mut(key) else { return };
