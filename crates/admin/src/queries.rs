@@ -147,8 +147,22 @@ const CONNECTION: &[Parameter] = &[Parameter::new(
     "The connection of the link. It is needed if several links have this name.",
 )];
 
+const IMPORT: &[Parameter] = &[
+    Parameter::new(
+        "skip_unknown",
+        "boolean",
+        "True to leave out exchanges of unknown types and unknown keys of policies.",
+    ),
+    Parameter::new(
+        "dry_run",
+        "boolean",
+        "True to change nothing, and to answer with warnings and with names that the broker must have already.",
+    ),
+    Parameter::new("report", "boolean", "True to answer with the number of entries and with warnings."),
+];
+
 /// All groups of parameters.
-const ALL: [&[Parameter]; 13] = [
+const ALL: [&[Parameter]; 14] = [
     PAGES,
     COLUMNS,
     DISABLE_STATS,
@@ -162,6 +176,7 @@ const ALL: [&[Parameter]; 13] = [
     IF_UNUSED,
     IF_EMPTY,
     CONNECTION,
+    IMPORT,
 ];
 
 /// Returns all parameters. Each name is there once.
@@ -237,6 +252,7 @@ const fn groups(action: Action) -> &'static [&'static [Parameter]] {
         Action::SearchQueue => &[SEARCH, COUNT, TRUNCATE],
         Action::DeleteQueue => &[IF_UNUSED, IF_EMPTY],
         Action::DeleteExchange => &[IF_UNUSED],
+        Action::PostDefinitions | Action::PostDefinitionsOfVhost => &[IMPORT],
         _ => &[],
     }
 }

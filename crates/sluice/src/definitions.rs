@@ -9,6 +9,7 @@ use broker::access::Identity;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use identity::url::hide;
+use serde_json::Value;
 use wal::files::{self, Sharing};
 
 use crate::amqp::block_on;
@@ -44,7 +45,14 @@ pub enum Import {
 
 #[derive(Args, Debug)]
 pub struct ImportDefinitions {
+    /// The file, or - for standard input
     file: PathBuf,
+    /// Only say what is wrong or has no effect, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Leave out what this broker does not know: types of exchanges, and keys of policies
+    #[arg(long)]
+    skip_unknown: bool,
     #[command(flatten)]
     scope: Scope,
 }
@@ -83,7 +91,7 @@ pub fn export(verb: &Export) -> Result<(), Failure> {
 /// # Errors
 /// The broker's error, or that of a file.
 pub fn import(verb: &Import) -> Result<(), Failure> {
-    let Import::Definitions(ImportDefinitions { file, scope }) = verb;
+    let Import::Definitions(ImportDefinitions { file, dry_run, skip_unknown, scope }) = verb;
     let text = match file.as_os_str() == "-" {
         true => std::io::read_to_string(std::io::stdin()),
         false => std::fs::read_to_string(file),
@@ -91,11 +99,23 @@ pub fn import(verb: &Import) -> Result<(), Failure> {
     let text = text.map_err(|error| named(file, &error))?;
     let words = "import the definitions";
     block_on(async {
-        let path = scope.path();
+        let path = format!("{}?report=true&dry_run={dry_run}&skip_unknown={skip_unknown}", scope.path());
         let ask = Ask { body: text, ..Ask::new(words, Method::POST, &path) };
-        watched(words, scope.api.send(ask)).await?;
-        print(&format!("the definitions of {} are imported\n", file.display()))
+        let (_, report) = watched(words, scope.api.send(ask)).await?;
+        print(&reported(&report, file, *dry_run))
     })
+}
+
+/// Says what an import has done, or would do.
+fn reported(report: &Value, file: &Path, dry_run: bool) -> String {
+    let lines = |name: &str, word: &str| -> String {
+        let lines = report[name].as_array().into_iter().flatten().filter_map(Value::as_str);
+        lines.map(|line| format!("{word}{}\n", escape::line(line))).collect()
+    };
+    let what = if dry_run { "could be imported, and nothing was changed" } else { "are imported" };
+    let shown = file.display();
+    let done = format!("the definitions of {shown} {what}\n");
+    lines("warnings", "warning: ") + &lines("needed", "") + &done
 }
 
 impl Scope {

@@ -75,7 +75,11 @@ fn a_file_of_rabbitmq_moves_over_with_one_setting() {
     let other = Broker::start(&second);
     assert_eq!(
         other.verb(&["import", "definitions", &path("out.json")]).done(),
-        format!("the definitions of {} are imported", path("out.json"))
+        format!(
+            "warning: parameter 's' of component 'shovel' in vhost 'shop' is kept, but has no effect: there is no such \
+             component\nthe definitions of {} are imported",
+            path("out.json")
+        )
     );
     let export = |broker: &Broker| as_ops(broker, &["export", "definitions", "-p", "shop"]).done();
     assert_eq!(export(&other), export(&broker));
@@ -99,6 +103,30 @@ fn users_of_rabbitmq_log_in_with_their_old_passwords() {
     assert_eq!(as_anna(&["recv", "orders", "--count", "1"]).done(), "one tea");
     as_anna(&["recv", "log", "--count", "1"])
         .refused(1, &["read access to queue 'log' in vhost 'shop' refused"]);
+}
+
+#[test]
+fn an_import_prints_what_has_no_effect_and_can_be_tried_first() {
+    let directory = Directory::new("definitions");
+    let path = directory.path().join("in.json").to_str().unwrap().to_owned();
+    let exchange = json!({ "vhost": "/", "name": "later", "type": "x-delayed-message" });
+    std::fs::write(
+        &path,
+        json!({ "exchanges": [exchange], "queues": [{ "vhost": "/", "name": "q" }] }).to_string(),
+    )
+    .unwrap();
+    let broker = Broker::start(&directory);
+    broker.verb(&["import", "definitions", &path]).refused(1, &["is unknown", "--skip-unknown"]);
+    let warning = "warning: exchange 'later' in vhost '/' is left out: the exchange type 'x-delayed-message' is unknown";
+    assert_eq!(
+        broker.verb(&["import", "definitions", &path, "--skip-unknown", "--dry-run"]).done(),
+        format!("{warning}\nthe definitions of {path} could be imported, and nothing was changed")
+    );
+    assert_eq!(broker.verb(&["list", "queues", "--json"]).done(), "[]");
+    assert_eq!(
+        broker.verb(&["import", "definitions", &path, "--skip-unknown"]).done(),
+        format!("{warning}\nthe definitions of {path} are imported")
+    );
 }
 
 #[test]

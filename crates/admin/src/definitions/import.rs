@@ -1,29 +1,35 @@
 //! Reads definitions, and carries them out: all of them, or none.
 
 mod examine;
+mod route;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{Authority, Hashing, Identity, Permissions, TopicPermissions};
+use broker::access::{Hashing, Identity, Permissions, TopicPermissions};
 use broker::catalog::{
     AccountChange, Arguments, Binding, CLUSTER_NAME, CLUSTER_TAGS, Caller, CatalogError, Command,
     DeclareExchange, DeclareQueue, Destination, ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
+    is_policy_key,
 };
 use broker::desk::{Desk, DeskError};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub use self::route::{post, post_to_vhost};
 use super::unchanged::{self, Hasher};
 use super::{OPERATOR_POLICY, VHOST_LIMITS};
-use crate::call::Call;
-use crate::reply::{Failure, Reply};
+use crate::reply::Failure;
 use crate::{accounts, json, parameters, vhosts};
 
 /// The most problems of one file that are shown. A file that is no definitions file has more.
 const PROBLEMS_MAX: usize = 20;
+
+/// How to have what is unknown left out, in the reason why it is refused.
+pub(super) const HOW_TO_SKIP: &str =
+    "sluice import definitions --skip-unknown, or definitions.skip_unknown = true, leaves it out";
 
 /// The sections that have no entries.
 const FACTS: &[&str] = &[
@@ -63,14 +69,24 @@ pub struct Problem {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, Problem { line, what }) in self.0.iter().take(PROBLEMS_MAX).enumerate() {
-            write!(f, "{}line {line}: {what}", if at == 0 { "" } else { "; " })?;
-        }
-        match self.0.len().checked_sub(PROBLEMS_MAX) {
-            None | Some(0) => Ok(()),
-            Some(more) => write!(f, "; and {more} more"),
-        }
+        f.write_str(&shown_first(self.0.iter().map(Problem::to_string).collect()))
     }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+/// Shows the first [`PROBLEMS_MAX`] problems, and how many more there are.
+fn shown_first(mut problems: Vec<String>) -> String {
+    let more = problems.len().saturating_sub(PROBLEMS_MAX);
+    problems.truncate(PROBLEMS_MAX);
+    if more > 0 {
+        problems.push(format!("and {more} more"));
+    }
+    problems.join("; ")
 }
 
 impl std::error::Error for Problems {}
@@ -104,7 +120,7 @@ pub struct Reading<'a> {
     /// The virtual host that all entries are imported into, whichever they name. What is not inside a virtual host is left
     /// out, with a warning, as in RabbitMQ.
     pub vhost: Option<&'a str>,
-    /// True if exchanges of unknown types are left out (`definitions.skip_unknown`).
+    /// True if exchanges of unknown types and unknown keys of policies are left out (`definitions.skip_unknown`).
     pub skip_unknown: bool,
     /// True if parameters of shovels and of federation that RabbitMQ would refuse are kept, with a warning. They have no effect
     /// here, so they must not stop the start of a broker that has started with them before.
@@ -292,29 +308,6 @@ impl Definitions {
     }
 }
 
-/// Imports definitions of the whole node.
-pub async fn post<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    import(call, None).await
-}
-
-/// Imports definitions into one virtual host.
-pub async fn post_to_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    vhosts::require(call, call.param(0)).await?;
-    import(call, Some(call.param(0))).await
-}
-
-async fn import<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Reply, Failure> {
-    let text = std::str::from_utf8(&call.body).map_err(|_| Failure::bad_request("not_json"))?;
-    let reading = Reading { vhost, skip_unknown: call.ports.skips_unknown(), warns_of_components: false };
-    let mut definitions =
-        Definitions::parse(text, reading).map_err(|problems| Failure::bad_request(problems.to_string()))?;
-    if call.who.authority() == Authority::Internal {
-        definitions = definitions.created_by(&call.who.user);
-    }
-    definitions.import(call.desk, &call.who).await?;
-    Ok(Reply::NoContent)
-}
-
 type Read = fn(&mut Definitions, Entry, Reading<'_>) -> Result<(), Failure>;
 
 /// The sections, in the order in which they are carried out: what others need comes first.
@@ -489,7 +482,7 @@ fn read_parameter(definitions: &mut Definitions, entry: Entry, reading: Reading<
         }
         policy.insert("vhost".to_owned(), vhost.into());
         policy.insert("name".to_owned(), name.into());
-        return push_policy(definitions, &Entry { line, fields: policy }, &shown, true);
+        return push_policy(definitions, &Entry { line, fields: policy }, &shown, true, reading);
     }
     if component == VHOST_LIMITS.0 {
         let mut patch = VhostPatch::default();
@@ -527,9 +520,9 @@ fn read_global_parameter(definitions: &mut Definitions, entry: Entry, _: Reading
     Ok(())
 }
 
-fn read_policy(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+fn read_policy(definitions: &mut Definitions, entry: Entry, reading: Reading<'_>) -> Result<(), Failure> {
     let shown = shown("policies", &entry.fields);
-    push_policy(definitions, &entry, &shown, false)
+    push_policy(definitions, &entry, &shown, false, reading)
 }
 
 fn push_policy(
@@ -537,9 +530,21 @@ fn push_policy(
     entry: &Entry,
     shown: &str,
     operator: bool,
+    reading: Reading<'_>,
 ) -> Result<(), Failure> {
     let fields = &entry.fields;
-    let definition = json::table(fields, "definition")?;
+    let mut definition = json::table(fields, "definition")?;
+    let unknown: Vec<String> =
+        definition.keys().filter(|key| !is_policy_key(operator, key)).cloned().collect();
+    if reading.skip_unknown && !unknown.is_empty() {
+        unknown.iter().for_each(|key| _ = definition.remove(key));
+        let keys = unknown.join(", ");
+        if definition.is_empty() {
+            definitions.warnings.push(format!("{shown} is left out: it has only unknown keys, {keys}"));
+            return Ok(());
+        }
+        definitions.warnings.push(format!("{shown} is kept without its unknown keys, {keys}"));
+    }
     if definition.iter().any(|(key, _)| key.starts_with("federation-")) {
         definitions.warnings.push(format!("{shown} is kept, but federates nothing"));
     }
@@ -564,7 +569,7 @@ fn read_exchange(definitions: &mut Definitions, entry: Entry, reading: Reading<'
     if ExchangeKind::parse(&kind).is_none() {
         if !reading.skip_unknown {
             return Err(Failure::bad_request(format!(
-                "the exchange type '{kind}' is unknown; definitions.skip_unknown = true leaves such exchanges out"
+                "the exchange type '{kind}' is unknown; {HOW_TO_SKIP}"
             )));
         }
         definitions.warnings.push(format!("{shown} is left out: the exchange type '{kind}' is unknown"));

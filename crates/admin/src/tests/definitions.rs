@@ -347,6 +347,74 @@ async fn wrong_definitions_change_nothing_and_say_where() {
     }
 }
 
+/// A file with what RabbitMQ had and this broker does not have.
+const OLD: &str = r#"{
+"parameters": [{"vhost":"/","component":"shovel","name":"s","value":{"src-uri":"amqp://","src-queue":"a","dest-uri":"amqp://h","dest-queue":"b"}}],
+"policies": [{"vhost":"/","name":"ha","pattern":".*","definition":{"ha-mode":"all"}},
+{"vhost":"/","name":"lazy","pattern":"(","definition":{"queue-mode":"lazy","max-length":5}}],
+"exchanges": [{"vhost":"/","name":"later","type":"x-delayed-message"}],
+"queues": [{"vhost":"/","name":"q","arguments":{"x-queue-type":"odd"}}],
+"bindings": [{"vhost":"/","source":"later","destination":"q"},{"vhost":"/","source":"amq.topic","destination":"there"}]
+}"#;
+
+#[tokio::test]
+async fn everything_that_is_wrong_is_said_at_once() {
+    let server = Server::start().await;
+    let refused = server.ask(Some("guest"), "POST", "/api/definitions", OLD).await;
+    assert_eq!(refused.status, 400);
+    let reason = refused.body;
+    for wrong in [
+        "line 5: exchange 'later' in vhost '/': the exchange type 'x-delayed-message' is unknown",
+        "line 3: policy 'ha' in vhost '/': Validation failed: 'ha-mode' is not recognised",
+        "line 4: policy 'lazy' in vhost '/': Validation failed: 'queue-mode' is not recognised",
+        "line 6: queue 'q' in vhost '/': ",
+        "sluice import definitions --skip-unknown",
+    ] {
+        assert!(reason.contains(wrong), "'{wrong}' is not in {reason}");
+    }
+    // What is left is wrong wherever it stands.
+    let answer = server.ask(Some("guest"), "POST", "/api/definitions?skip_unknown=true", OLD).await;
+    assert_eq!(answer.status, 400);
+    let left = answer.body.matches("line ").count();
+    assert_eq!(left, 2, "the pattern and the type of the queue: {}", answer.body);
+}
+
+#[tokio::test]
+async fn an_import_says_what_it_leaves_out_and_may_be_tried_first() {
+    let server = Server::start().await;
+    let text = OLD.replace(r#""pattern":"(""#, r#""pattern":"l""#).replace(r#""odd""#, r#""classic""#);
+    let warnings = [
+        "parameter 's' of component 'shovel' in vhost '/' is kept, but has no effect: there is no such component",
+        "policy 'ha' in vhost '/' is left out: it has only unknown keys, ha-mode",
+        "policy 'lazy' in vhost '/' is kept without its unknown keys, queue-mode",
+        "exchange 'later' in vhost '/' is left out: the exchange type 'x-delayed-message' is unknown",
+        "binding from 'later' to 'q' in vhost '/' is left out with its exchange",
+    ];
+    let path = "/api/definitions?skip_unknown=true";
+    let tried = server.ask(Some("guest"), "POST", &format!("{path}&dry_run=true"), &text).await;
+    let tried: serde_json::Value = serde_json::from_str(&tried.body).unwrap();
+    let needed = "line 7: binding from 'amq.topic' to 'there' in vhost '/': queue 'there' is not among the definitions, \
+                  so the broker must have it";
+    assert_eq!(
+        tried,
+        serde_json::json!({ "imported": false, "entries": 4, "warnings": warnings, "needed": [needed] })
+    );
+    server.check("guest", "GET /api/queues/%2F/q -> 404 ..").await;
+    server.check("guest", "PUT /api/queues/%2F/there {} -> 201").await;
+    let done = server.ask(Some("guest"), "POST", &format!("{path}&report=true"), &text).await;
+    let done: serde_json::Value = serde_json::from_str(&done.body).unwrap();
+    assert_eq!(done, serde_json::json!({ "imported": true, "entries": 4, "warnings": warnings }));
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/policies/%2F?columns=name,definition -> 200 [{"name":"lazy","definition":{"max-length":5}}]
+            GET /api/queues/%2F/q?columns=name -> 200 {"name":"q"}
+            "#,
+        )
+        .await;
+}
+
 #[tokio::test]
 async fn several_files_are_one_import_that_names_the_wrong_file() {
     let desk = FakeDesk::new();

@@ -46,7 +46,7 @@ pub use parameters::{
 };
 pub use pending::{Committed, Offered, Pending};
 pub use places::QueueIds;
-pub use policy::{ApplyTo, Policy, merged_definition};
+pub use policy::{ApplyTo, Policy, is_policy_key, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed, Unrouted};
 pub use rules::DeclareRules;
 pub use search::Search;

@@ -174,6 +174,17 @@ const KEYS: &[(&str, Kind, Merge)] = &[
     ("federation-upstream-set", Kind::Text, Merge::Never),
 ];
 
+/// Returns the kind of value of a key. `None` if policies, or operator policies, have no such key.
+fn kind_of(operator: bool, key: &str) -> Option<&'static Kind> {
+    let known = KEYS.iter().find(|(k, _, merge)| *k == key && !(operator && *merge == Merge::Never));
+    known.map(|(_, kind, _)| kind)
+}
+
+/// Returns true if policies, or operator policies, have this key.
+pub fn is_policy_key(operator: bool, key: &str) -> bool {
+    kind_of(operator, key).is_some()
+}
+
 /// Checks a definition.
 ///
 /// # Errors
@@ -184,8 +195,7 @@ pub(super) fn check_definition(operator: bool, definition: &Arguments) -> Result
         return invalid("the definition is empty".into());
     }
     for (key, value) in definition.iter() {
-        let known = KEYS.iter().find(|(k, _, merge)| k == key && !(operator && *merge == Merge::Never));
-        let Some((_, kind, _)) = known else {
+        let Some(kind) = kind_of(operator, key) else {
             let what = if operator { "operator policy" } else { "policy" };
             let known = KEYS.iter().filter(|(.., merge)| !(operator && *merge == Merge::Never));
             let meant = did_you_mean(key, known.map(|(known, ..)| *known));

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use broker::catalog::{AccountChange, Command, Destination};
+use broker::catalog::{AccountChange, Command, Destination, SetPolicy, is_policy_key};
 use broker::settings::QueueType;
 
-use super::Definitions;
+use super::{Definitions, HOW_TO_SKIP};
 
 /// The most names that a broker must have and that are shown. The file of a whole broker has none.
 const NEEDED_MAX: usize = 20;
@@ -23,11 +23,14 @@ impl Definitions {
             }
         }
         let refused = |command: &Command| match command {
-            Command::SetPolicy(set) => set.clone().check().err(),
+            Command::SetPolicy(set) => set.clone().check().err().map(|error| match has_unknown_keys(set) {
+                true => format!("{error}; {HOW_TO_SKIP}"),
+                false => error.to_string(),
+            }),
             Command::DeclareQueue(of) => match defaults.get(&of.vhost) {
-                Some(default) => of.clone().settings(*default).err(),
+                Some(default) => of.clone().settings(*default).err().map(|error| error.to_string()),
                 // The type is named, so the default has no effect.
-                None if of.names_type() => of.clone().settings(default).err(),
+                None if of.names_type() => of.clone().settings(default).err().map(|error| error.to_string()),
                 None => None,
             },
             _ => None,
@@ -77,6 +80,10 @@ impl Definitions {
         }
         lines
     }
+}
+
+fn has_unknown_keys(set: &SetPolicy) -> bool {
+    set.definition.iter().any(|(key, _)| !is_policy_key(set.operator, key))
 }
 
 /// What it is, its virtual host if it is in one, and its name.

@@ -1,0 +1,53 @@
+//! `POST /api/definitions`.
+
+use broker::access::Authority;
+use broker::desk::Desk;
+use serde_json::json;
+
+use super::{Definitions, Problem, Reading, shown_first};
+use crate::call::Call;
+use crate::reply::{Failure, Reply};
+use crate::vhosts;
+
+/// Imports definitions of the whole node.
+pub async fn post<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    import(call, None).await
+}
+
+/// Imports definitions into one virtual host.
+pub async fn post_to_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    vhosts::require(call, call.param(0)).await?;
+    import(call, Some(call.param(0))).await
+}
+
+async fn import<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Reply, Failure> {
+    let text = std::str::from_utf8(&call.body).map_err(|_| Failure::bad_request("not_json"))?;
+    let skip_unknown = call.query.flag("skip_unknown") || call.ports.skips_unknown();
+    let (dry_run, reports) = (call.query.flag("dry_run"), call.query.flag("report"));
+    let reading = Reading { vhost, skip_unknown, warns_of_components: false };
+    let mut definitions = Definitions::default();
+    let read = definitions.read(text, reading);
+    // All that is wrong is said at once, also of the entries that could be read.
+    let mut wrong: Vec<String> =
+        read.err().map_or(Vec::new(), |problems| problems.0.iter().map(Problem::to_string).collect());
+    wrong.extend(definitions.refused(call.desk.default_queue_type()));
+    if !wrong.is_empty() {
+        return Err(Failure::bad_request(shown_first(wrong)));
+    }
+    if call.who.authority() == Authority::Internal {
+        definitions = definitions.created_by(&call.who.user);
+    }
+    let entries = definitions.entries.len();
+    let warnings = definitions.warnings.clone();
+    if dry_run {
+        let needed = definitions.needed(vhost.unwrap_or("/"), &call.who.user);
+        return Ok(Reply::Json(
+            json!({ "imported": false, "entries": entries, "warnings": warnings, "needed": needed }),
+        ));
+    }
+    definitions.import(call.desk, &call.who).await?;
+    match reports {
+        true => Ok(Reply::Json(json!({ "imported": true, "entries": entries, "warnings": warnings }))),
+        false => Ok(Reply::NoContent),
+    }
+}
