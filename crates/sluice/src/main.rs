@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod add;
+mod alarms;
 mod allocator;
 mod amqp;
 mod authenticate;
@@ -63,6 +64,7 @@ mod trace;
 mod trust;
 mod unix_socket;
 mod watch;
+mod words;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;

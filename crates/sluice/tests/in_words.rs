@@ -14,6 +14,44 @@ use broker::{Broker, Directory, PROGRAM, Starting};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 
+#[test]
+fn the_status_is_in_words() {
+    let directory = Directory::new("words");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q"]).done();
+    broker.verb(&["send", "q", "x", "--count", "3"]).done();
+    let status = || broker.verb(&["status"]).done();
+    let shown = status();
+    let port = broker.amqp_port;
+    for line in [
+        &format!("version            {}, behaves as RabbitMQ 4.3.6", env!("CARGO_PKG_VERSION")),
+        "alarms             none",
+        &format!("listeners          amqp at 127.0.0.1:{port}"),
+        "queues             1, with 3 messages: 3 ready, 0 unacknowledged",
+        "connections        0, with 0 sessions of AMQP 1.0, 0 channels of AMQP 0.9.1, 0 consumers",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line} is not in {shown}");
+    }
+    for part in
+        ["\nuptime             ", " free, publishers are stopped below 50 MB\n", "\nfile descriptors   "]
+    {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+    broker.verb(&["set", "limit", "memory", "1kB"]).done();
+    while broker.get("/api/nodes").1[0]["mem_alarm"] != true {}
+    let shown = status();
+    let alarm = shown.lines().find(|line| line.starts_with("alarms")).unwrap();
+    assert!(
+        alarm.contains("memory: ") && alarm.ends_with("the limit is 1 kB; publishers are stopped"),
+        "{shown}"
+    );
+    broker
+        .verb(&["check", "alarms"])
+        .refused(1, &["cannot check alarms", "alarm on sluice@localhost: memory: ", "the limit is 1 kB"]);
+    let checked = broker.verb(&["check", "alarms", "--json"]);
+    assert!(checked.code == 1 && checked.out.contains("\"resource\": \"memory\""), "{checked:?}");
+}
+
 /// Writes bytes to a port, and reads until the broker closes the connection.
 fn shout(port: u16, bytes: &[u8]) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
