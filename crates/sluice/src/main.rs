@@ -52,6 +52,7 @@ mod redrive;
 mod reload;
 mod report;
 mod reset;
+mod rows;
 mod send;
 mod serve;
 mod set;

@@ -52,6 +52,50 @@ fn the_status_is_in_words() {
     assert!(checked.code == 1 && checked.out.contains("\"resource\": \"memory\""), "{checked:?}");
 }
 
+#[test]
+fn rows_and_columns_of_lists_are_chosen() {
+    let directory = Directory::new("words");
+    let broker = Broker::start(&directory);
+    for (queue, count) in [("few", "9"), ("many", "10"), ("none", "0")] {
+        broker.verb(&["declare", "queue", queue]).done();
+        if count != "0" {
+            broker.verb(&["send", queue, "x", "--count", count]).done();
+        }
+    }
+    let list = |words: &[&str]| broker.verb(&[&["list", "queues"], words].concat());
+    let names = |words: &[&str]| {
+        let shown = list(words).done();
+        shown.lines().skip(1).map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let heading = |words: &[&str]| list(words).done().lines().next().unwrap().to_owned();
+    assert!(!heading(&[]).contains("VHOST"), "all are in the default virtual host");
+    for column in ["AGE S", "PUBLISH/S", "DELIVER/S"] {
+        assert!(heading(&[]).contains(column), "{column}");
+    }
+    assert_eq!(names(&["--sort", "messages"]), ["none", "few", "many"]);
+    assert_eq!(names(&["--sort", "messages", "--reverse"]), ["many", "few", "none"]);
+    assert_eq!(names(&["--filter", "messages>0", "--filter", "name~^f"]), ["few"]);
+    assert_eq!(names(&["--filter", "age_s>=0", "--sort", "name"]), ["few", "many"]);
+    let chosen = list(&["--columns", "messages,name,message_stats.publish", "--filter", "name=few"]).done();
+    assert_eq!(chosen, "MESSAGES  NAME  MESSAGE_STATS.PUBLISH\n       9  few                       9");
+    let chosen = list(&["--columns", "name,ready", "--filter", "name=few", "--json"]).done();
+    let chosen: Value = serde_json::from_str(&chosen).unwrap();
+    assert_eq!(chosen, json!([{"name": "few", "messages_ready": 9}]));
+    let whole = broker.list("queues");
+    assert!(whole[0].get("age_s").is_none() && whole[0].get("message_stats").is_some(), "{whole}");
+    list(&["--sort", "size"]).refused(2, &["--sort: there is no column 'size'", "messages", "age-s"]);
+
+    broker.verb(&["add", "vhost", "team"]).done();
+    broker.verb(&["declare", "queue", "few", "-p", "team"]).done();
+    assert!(heading(&[]).contains("NAME  VHOST  TYPE"));
+    assert_eq!(names(&["--filter", "vhost=team"]), ["few"]);
+    assert!(!heading(&["-p", "team"]).contains("VHOST"));
+    for (what, heading) in [("exchanges", "NAME                VHOST  TYPE"), ("bindings", "VHOST  SOURCE")] {
+        let shown = broker.verb(&["list", what]).done();
+        assert!(shown.starts_with(heading), "{shown}");
+    }
+}
+
 /// Writes bytes to a port, and reads until the broker closes the connection.
 fn shout(port: u16, bytes: &[u8]) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
