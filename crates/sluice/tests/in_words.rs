@@ -96,6 +96,38 @@ fn rows_and_columns_of_lists_are_chosen() {
     }
 }
 
+/// The verb says on standard error what it waits for, and goes on when the alarm ends.
+#[test]
+fn send_says_that_an_alarm_stops_it() {
+    let directory = Directory::new("words");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q"]).done();
+    broker.verb(&["set", "limit", "memory", "1kB"]).done();
+    while broker.get("/api/nodes").1[0]["mem_alarm"] != true {}
+    let mut send = Command::new(PROGRAM);
+    send.args(["send", "q", "x", "--url", &broker.amqp_url()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut send = send.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(send.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(
+        line,
+        "sluice: waiting for the end of an alarm: the broker has stopped publishers; `sluice status` says why\n"
+    );
+    broker.verb(&["clear", "limit", "memory"]).done();
+    let done = send.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), "1 message sent to /queues/q: accepted\n");
+}
+
+#[test]
+fn a_user_without_tags_is_told_how_to_get_some() {
+    let directory = Directory::new("words");
+    let broker = Broker::start(&directory);
+    let added = broker.verb(&["add", "user", "anna", "--no-password"]).done();
+    assert!(added.contains("no tags") && added.contains("`sluice set tags`"), "{added}");
+    let added = broker.verb(&["add", "user", "bob", "--no-password", "--tags", "management"]).done();
+    assert_eq!(added, "user 'bob' is created");
+}
+
 /// Writes bytes to a port, and reads until the broker closes the connection.
 fn shout(port: u16, bytes: &[u8]) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
