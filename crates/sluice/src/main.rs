@@ -32,6 +32,7 @@ mod http;
 mod limits;
 mod list;
 mod log;
+mod make;
 mod manual;
 mod messages;
 mod move_messages;
@@ -57,6 +58,7 @@ mod send;
 mod serve;
 mod set;
 mod show;
+mod speaks;
 mod status;
 mod systemd;
 mod table;
@@ -107,6 +109,9 @@ Exit codes:
 enum Verb {
     /// Run the broker in the foreground
     Serve(serve::Serve),
+    /// Make certificates for a try of TLS
+    #[command(subcommand)]
+    Make(make::Make),
     /// Declare a queue, an exchange or a binding
     Declare(declare::Declare),
     /// Send a message and wait for its outcome
@@ -221,6 +226,7 @@ fn main() -> ExitCode {
     });
     let done = match cli.verb {
         Verb::Serve(serve) => serve::run(&serve),
+        Verb::Make(make) => make::run(&make),
         Verb::Declare(declare) => declare::declare(&declare),
         Verb::Send(send) => send::run(&send),
         Verb::Recv(recv) => recv::run(&recv),

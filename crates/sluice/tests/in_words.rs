@@ -128,6 +128,126 @@ fn a_user_without_tags_is_told_how_to_get_some() {
     assert_eq!(added, "user 'bob' is created");
 }
 
+/// Makes certificates with the program, and starts a broker with them. Returns the directory of the files, too.
+fn with_tls(directory: &Directory, words: &[&str]) -> (Broker, String) {
+    let made = directory.path().join("tls").to_str().unwrap().to_owned();
+    let said = sluice(&[&["make", "certificates", &made], words].concat()).done();
+    assert!(said.contains("--cacert") && said.contains("valid until 20"), "{said}");
+    let settings = [
+        "listeners.ssl.default=0".to_owned(),
+        "management.ssl.port=0".to_owned(),
+        format!("ssl_options.cacertfile={made}/ca.pem"),
+        format!("ssl_options.certfile={made}/server.pem"),
+        format!("ssl_options.keyfile={made}/server.key"),
+        "ssl_options.verify=verify_peer".to_owned(),
+        "ssl_cert_login_from=common_name".to_owned(),
+    ];
+    (start(directory, &settings), made)
+}
+
+#[test]
+fn certificates_for_a_try_are_made() {
+    let directory = Directory::new("words");
+    let (broker, made) = with_tls(&directory, &[]);
+    broker.verb(&["declare", "queue", "q"]).done();
+    let file = |name: &str| Path::new(&made).join(name);
+    for (name, mode) in [("ca", 0o600), ("server", 0o600), ("client", 0o600)] {
+        let found = file(&format!("{name}.key")).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(found, mode, "{name}.key");
+        assert!(file(&format!("{name}.pem")).is_file());
+    }
+    let (amqps, https) = (port(&broker, "amqp/ssl"), port(&broker, "https"));
+    let trust = ["--cacert", file("ca.pem").to_str().unwrap()].map(str::to_owned);
+    let trust = trust.each_ref().map(String::as_str);
+    // Without a user in the URL, the certificate logs in.
+    let by_certificate =
+        ["--cert", file("client.pem").to_str().unwrap(), "--cert-key", file("client.key").to_str().unwrap()]
+            .map(str::to_owned);
+    for host in ["localhost", "127.0.0.1"] {
+        let url = format!("amqps://{host}:{amqps}");
+        let words = ["send", "q", "x", "--url", &url];
+        let by_certificate = by_certificate.each_ref().map(String::as_str);
+        sluice(&[&words[..], &trust, &by_certificate].concat()).done();
+        let url = format!("https://guest:guest@{host}:{https}");
+        sluice(&[&["list", "queues", "--url", &url], &trust[..]].concat()).done();
+    }
+    let before = std::fs::read(file("ca.key")).unwrap();
+    std::fs::remove_file(file("ca.pem")).unwrap();
+    sluice(&["make", "certificates", &made]).refused(2, &["ca.key exists", "nothing is overwritten"]);
+    assert!(!file("ca.pem").exists(), "nothing is written");
+    assert_eq!(std::fs::read(file("ca.key")).unwrap(), before);
+    sluice(&["make", "certificates", &made, "a:1"]).refused(2, &["'a:1' is no host"]);
+
+    broker.verb(&["check", "certificates", "1", "month"]).done();
+    broker
+        .verb(&["check", "certificates", "2", "years"])
+        .refused(1, &["cannot check certificates", "server.pem (CN=localhost) expires on 20", " UTC"]);
+}
+
+#[test]
+fn errors_of_tls_are_in_words() {
+    let directory = Directory::new("words");
+    let (broker, made) = with_tls(&directory, &["localhost"]);
+    let (amqp, http) = (broker.amqp_port, broker.http_port);
+    let (amqps, https) = (port(&broker, "amqp/ssl"), port(&broker, "https"));
+    let trust = format!("{made}/ca.pem");
+    let refused = |verb: &[&str], url: String, parts: &[&str]| {
+        sluice(&[verb, &["--url", &url, "--cacert", &trust]].concat()).refused(1, parts);
+    };
+    let (send, list) = (&["send", "q", "x"], &["list", "queues"]);
+    let (without, with) = ("this port does not use TLS", "this port expects TLS");
+    refused(send, format!("amqp://guest:guest@localhost:{amqps}"), &[with, "amqps://"]);
+    refused(send, format!("amqp://guest:guest@localhost:{https}"), &[with]);
+    refused(send, format!("amqps://guest:guest@localhost:{amqp}"), &[without, "amqp://"]);
+    refused(send, format!("amqps://guest:guest@localhost:{http}"), &["this port speaks HTTP", "5671"]);
+    refused(list, format!("http://guest:guest@localhost:{https}"), &[with, "https://"]);
+    refused(list, format!("http://guest:guest@localhost:{amqps}"), &[with]);
+    refused(list, format!("https://guest:guest@localhost:{http}"), &[without, "http://"]);
+    refused(list, format!("https://guest:guest@localhost:{amqp}"), &["this port speaks AMQP", "15671"]);
+
+    let other = ["certificate is for localhost, and not for '127.0.0.1'"];
+    refused(send, format!("amqps://guest:guest@127.0.0.1:{amqps}"), &other);
+    refused(list, format!("https://guest:guest@127.0.0.1:{https}"), &other);
+    let unknown = ["no trusted authority has signed the server's certificate", "--cacert"];
+    let unrelated = Authority::make(directory.path(), "unrelated");
+    for (verb, url) in [
+        (&send[..], format!("amqps://guest:guest@localhost:{amqps}")),
+        (&list[..], format!("https://guest:guest@localhost:{https}")),
+    ] {
+        let trust = unrelated.path("unrelated.pem");
+        sluice(&[verb, &["--url", &url, "--cacert", &trust]].concat()).refused(1, &unknown);
+    }
+}
+
+#[test]
+fn a_certificate_of_ones_own_and_an_expired_one_are_named() {
+    let directory = Directory::new("words");
+    let authority = Authority::make(directory.path(), "ca");
+    authority.sign_expired("server", "server");
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let own = directory.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("server.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(own.join("server.key"), key.serialize_pem()).unwrap();
+    let own = own.to_str().unwrap();
+    for (folder, trust, parts) in [
+        (directory.path().to_str().unwrap(), authority.path("ca.pem"), &["has expired: 2001-01-01"][..]),
+        (own, format!("{own}/server.pem"), &["is its own authority", "`sluice make certificates`"]),
+    ] {
+        let data = Directory::new("words");
+        let settings = [
+            "listeners.ssl.default=0".to_owned(),
+            format!("ssl_options.certfile={folder}/server.pem"),
+            format!("ssl_options.keyfile={folder}/server.key"),
+        ];
+        let broker = start(&data, &settings);
+        let url = format!("amqps://guest:guest@localhost:{}", port(&broker, "amqp/ssl"));
+        sluice(&["send", "q", "x", "--url", &url, "--cacert", &trust]).refused(1, parts);
+    }
+}
+
 /// Writes bytes to a port, and reads until the broker closes the connection.
 fn shout(port: u16, bytes: &[u8]) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
