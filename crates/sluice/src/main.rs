@@ -28,6 +28,7 @@ mod first_user;
 mod follow;
 mod grammar;
 mod hash;
+mod help;
 mod http;
 mod limits;
 mod list;
@@ -72,7 +73,7 @@ mod words;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::failure::OK;
 
@@ -104,7 +105,7 @@ Exit codes:
   2  wrong usage or configuration
   3  nobody answers there";
 
-/// The verbs, in the order in which a newcomer needs them.
+/// The verbs. [`help::grouped`] has their order in the help.
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the broker in the foreground
@@ -218,7 +219,9 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| {
+    let parsed = help::grouped(Cli::command()).try_get_matches();
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = parsed.unwrap_or_else(|error| {
         // An argument that is not UTF-8 is no command of RabbitMQ.
         let words: Vec<String> =
             std::env::args_os().skip(1).map_while(|word| word.into_string().ok()).collect();

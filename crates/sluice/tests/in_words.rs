@@ -275,3 +275,13 @@ fn the_log_names_the_protocol_of_a_client_at_the_wrong_port() {
     }
 }
 
+#[test]
+fn the_help_groups_the_verbs() {
+    let help = sluice(&["--help"]).done();
+    for heading in
+        ["Run a broker:\n  serve ", "Messages:\n  send ", "Groups of quorum queues:\n", "Options:\n"]
+    {
+        assert!(help.contains(&format!("\n{heading}")), "{heading} is not in {help}");
+    }
+    assert_eq!(sluice(&["help"]).done(), sluice(&["-h"]).done());
+}
