@@ -1,6 +1,7 @@
 //! The accept loop of an HTTP port. It bounds what clients can hold: the number of connections
 //! ([`super::places`]), and the time for each step of a request.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -153,13 +154,29 @@ async fn secure(
     match tokio::time::timeout(time, TlsAcceptor::from(config).accept(stream)).await {
         Ok(Ok(stream)) => Some(Box::new(stream)),
         Ok(Err(error)) => {
-            tracing::warn!(name: PEER, target: CONNECTION, %peer, "TLS: {error}");
+            tracing::warn!(name: PEER, target: CONNECTION, %peer, "TLS: {}", described(&error));
             None
         }
         Err(_) => {
             tracing::warn!(name: PEER, target: CONNECTION, %peer, "TLS: no handshake in time");
             None
         }
+    }
+}
+
+/// Describes why a handshake has failed.
+fn described(error: &io::Error) -> Cow<'_, str> {
+    let of_tls = error.get_ref().and_then(|error| error.downcast_ref());
+    of_tls.map_or_else(|| error.to_string().into(), tls::of_client)
+}
+
+/// Returns what a client speaks whose first bytes are those of another protocol than HTTP.
+fn other_protocol(first: &[u8]) -> Option<&'static str> {
+    match first {
+        // The type of a record, and the major version (RFC 8446, 5.1).
+        [22, 3, ..] => Some("TLS, and this port does not use it"),
+        [b'A', b'M', b'Q', b'P', ..] => Some("AMQP, and this is a port of HTTP"),
+        _ => None,
     }
 }
 
@@ -178,7 +195,7 @@ async fn serve(
         answered: AtomicBool::new(false),
         held: Mutex::default(),
     });
-    let io = TokioIo::new(Watched::new(stream, exchange.clone(), bounds));
+    let io = TokioIo::new(Watched::new(stream, peer, exchange.clone(), bounds));
     let router = TowerToHyperService::new(router);
     let of_requests = exchange.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -311,6 +328,8 @@ impl Drop for Answer {
 /// A socket that is closed if its client does not send or read in time.
 struct Watched {
     stream: Stream,
+    /// The client, until its first bytes have arrived.
+    new_peer: Option<SocketAddr>,
     exchange: Arc<Exchange>,
     bounds: Bounds,
     /// The timer for the head of a request and for the time between two requests. The connection is closed if
@@ -323,9 +342,9 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(stream: Stream, exchange: Arc<Exchange>, bounds: Bounds) -> Self {
+    fn new(stream: Stream, peer: SocketAddr, exchange: Arc<Exchange>, bounds: Bounds) -> Self {
         let patience = Box::pin(sleep(bounds.head));
-        Self { stream, exchange, bounds, patience, in_head: true, stall: None }
+        Self { stream, new_peer: Some(peer), exchange, bounds, patience, in_head: true, stall: None }
     }
 
     fn wait_for(&mut self, time: Duration) {
@@ -361,6 +380,11 @@ impl AsyncRead for Watched {
             return read;
         }
         if read.is_ready() {
+            if let Some(peer) = self.new_peer.take()
+                && let Some(what) = other_protocol(buf.filled())
+            {
+                tracing::warn!(name: PEER, target: CONNECTION, %peer, "the client speaks {what}");
+            }
             if !self.in_head {
                 self.in_head = true;
                 let head = self.bounds.head;

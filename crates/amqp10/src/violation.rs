@@ -103,13 +103,33 @@ impl Violation {
     }
 }
 
+/// Returns what a peer has sent that begins with these bytes, if they are those of a common protocol.
+fn other_protocol(bytes: &[u8; 8]) -> Option<&'static str> {
+    /// The methods of HTTP. The last one begins HTTP/2.
+    const METHODS: [&[u8]; 9] =
+        [b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"PRI "];
+    Some(match bytes {
+        &(frame::AMQP091_HEADER | frame::AMQP09_HEADER | frame::AMQP08_HEADER) => "AMQP 0.9.1",
+        [b'H', b'T', b'T', b'P', b'/', ..] => "an HTTP response",
+        bytes if METHODS.iter().any(|method| bytes.starts_with(method)) => "an HTTP request",
+        // The type of a record, and the major version (RFC 8446, 5.1).
+        [22, 3, ..] => "TLS (amqps://)",
+        [21, 3, ..] => "an alert of TLS",
+        bytes if bytes.starts_with(b"PROXY ") || bytes == b"\r\n\r\n\0\r\nQ" => "a PROXY header",
+        // A packet CONNECT: its type, its length in one byte, and the name of the protocol with its length.
+        [0x10, _, 0, 4, b'M', b'Q', b'T', b'T'] => "MQTT",
+        bytes if bytes.starts_with(b"CONNECT\n") || bytes.starts_with(b"STOMP") => "STOMP",
+        _ => return None,
+    })
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ProtocolHeader(frame::AMQP091_HEADER | frame::AMQP09_HEADER | frame::AMQP08_HEADER) => {
-                f.write_str("the client uses AMQP 0.9.1, which is not supported yet")
-            }
-            Self::ProtocolHeader(bytes) => write!(f, "unsupported protocol header {bytes:02x?}"),
+            Self::ProtocolHeader(bytes) => match other_protocol(bytes) {
+                Some(what) => write!(f, "{what} instead of AMQP 1.0"),
+                None => write!(f, "unsupported protocol header {bytes:02x?}"),
+            },
             Self::Framing(error) => write!(f, "{error}"),
             Self::FrameType => f.write_str("this frame type is not allowed in this phase of the connection"),
             Self::ChannelMax { channel, max } => {

@@ -34,9 +34,22 @@ fn receiving() -> Script {
 fn protocol_header() {
     let mut script = Script::fresh();
     let fault = check(script.bytes(b"AMQP\x00\x00\x09\x01"), CONNECTION, FRAMING);
-    assert_eq!(fault.violation.to_string(), "the client uses AMQP 0.9.1, which is not supported yet");
+    assert_eq!(fault.violation.to_string(), "AMQP 0.9.1 instead of AMQP 1.0");
     assert_eq!(script.sent(), ["header"]);
-    check(Script::fresh().bytes(b"GET / HT"), CONNECTION, FRAMING);
+    for (header, words) in [
+        (b"GET / HT", "an HTTP request instead of AMQP 1.0"),
+        (b"OPTIONS ", "an HTTP request instead of AMQP 1.0"),
+        (b"PRI * HT", "an HTTP request instead of AMQP 1.0"),
+        (b"HTTP/1.1", "an HTTP response instead of AMQP 1.0"),
+        (b"\x16\x03\x01\x00\xf1\x01\x00\x00", "TLS (amqps://) instead of AMQP 1.0"),
+        (b"PROXY TC", "a PROXY header instead of AMQP 1.0"),
+        (b"\x10\x0c\x00\x04MQTT", "MQTT instead of AMQP 1.0"),
+        (b"CONNECT\n", "STOMP instead of AMQP 1.0"),
+        (b"AMQP\x07\x01\x00\x00", "unsupported protocol header [41, 4d, 51, 50, 07, 01, 00, 00]"),
+    ] {
+        let fault = check(Script::fresh().bytes(header), CONNECTION, FRAMING);
+        assert_eq!(fault.violation.to_string(), words);
+    }
 }
 
 #[test]

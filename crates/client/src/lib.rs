@@ -47,5 +47,5 @@ pub use management::Management;
 pub use message::{Body, Message};
 pub use options::{Credit, Options, ReceiverOptions, SenderOptions, Settle};
 pub use receiver::{Delivery, Drained, Receiver};
-pub use sender::{Outcome, Sender};
+pub use sender::{Outcome, Sender, Waiting};
 pub use url::{Address, Credentials, Url, UrlError};

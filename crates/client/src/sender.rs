@@ -22,6 +22,19 @@ pub struct Sender {
     checksum: Option<Checksum>,
 }
 
+/// What a sender waits for, as far as the peer has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The peer has closed the window of the session. Sluice and RabbitMQ do this while an alarm stops publishers.
+    Window,
+    /// The peer has given no credit to the link.
+    Credit,
+    /// The socket takes no more bytes.
+    Socket,
+    /// The peer may send the outcomes of messages.
+    Outcomes,
+}
+
 /// The future outcome of a message. If it is dropped, the message is still sent, but its outcome is ignored.
 #[must_use = "await it to learn what became of the message"]
 pub struct Outcome {
@@ -86,6 +99,20 @@ impl Sender {
     pub fn credit(&self) -> u32 {
         let state = self.link.shared().lock();
         credit(&state, self.link.key).map_or(0, |(credit, _)| credit)
+    }
+
+    /// Returns what keeps the link from sending or from learning the outcomes of messages. `None` if the link is closed.
+    pub fn waits_for(&self) -> Option<Waiting> {
+        let state = self.link.shared().lock();
+        let (channel, _) = state.links.get(self.link.key)?.number?;
+        let session = state.endpoint.session(channel)?;
+        let (credit, starved) = credit(&state, self.link.key)?;
+        Some(match session.remote_incoming_window() {
+            0 => Waiting::Window,
+            _ if starved => Waiting::Socket,
+            _ if credit == 0 => Waiting::Credit,
+            _ => Waiting::Outcomes,
+        })
     }
 
     /// The peer's ATTACH: the address of a dynamic node, properties, limits.

@@ -14,6 +14,7 @@ use wal::{
 use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, refuse_newer};
 use crate::facts::{Restored, RestoredQueue};
 use crate::quarantine::{self, DefinitionsLost};
+use crate::shard::NODE;
 
 /// The most damaged places that are described one by one. A disk that is broken everywhere fills neither the memory nor the
 /// screen.
@@ -180,11 +181,17 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
     let mut queues: BTreeMap<&'static str, (u64, u64)> = BTreeMap::new();
     let mut closed = Vec::new();
     for record in restored.catalog.queues() {
-        let queue = restored.queues.get(&record.id);
+        let mut queue = restored.queues.get_mut(&record.id);
+        if let Some(queue) = queue.as_deref_mut().filter(|queue| !queue.is_damaged())
+            && queue.handle_certain(NODE).is_none()
+        {
+            let (name, vhost) = (&record.name, &record.vhost);
+            damage.add(format_args!("unreadable entry of the group of queue '{name}' in vhost '{vhost}'"));
+        }
         let row = queues.entry(record.kind()).or_default();
         row.0 += 1;
-        row.1 += queue.map_or(0, RestoredQueue::len);
-        if queue.is_some_and(RestoredQueue::is_damaged) {
+        row.1 += queue.as_deref().map_or(0, RestoredQueue::len);
+        if queue.is_some_and(|queue| queue.is_damaged()) {
             closed.push(format!("'{}' in vhost '{}'", record.name, record.vhost));
         }
     }

@@ -452,7 +452,25 @@ impl RestoredQueue {
             replica::Record::Vote(_) => {}
         }
         group.restoring.on_record(record).ok()?;
-        for Entry { at, payload } in group.restoring.take_committed() {
+        let committed = group.restoring.take_committed();
+        self.handle_committed(committed, file)
+    }
+
+    /// Handles the facts of the queue's Raft group that a start commits, although the records do not say that they are committed. A
+    /// start itself does this when it places the group.
+    ///
+    /// Returns `None` if an entry is unreadable.
+    pub(crate) fn handle_certain(&mut self, node: u32) -> Option<()> {
+        let Some(group) = &mut self.group else { return Some(()) };
+        let me = Member { node, number: group.number };
+        let (committed, file) = (group.restoring.take_certain(me), group.base_file);
+        self.handle_committed(committed, file)
+    }
+
+    /// Handles the facts of committed entries. `file` is the log file of those whose own file is not known.
+    fn handle_committed(&mut self, committed: Vec<Entry>, file: u64) -> Option<()> {
+        let Some(group) = &mut self.group else { return Some(()) };
+        for Entry { at, payload } in committed {
             let mut file = file;
             while let Some((_, known)) = group.files.pop_front_if(|(index, _)| *index <= at.index) {
                 file = known;

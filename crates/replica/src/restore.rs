@@ -99,12 +99,33 @@ impl Restoring {
         committed
     }
 
+    /// Takes out the entries that [`Self::finish`] would treat as committed, in ascending order. The owner must apply them at once.
+    /// All records must be synced.
+    pub fn take_certain(&mut self, me: Member) -> Vec<Entry> {
+        self.vote.applied = self.certain(me);
+        self.take_committed()
+    }
+
+    /// Returns the index up to which entries are certainly committed, although the records may not say so.
+    fn certain(&self, me: Member) -> u64 {
+        let last = self.entries.back().map_or(self.floor, |last| last.at);
+        let is_change = |entry: &&Entry| matches!(entry.payload, Payload::Change(_));
+        // An entry that the only voter has synced is committed.
+        if self.members.voters() == [me] && !self.entries.iter().any(|entry| is_change(&entry)) {
+            return self.vote.applied.max(last.index);
+        }
+        // A later change proves that earlier entries are committed, as in `Group::commit_by_change`.
+        let proven = self.entries.iter().filter(is_change).rev().nth(1);
+        self.vote.applied.max(proven.map_or(0, |proven| proven.at.index))
+    }
+
     /// Returns the member. It hands out the entries that are left as soon as they are known to be committed. All records
     /// must be synced.
     ///
     /// # Errors
     /// Something is missing.
     pub fn finish(self, me: Member, options: Options) -> Result<Group, Damaged> {
+        let applied = self.certain(me);
         let Self { mut vote, floor, members, has_base, entries, .. } = self;
         match entries.front() {
             Some(_) if !has_base => return Err(Damaged::NoBase),
@@ -117,16 +138,7 @@ impl Restoring {
         if last.index < vote.applied {
             return Err(Damaged::EntriesMissing { applied: vote.applied });
         }
-        // A later change proves that earlier entries are committed, as in `Group::commit_by_change`.
-        let changes = entries.iter().filter(|entry| matches!(entry.payload, Payload::Change(_)));
-        if let Some(proven) = changes.rev().nth(1) {
-            vote.applied = vote.applied.max(proven.at.index);
-        }
-        // An entry that the only voter has synced is committed.
-        let may_change = entries.iter().any(|entry| matches!(entry.payload, Payload::Change(_)));
-        if members.voters() == [me] && !may_change {
-            vote.applied = last.index;
-        }
+        vote.applied = applied;
         let entries = entries.into_iter().map(entry_in).collect();
         let store = Store::new(floor, entries, vote, &members);
         Ok(Group::with_store(me, options, store, members, floor.index))

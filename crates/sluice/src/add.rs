@@ -83,7 +83,7 @@ async fn carry_out(add: &Add) -> Result<(), Failure> {
             // Without the condition, a user who exists would be changed.
             let headers = &[(IF_NONE_MATCH, "*")];
             api.send(Ask { headers, ..Ask::new(&create, Method::PUT, &path).with(Some(&fields)) }).await?;
-            print(&format!("{words} is created\n"))
+            print(&created(&words, tags))
         }
         What::Vhost { name, description, tags, default_queue_type } => {
             let mut fields = json!({});
@@ -126,5 +126,16 @@ fn add_offline(
         None => hashing.of_nobody(),
     };
     node::offline::add_user(data_dir, name.into(), hash, tags.into()).map_err(|error| failed(&error))?;
-    print(&format!("{words} is created\n"))
+    print(&created(&words, tags))
+}
+
+/// Says that a user exists, and what a user without tags lacks.
+fn created(words: &str, tags: &[String]) -> String {
+    let lacks = match tags.is_empty() {
+        true => {
+            "it has no tags for the management API (`sluice set tags`) and no permissions (`sluice set permission`)\n"
+        }
+        false => "",
+    };
+    format!("{words} is created\n{lacks}")
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use ::amqp091::ReplyCode;
 use amqp10::Violation;
 use clap::Args;
-use client::{Connection, Error, Options, Url, amqp091};
+use client::{Address, Connection, Error, Options, Url, amqp091};
 use message::SqlError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tls::ClientConfig;
 
 use crate::failure::Failure;
+use crate::speaks::{self, Speaks};
 use crate::trust::Trust;
 
 /// Everything that must be percent-encoded in a segment of an address: all but the unreserved characters (RFC
@@ -47,8 +48,10 @@ impl Broker {
         let (url, tls) = self.target()?;
         let hostname = self.vhost.as_ref().map(|vhost| format!("vhost:{vhost}")).or(options.hostname);
         let options = Options { container_id: "sluice".to_owned(), hostname, tls, ..options };
-        let opened = Connection::open(&url, options).await;
-        opened.map(|connection| (connection, Place::of(&url))).map_err(|error| not_connected(&url, error))
+        match Connection::open(&url, options).await {
+            Ok(connection) => Ok((connection, Place::of(&url))),
+            Err(error) => Err(not_connected(&url, error).await),
+        }
     }
 
     /// Opens a connection of AMQP 0.9.1. Fails like [`Broker::connect`].
@@ -59,8 +62,10 @@ impl Broker {
         let (url, tls) = self.target()?;
         let virtual_host = self.vhost.clone().or(options.virtual_host);
         let options = amqp091::Options { product: "sluice".to_owned(), virtual_host, tls, ..options };
-        let opened = amqp091::Connection::open(&url, options).await;
-        opened.map(|connection| (connection, Place::of(&url))).map_err(|error| not_connected(&url, error))
+        match amqp091::Connection::open(&url, options).await {
+            Ok(connection) => Ok((connection, Place::of(&url))),
+            Err(error) => Err(not_connected(&url, error).await),
+        }
     }
 
     /// Returns the parsed URL, and whom to trust if it is one with TLS.
@@ -81,24 +86,51 @@ fn is_refused_login(error: &Error) -> bool {
 }
 
 /// Returns the failure for a connection that was not opened.
-fn not_connected(url: &Url, error: Error) -> Failure {
+async fn not_connected(url: &Url, error: Error) -> Failure {
     let place = Place::of(url);
     match error {
         Error::Timeout => Failure::nobody(&place.0, "no answer in time"),
         Error::Io(error) if !was_answered(&error) => Failure::nobody(&place.0, error),
-        Error::Protocol(Violation::ProtocolHeader(first)) if first.starts_with(b"HTTP") => {
-            Failure::failed(format!(
-                "cannot connect to {}: this port speaks HTTP; the AMQP port is set by listeners.tcp.default, \
-                 5672 by default",
-                place.0
-            ))
-        }
         error if is_refused_login(&error) => {
             let user = url.credentials.as_ref().map_or("anonymous".to_owned(), |c| format!("'{}'", c.user));
             Failure::failed(format!("{} refuses the login of user {user}", place.0))
         }
-        error => Failure::failed(format!("cannot connect to {}: {error}", place.0)),
+        error => {
+            let why = misunderstood(&url.address, &error).await.unwrap_or_else(|| error.to_string());
+            Failure::failed(format!("cannot connect to {}: {why}", place.0))
+        }
     }
+}
+
+/// Returns in words why there is no connection, if the port speaks another protocol or a certificate is wrong.
+async fn misunderstood(address: &Address, error: &Error) -> Option<String> {
+    let Address::Port { host, port, .. } = address else { return None };
+    let has_tls = address.has_tls();
+    let of_socket = match error {
+        Error::Io(error) => Some(error),
+        Error::Protocol(Violation::ProtocolHeader(_)) | Error::Version => None,
+        _ => return None,
+    };
+    if let Some(why) = of_socket.and_then(|error| speaks::of_certificate(error, host)) {
+        return Some(why);
+    }
+    let (setting, usual) = match has_tls {
+        true => ("listeners.ssl.default", 5671),
+        false => ("listeners.tcp.default", 5672),
+    };
+    Some(match (speaks::probe(host, *port).await, has_tls) {
+        (Some(Speaks::Http), _) => {
+            format!("this port speaks HTTP; the AMQP port is set by {setting}, {usual} by default")
+        }
+        (Some(Speaks::Amqp), true) => {
+            "this port does not use TLS: the URL must begin with amqp://".to_owned()
+        }
+        (Some(Speaks::Tls), false) => "this port expects TLS: the URL must begin with amqps://".to_owned(),
+        _ if of_socket.is_some_and(|error| speaks::is_without_tls(error)) => {
+            "this port does not use TLS".to_owned()
+        }
+        _ => return None,
+    })
 }
 
 /// Where the broker is, as shown to people.

@@ -1,13 +1,20 @@
 //! `sluice check`: health checks for scripts. They succeed, or fail with the reason and exit code 1.
 
+use std::time::SystemTime;
+
 use clap::{Args, Subcommand, ValueEnum};
+use hyper::StatusCode;
 use serde_json::Value;
 
 use crate::configuration::{self, CheckConfig};
 use crate::failure::Failure;
 use crate::http::{Api, Ask};
 use crate::objects::segment;
+use crate::output::print;
+use crate::table::{cell, rows_of};
 use crate::trust::Trust;
+use crate::words::moment;
+use crate::{alarms, escape};
 
 #[derive(Debug, Subcommand)]
 pub enum Check {
@@ -108,11 +115,14 @@ pub fn run(check: &Check) -> Result<(), Failure> {
             return ask(&api, "liveness", "/health/live", *json);
         }
         Check::Ready(options) => ("readiness".to_owned(), "ready-to-serve-clients".to_owned(), options),
-        Check::Alarms(options) => ("alarms".to_owned(), "alarms".to_owned(), options),
-        Check::LocalAlarms(options) => ("local alarms".to_owned(), "local-alarms".to_owned(), options),
+        Check::Alarms(options) => return ask_named(options, "alarms", "alarms", alarms_named),
+        Check::LocalAlarms(options) => {
+            return ask_named(options, "local alarms", "local-alarms", alarms_named);
+        }
         Check::Certificates { within, unit, options } => {
             let unit = unit.to_possible_value().map(|unit| unit.get_name().to_owned()).unwrap_or_default();
-            ("certificates".to_owned(), format!("certificate-expiration/{within}/{unit}"), options)
+            let path = format!("certificate-expiration/{within}/{unit}");
+            return ask_named(options, "certificates", &path, certificates_named);
         }
         Check::Port { port, options } => (format!("port {port}"), format!("port-listener/{port}"), options),
         Check::Protocols { protocols, options } => {
@@ -142,6 +152,99 @@ fn ask(api: &Api, words: &str, path: &str, json: bool) -> Result<(), Failure> {
     crate::amqp::block_on(Ask::get(&words, path).print(api, json, said))
 }
 
+/// Asks for a check, and names in the failure what is wrong. `name` gets the answer and the nodes; these are empty if the user may not
+/// see them.
+fn ask_named(
+    options: &Options,
+    words: &str,
+    path: &str,
+    name: fn(&Value, &[Value]) -> Vec<String>,
+) -> Result<(), Failure> {
+    let (words, path) = (format!("check {words}"), format!("/api/health/checks/{path}"));
+    let api = &options.api;
+    crate::amqp::block_on(async {
+        let (status, answer) = api.exchange(Ask::get(&words, &path)).await?;
+        if status.is_success() {
+            return print(&if options.json { escape::json(&answer) } else { said(&answer) });
+        }
+        if status != StatusCode::SERVICE_UNAVAILABLE {
+            return Err(api.refused(&words, status, &answer));
+        }
+        if options.json {
+            print(&escape::json(&answer))?;
+        }
+        let nodes = api.exchange(Ask::get(&words, "/api/nodes")).await;
+        let nodes = nodes.map_or(Value::Null, |(_, nodes)| nodes);
+        let named = name(&answer, rows_of(&nodes));
+        Err(match named.is_empty() {
+            true => api.refused(&words, status, &answer),
+            false => api.failed(&words, &named.join("; ")),
+        })
+    })
+}
+
+/// Names the alarms of an answer, with their reasons.
+fn alarms_named(answer: &Value, nodes: &[Value]) -> Vec<String> {
+    let named = |alarm: &Value| {
+        let node = nodes.iter().find(|node| node["name"] == alarm["node"]).unwrap_or(&Value::Null);
+        let resource = alarm["resource"].as_str().unwrap_or_default();
+        format!("alarm on {}: {}", cell(&alarm["node"]), alarms::reason(resource, node))
+    };
+    rows_of(&answer["alarms"]).iter().map(named).collect()
+}
+
+/// Names the certificates of an answer, and when each expires.
+fn certificates_named(answer: &Value, _: &[Value]) -> Vec<String> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.ok().and_then(|now| i64::try_from(now.as_secs()).ok()).unwrap_or(0);
+    let named = |certificate: &Value| {
+        let (file, subject) = (cell(&certificate["certfile"]), cell(&certificate["subject"]));
+        let when = certificate["not_after"].as_i64().map(|at| {
+            let word = if at < now { "has expired" } else { "expires" };
+            format!("{word} on {}", moment(at))
+        });
+        let problem = certificate["problem"].as_str().map(|problem| {
+            format!("changed files cannot be used, and the certificate before stays in use: {problem}")
+        });
+        let why = when.into_iter().chain(problem).collect::<Vec<_>>().join("; ");
+        format!("{file} ({subject}) {why}")
+    };
+    rows_of(&answer["expired"]).iter().map(named).collect()
+}
+
 fn said(answer: &Value) -> String {
     format!("{}\n", answer["status"].as_str().unwrap_or("ok"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn alarms_and_certificates_are_named() {
+        let answer =
+            json!({"alarms": [{"node": "n@h", "resource": "disk"}, {"node": "o@h", "resource": "memory"}]});
+        let nodes = [json!({"name": "n@h", "disk_free": 1_000_000, "disk_free_limit": 50_000_000})];
+        assert_eq!(
+            alarms_named(&answer, &nodes),
+            [
+                "alarm on n@h: disk: 1 MB free, the limit is 50 MB; publishers are stopped",
+                "alarm on o@h: memory: publishers are stopped"
+            ]
+        );
+        let answer = json!({"expired": [
+            {"certfile": "a.pem", "subject": "CN=a", "not_after": 1_000_000_000, "problem": null},
+            {"certfile": "b.pem", "subject": "CN=b", "not_after": 32_503_680_000_i64, "problem": "no key"},
+        ]});
+        assert_eq!(
+            certificates_named(&answer, &[]),
+            [
+                "a.pem (CN=a) has expired on 2001-09-09 01:46 UTC",
+                "b.pem (CN=b) expires on 3000-01-01 00:00 UTC; changed files cannot be used, and the certificate before stays in \
+                 use: no key"
+            ]
+        );
+    }
 }

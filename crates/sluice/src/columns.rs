@@ -2,8 +2,10 @@
 
 use crate::table::Column;
 
+/// Some of the columns are of [`crate::list::measure`].
 pub const QUEUES: &[Column] = &[
     ("NAME", "name"),
+    ("VHOST", "vhost"),
     ("TYPE", "type"),
     ("DURABLE", "durable"),
     ("MESSAGES", "messages"),
@@ -12,6 +14,9 @@ pub const QUEUES: &[Column] = &[
     ("DELAYED", "messages_delayed"),
     ("DEAD-LETTERING", "messages_dlx"),
     ("CONSUMERS", "consumers"),
+    ("AGE S", "age_s"),
+    ("PUBLISH/S", "publish_rate"),
+    ("DELIVER/S", "deliver_rate"),
     ("FIRST", "first_offset"),
     ("NEXT", "next_offset"),
     ("SEGMENTS", "segments"),
@@ -19,6 +24,7 @@ pub const QUEUES: &[Column] = &[
 
 pub const EXCHANGES: &[Column] = &[
     ("NAME", "name"),
+    ("VHOST", "vhost"),
     ("TYPE", "type"),
     ("DURABLE", "durable"),
     ("AUTO-DELETE", "auto_delete"),
@@ -26,6 +32,7 @@ pub const EXCHANGES: &[Column] = &[
 ];
 
 pub const BINDINGS: &[Column] = &[
+    ("VHOST", "vhost"),
     ("SOURCE", "source"),
     ("DESTINATION", "destination"),
     ("TYPE", "destination_type"),
@@ -83,6 +90,7 @@ pub const CHANNELS: &[Column] = &[
 pub const CONSUMERS: &[Column] = &[
     ("TAG", "consumer_tag"),
     ("QUEUE", "/queue/name"),
+    ("VHOST", "/queue/vhost"),
     ("CHANNEL", "/channel_details/name"),
     ("STATUS", "activity_status"),
     ("ACKS", "ack_required"),
@@ -95,6 +103,7 @@ pub const CONSUMERS: &[Column] = &[
 
 pub const LINKS: &[Column] = &[
     ("NAME", "link_name"),
+    ("VHOST", "vhost"),
     ("CONNECTION", "connection"),
     ("SESSION", "session"),
     ("DIRECTION", "direction"),

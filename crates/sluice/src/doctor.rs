@@ -94,7 +94,11 @@ fn to_text(examined: &Examined) -> String {
     // Writing to a string cannot fail.
     let mut line = |words: &str| _ = writeln!(text, "{words}");
     if let Some(identity) = &examined.identity {
-        line(&format!("node {}, started {} times", identity.node_hex(), identity.boots));
+        let times = match identity.boots {
+            1 => "once".to_owned(),
+            boots => format!("{boots} times"),
+        };
+        line(&format!("node {}, started {times}", identity.node_hex()));
     }
     line(table(FILES, &files(examined)).trim_end());
     if !examined.queues.is_empty() {

@@ -15,7 +15,7 @@ pub fn helped(mut error: Error, mut all: Command, words: &[String]) -> Error {
     {
         return all.error(ErrorKind::InvalidSubcommand, answer);
     }
-    let found: Vec<String> = commands(&all)
+    let mut found: Vec<String> = commands(&all)
         .filter(|(verb, noun)| {
             let joined = format!("{verb}_{}", noun.get_name().replace('-', "_"));
             let is_of = |name: &str| name == word || name.strip_suffix("-name") == Some(word);
@@ -23,6 +23,12 @@ pub fn helped(mut error: Error, mut all: Command, words: &[String]) -> Error {
         })
         .map(|(verb, noun)| format!("{verb} {}", noun.get_name()))
         .collect();
+    // `rabbitmqadmin` declares what is added or set here.
+    let declares = words.first().is_some_and(|verb| verb == "declare");
+    let makes = |command: &String| command.starts_with("add ") || command.starts_with("set ");
+    if declares && found.iter().any(makes) {
+        found.retain(makes);
+    }
     // Otherwise clap's own suggestion stays: a verb with similar letters.
     if !found.is_empty() {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(found));
@@ -52,7 +58,7 @@ mod tests {
 
     /// The verbs that have nouns.
     const WITH_NOUNS: &str = "declare list show explain check purge delete close add set clear enable disable protect unprotect hash export import \
-        reset checkpoint reclaim transfer grow shrink rebalance await authenticate follow";
+        reset checkpoint reclaim transfer grow shrink rebalance await authenticate follow make";
 
     /// The verbs whose arguments follow at once.
     const ALONE: &str =
@@ -95,6 +101,8 @@ mod tests {
             (&["cluster", "name"], "'set cluster-name'"),
             (&["add", "policy", "p"], "'set policy'"),
             (&["list_links"], "'list links'"),
+            (&["declare", "user"], "tip: a similar subcommand exists: 'add user'"),
+            (&["declare", "policy"], "tip: a similar subcommand exists: 'set policy'"),
             (&["lst", "queues"], "'list'"),
         ] {
             let told = told(words);

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use amqp10::frame::SASL_HEADER;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -15,13 +14,12 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
 use hyper::{Method, Request, StatusCode, Uri};
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use web::{Bounds, Server, WebError};
 
 use crate::amqp::SEGMENT;
 use crate::failure::Failure;
 use crate::first_user::GUEST;
+use crate::speaks::{self, Speaks};
 use crate::trust::Trust;
 
 const DEFAULT_PORT: u16 = 15672;
@@ -180,12 +178,12 @@ impl Api {
             Err(error @ (WebError::Unreachable(_) | WebError::TimedOut)) => {
                 Err(Unanswered { failure: Failure::nobody(place, error), may_pass: true })
             }
-            Err(WebError::Http(_)) if url.speaks_amqp().await => Err(failed(
-                &"this port speaks AMQP; the port of the management API is set by management.tcp.port, 15672 by default",
-            ).into()),
             Err(error) => {
                 let may_pass = matches!(error, WebError::Http(_) | WebError::TlsBroken(_));
-                Err(Unanswered { failure: failed(&error), may_pass })
+                match url.misunderstood(&error).await {
+                    Some(why) => Err(failed(&why).into()),
+                    None => Err(Unanswered { failure: failed(&error), may_pass }),
+                }
             }
         }
     }
@@ -358,16 +356,31 @@ impl Url {
         }
     }
 
-    /// Returns true if the server speaks AMQP: its protocol header begins with the four bytes `AMQP` [2.2].
-    async fn speaks_amqp(&self) -> bool {
-        let answer = async {
-            let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-            stream.write_all(&SASL_HEADER).await?;
-            let mut first = [0; 4];
-            stream.read_exact(&mut first).await?;
-            Ok::<_, std::io::Error>(first == *b"AMQP")
+    /// Returns in words why a response is missing, if the port speaks another protocol or a certificate is wrong.
+    async fn misunderstood(&self, error: &WebError) -> Option<String> {
+        let of_tls = match error {
+            WebError::Tls(error) | WebError::TlsBroken(error) => Some(error),
+            _ => None,
         };
-        matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Ok(true)))
+        if let Some(why) = of_tls.and_then(|error| speaks::of_certificate(error, &self.host)) {
+            return Some(why);
+        }
+        let (why, setting, port) = match (speaks::probe(&self.host, self.port).await, self.tls) {
+            (Some(Speaks::Amqp), true) => ("this port speaks AMQP", "management.ssl.port", DEFAULT_TLS_PORT),
+            (Some(Speaks::Amqp), false) => ("this port speaks AMQP", "management.tcp.port", DEFAULT_PORT),
+            (Some(Speaks::Http), true) => {
+                return Some("this port does not use TLS: the URL must begin with http://".to_owned());
+            }
+            (Some(Speaks::Tls), false) => {
+                return Some("this port expects TLS: the URL must begin with https://".to_owned());
+            }
+            _ => {
+                return of_tls
+                    .filter(|error| speaks::is_without_tls(error))
+                    .map(|_| "this port does not use TLS".to_owned());
+            }
+        };
+        Some(format!("{why}; the port of the management API is set by {setting}, {port} by default"))
     }
 
     fn request(

@@ -1,6 +1,7 @@
 //! `sluice list`: lists the broker's objects as a table or as JSON.
 
 use std::borrow::Cow;
+use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use crate::failure::Failure;
 use crate::http::Api;
 use crate::objects::{self, segment};
 use crate::plugins;
+use crate::rows::Selection;
 use crate::table::{self, Column};
 use crate::watch::Watch;
 
@@ -24,10 +26,18 @@ pub struct List {
     #[arg(long, short = 'p', global = true, value_name = "NAME")]
     vhost: Option<String>,
     #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
     watch: Watch,
     #[command(flatten)]
     api: Api,
 }
+
+/// The columns that `sluice list queues` shows only if a row has something there.
+const OPTIONAL: [&str; 5] = ["messages_delayed", "messages_dlx", "first_offset", "next_offset", "segments"];
+
+/// The fields that [`measure`] adds.
+const MEASURED: [&str; 3] = ["age_s", "publish_rate", "deliver_rate"];
 
 #[derive(Debug, Subcommand)]
 enum What {
@@ -161,7 +171,7 @@ struct Ends {
 /// # Errors
 /// The broker's error.
 pub fn run(list: &List) -> Result<(), Failure> {
-    let List { what, vhost, api, .. } = list;
+    let List { what, vhost, selection, api, .. } = list;
     let words = format!("list {}", what.noun());
     let make = async || {
         let mut rows = Vec::new();
@@ -178,11 +188,43 @@ pub fn run(list: &List) -> Result<(), Failure> {
         match what {
             What::Links => rows = rows.iter().flat_map(links).collect(),
             What::Plugins => rows = rows.iter().flat_map(plugins::of_node).collect(),
+            What::Queues => rows.iter_mut().for_each(measure),
             _ => {}
         }
-        Ok(table::list_text(rows, what.columns(), list.json))
+        let shown = what.shown(&rows, vhost.is_some());
+        let columns = selection.apply(&mut rows, what.columns(), shown)?;
+        if list.json {
+            rows = selection.project(rows, &columns);
+            let fields =
+                rows.iter_mut().filter(|_| !selection.chooses_columns()).filter_map(Value::as_object_mut);
+            fields.for_each(|fields| fields.retain(|name, _| !MEASURED.contains(&name.as_str())));
+        }
+        Ok(table::list_text(rows, &columns, list.json))
     };
     crate::amqp::block_on(list.watch.print(make))
+}
+
+/// Returns the time, in seconds since the epoch.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+/// Adds to a queue what its table shows and the API does not have in this form: the age of its first message in seconds, null if it has none,
+/// and the messages that were published to it and delivered from it per second, with one decimal.
+pub fn measure(queue: &mut Value) {
+    measure_at(queue, now_s());
+}
+
+fn measure_at(queue: &mut Value, now_s: u64) {
+    let age = queue["head_message_timestamp"].as_u64().map(|at| now_s.saturating_sub(at));
+    let rate = |field: &str| {
+        let rate = queue["message_stats"][field]["rate"].as_f64();
+        rate.map(|rate| (rate * 10.0).round() / 10.0)
+    };
+    let (published, delivered) = (rate("publish_details"), rate("deliver_get_details"));
+    for (field, value) in MEASURED.into_iter().zip([age.into(), published.into(), delivered.into()]) {
+        queue[field] = value;
+    }
 }
 
 impl Ends {
@@ -330,6 +372,26 @@ impl What {
         )
     }
 
+    /// Returns the columns that are shown for these rows. The virtual host is shown if a row has another one than the default. Of a list
+    /// for one virtual host it is not shown.
+    fn shown(&self, rows: &[Value], of_one_vhost: bool) -> Vec<Column> {
+        let names_vhost = matches!(
+            self,
+            Self::Queues | Self::Exchanges | Self::Bindings(_) | Self::Consumers | Self::Links
+        );
+        let any = |field: &str, is_something: fn(&Value) -> bool| {
+            rows.iter().any(|row| is_something(table::field_of(row, field)))
+        };
+        let is_shown = |field: &str| match field {
+            "vhost" | "/queue/vhost" if names_vhost => {
+                !of_one_vhost && any(field, |vhost| vhost.as_str().is_some_and(|vhost| vhost != "/"))
+            }
+            field if OPTIONAL.contains(&field) => any(field, |value| !value.is_null() && *value != 0),
+            _ => true,
+        };
+        self.columns().iter().copied().filter(|(_, field)| is_shown(field)).collect()
+    }
+
     fn columns(&self) -> &'static [Column] {
         match self {
             Self::Queues => columns::QUEUES,
@@ -429,6 +491,34 @@ b     anna  oauth2    /      AMQP 1-0  c                 1         2     3
 ";
         let connections = What::Connections { user: None };
         assert_eq!(table::list_text(rows, connections.columns(), false), expected);
+    }
+
+    #[test]
+    fn queues_have_their_age_and_their_rates() {
+        let mut queue = json!({
+            "head_message_timestamp": 1000,
+            "message_stats": {"publish_details": {"rate": 1.26}, "deliver_get_details": {"rate": 0.0}},
+        });
+        measure_at(&mut queue, 1061);
+        assert_eq!(MEASURED.map(|field| queue[field].clone()), [json!(61), json!(1.3), json!(0.0)]);
+        let mut empty = json!({"head_message_timestamp": null});
+        measure_at(&mut empty, 1061);
+        assert_eq!(MEASURED.map(|field| empty[field].clone()), [Value::Null, Value::Null, Value::Null]);
+    }
+
+    #[test]
+    fn columns_without_contents_are_not_shown() {
+        let shown = |rows: &[Value], of_one_vhost| {
+            let shown = What::Queues.shown(rows, of_one_vhost);
+            let shown: Vec<&str> = shown.into_iter().map(|(heading, _)| heading).collect();
+            ["VHOST", "DELAYED", "SEGMENTS", "MESSAGES"].map(|heading| shown.contains(&heading))
+        };
+        let mut rows = vec![json!({"vhost": "/", "messages": 0, "messages_delayed": 0, "segments": null})];
+        assert_eq!(shown(&rows, false), [false, false, false, true]);
+        rows.push(json!({"vhost": "team", "messages_delayed": 1, "segments": 2}));
+        assert_eq!(shown(&rows, false), [true; 4]);
+        assert_eq!(shown(&rows, true), [false, true, true, true]);
+        assert_eq!(shown(&rows[1..], false), [true; 4], "one virtual host that is not the default");
     }
 
     #[test]

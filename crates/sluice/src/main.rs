@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod add;
+mod alarms;
 mod allocator;
 mod amqp;
 mod authenticate;
@@ -27,10 +28,12 @@ mod first_user;
 mod follow;
 mod grammar;
 mod hash;
+mod help;
 mod http;
 mod limits;
 mod list;
 mod log;
+mod make;
 mod manual;
 mod messages;
 mod move_messages;
@@ -51,10 +54,12 @@ mod redrive;
 mod reload;
 mod report;
 mod reset;
+mod rows;
 mod send;
 mod serve;
 mod set;
 mod show;
+mod speaks;
 mod status;
 mod systemd;
 mod table;
@@ -63,11 +68,12 @@ mod trace;
 mod trust;
 mod unix_socket;
 mod watch;
+mod words;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::failure::OK;
 
@@ -99,11 +105,14 @@ Exit codes:
   2  wrong usage or configuration
   3  nobody answers there";
 
-/// The verbs, in the order in which a newcomer needs them.
+/// The verbs. [`help::grouped`] has their order in the help.
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the broker in the foreground
     Serve(serve::Serve),
+    /// Make certificates for a try of TLS
+    #[command(subcommand)]
+    Make(make::Make),
     /// Declare a queue, an exchange or a binding
     Declare(declare::Declare),
     /// Send a message and wait for its outcome
@@ -210,7 +219,9 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| {
+    let parsed = help::grouped(Cli::command()).try_get_matches();
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = parsed.unwrap_or_else(|error| {
         // An argument that is not UTF-8 is no command of RabbitMQ.
         let words: Vec<String> =
             std::env::args_os().skip(1).map_while(|word| word.into_string().ok()).collect();
@@ -218,6 +229,7 @@ fn main() -> ExitCode {
     });
     let done = match cli.verb {
         Verb::Serve(serve) => serve::run(&serve),
+        Verb::Make(make) => make::run(&make),
         Verb::Declare(declare) => declare::declare(&declare),
         Verb::Send(send) => send::run(&send),
         Verb::Recv(recv) => recv::run(&recv),

@@ -255,7 +255,7 @@ fn node(node: &Value) -> String {
             others.remove(shown);
         }
     }
-    format!("{}\n{}", status::show(node), fields(&others))
+    format!("{}\n{}", status::show(node, None), fields(&others))
 }
 
 /// Cuts text that is too long for a cell.

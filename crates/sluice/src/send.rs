@@ -1,17 +1,20 @@
 //! `sluice send`: sends one message, once or many times.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::Duration;
 
 use amqp10::{DeliveryState, Symbol, Value};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use client::{Checksum, Message, Outcome, SenderOptions, Settle};
+use client::{Checksum, Message, Outcome, SenderOptions, Settle, Waiting};
 
 use crate::amqp::{Broker, address};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, tell};
 
 /// The most messages that may be in flight.
 const IN_FLIGHT_MAX: usize = 1_000;
@@ -82,28 +85,38 @@ pub fn run(send: &Send) -> Result<(), Failure> {
 impl Send {
     async fn send(&self, message: Bytes) -> Result<(), Failure> {
         let address = address(&self.address);
-        let (connection, place) = self.broker.connect().await?;
+        let patience = Patience::default();
+        let answer = || "the answer of the broker".to_owned();
+        let (connection, place) = patience.wait(self.broker.connect(), answer).await?;
         let failed = |error| place.failed("send to", &address, &error);
-        let session = connection.session().await.map_err(failed)?;
+        let session = patience.wait(connection.session(), answer).await.map_err(failed)?;
         let settle = if self.settled { Settle::Settled } else { Settle::Unsettled };
         let checksum = self.checksum.map(Checksum::from);
         let options = SenderOptions { settle, checksum, ..SenderOptions::default() };
-        let sender = session.sender(Some(&address), options).await.map_err(failed)?;
+        let attached = session.sender(Some(&address), options);
+        let sender = patience.wait(attached, answer).await.map_err(failed)?;
+        let credit = || awaited(sender.waits_for(), 0);
         let mut tally = Tally::default();
         let mut under_way: VecDeque<Outcome> = VecDeque::new();
         for _ in 0..self.count {
             if under_way.len() >= IN_FLIGHT_MAX
                 && let Some(oldest) = under_way.pop_front()
             {
-                tally.add(oldest.await.map_err(failed)?);
+                let count = under_way.len() + 1;
+                let outcome = patience.wait(oldest, || awaited(sender.waits_for(), count));
+                tally.add(outcome.await.map_err(failed)?);
             }
-            under_way.push_back(sender.send_pipelined(message.clone()).await.map_err(failed)?);
+            let sent = patience.wait(sender.send_pipelined(message.clone()), credit);
+            under_way.push_back(sent.await.map_err(failed)?);
         }
+        let count = under_way.len();
         for outcome in under_way {
+            let outcome = patience.wait(outcome, || awaited(sender.waits_for(), count));
             tally.add(outcome.await.map_err(failed)?);
         }
+        let why = awaited(sender.waits_for(), 0);
         // When DETACH is answered, the broker has also processed the messages that were sent settled.
-        sender.detach().await.map_err(failed)?;
+        patience.wait(sender.detach(), || why).await.map_err(failed)?;
         connection.close().await.map_err(failed)?;
         let count = match self.count {
             1 => "1 message".to_owned(),
@@ -133,6 +146,50 @@ impl Send {
             message = message.application_property(key, value.as_str());
         }
         Ok(message.encode())
+    }
+}
+
+/// The time after which a verb says what it waits for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Says once what the verb waits for.
+#[derive(Debug, Default)]
+struct Patience {
+    has_said: Cell<bool>,
+}
+
+impl Patience {
+    /// Waits. Says what for, if it takes longer than [`PATIENCE`] and nothing was said before.
+    async fn wait<T>(&self, awaited: impl Future<Output = T>, what: impl FnOnce() -> String) -> T {
+        let mut awaited = pin!(awaited);
+        if self.has_said.get() {
+            return awaited.await;
+        }
+        if let Ok(done) = tokio::time::timeout(PATIENCE, &mut awaited).await {
+            return done;
+        }
+        self.has_said.set(true);
+        tell(&format!("waiting for {}", what()));
+        awaited.await
+    }
+}
+
+/// Describes what a sender waits for. `outcomes` is the number of messages whose outcomes have not arrived.
+fn awaited(waiting: Option<Waiting>, outcomes: usize) -> String {
+    match waiting {
+        Some(Waiting::Window) => {
+            "the end of an alarm: the broker has stopped publishers; `sluice status` says why".to_owned()
+        }
+        Some(Waiting::Socket) => "the broker to read what was sent".to_owned(),
+        Some(Waiting::Credit) if outcomes == 0 => {
+            "credit, which the broker withholds from this address; `sluice explain` with the queue says why"
+                .to_owned()
+        }
+        _ => match outcomes {
+            0 => "the answer of the broker".to_owned(),
+            1 => "the outcome of 1 message: the broker has it and has not confirmed it".to_owned(),
+            n => format!("the outcomes of {n} messages: the broker has not confirmed them"),
+        },
     }
 }
 
@@ -233,6 +290,20 @@ mod tests {
         assert_eq!(pair("a="), Ok(("a".into(), String::new())));
         assert!(pair("=b").is_err());
         assert!(pair("a").is_err());
+    }
+
+    #[test]
+    fn what_is_awaited_is_named() {
+        let begins = |waiting, outcomes, words: &str| {
+            let awaited = awaited(waiting, outcomes);
+            assert!(awaited.starts_with(words), "{waiting:?}, {outcomes}: {awaited}");
+        };
+        begins(Some(Waiting::Window), 1, "the end of an alarm");
+        begins(Some(Waiting::Credit), 0, "credit");
+        begins(Some(Waiting::Credit), 1, "the outcome of 1 message:");
+        begins(Some(Waiting::Outcomes), 2, "the outcomes of 2 messages:");
+        begins(Some(Waiting::Socket), 2, "the broker to read");
+        begins(None, 0, "the answer of the broker");
     }
 
     #[test]

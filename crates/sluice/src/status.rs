@@ -1,4 +1,5 @@
-//! `sluice status`: an overview of the node, how busy its shards are, and how much of each memory budget is used.
+//! `sluice status`: an overview of the node in words, with its alarms, its listeners and what is in its queues, and how much of each
+//! memory budget is used.
 
 use std::fmt::Write as _;
 
@@ -11,6 +12,8 @@ use crate::failure::Failure;
 use crate::http::Api;
 use crate::table::{Column, cell, table};
 use crate::watch::Watch;
+use crate::words::counted;
+use crate::{alarms, words};
 
 #[derive(Args, Debug)]
 pub struct Status {
@@ -37,41 +40,49 @@ pub fn run(status: &Status) -> Result<(), Failure> {
         };
         Ok(match status.json {
             true => escape::json(&Value::from(nodes)),
-            false => nodes.iter().map(show).collect(),
+            false => {
+                let (_, overview) = status.api.ask(words, Method::GET, "/api/overview", None).await?;
+                nodes.iter().map(|node| show(node, Some(&overview))).collect()
+            }
         })
     };
     crate::amqp::block_on(status.watch.print(make))
 }
 
-/// The lines of the overview: a label and the field that it shows.
-const LINES: &[Column] = &[
-    ("node", "name"),
-    ("identity", "node_id"),
-    ("starts", "boots"),
-    ("process", "os_pid"),
-    ("uptime (ms)", "uptime"),
-    ("memory (bytes)", "mem_used"),
-    ("memory (limit)", "mem_limit"),
-    ("disk free (limit)", "disk_free_limit"),
-    ("memory alarm", "mem_alarm"),
-    ("disk alarm", "disk_free_alarm"),
-    ("certificate alarm", "certificate_alarm"),
-    ("descriptors", "fd_used"),
-    ("descriptors (limit)", "fd_total"),
-];
-
 const BUDGETS: &[Column] =
     &[("MEMORY FOR", "name"), ("USED (BYTES)", "used"), ("LIMIT (BYTES)", "limit"), ("USED (%)", "percent")];
 
-/// Renders a node and its budgets.
-pub fn show(node: &Value) -> String {
-    let width = LINES.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
-    let mut text = String::new();
-    for (word, field) in LINES {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{word:<width$}  {}", cell(&node[field]));
+/// Renders a node, its alarms and its budgets. `overview` is that of the broker; without it, listeners and totals are left out.
+pub fn show(node: &Value, overview: Option<&Value>) -> String {
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    lines.push(("node", cell(&node["name"])));
+    if let Some(overview) = overview {
+        let behaves = cell(&overview["rabbitmq_version"]);
+        lines.push((
+            "version",
+            format!("{}, behaves as RabbitMQ {behaves}", cell(&overview["sluice_version"])),
+        ));
     }
-    let _ = writeln!(text, "{:<width$}  {}", "shards", shards(node).as_deref().unwrap_or("-"));
+    lines.push(("identity", cell(&node["node_id"])));
+    lines.push(("starts", cell(&node["boots"])));
+    lines.push(("process", cell(&node["os_pid"])));
+    lines.push(("uptime", node["uptime"].as_u64().map_or_else(|| "-".to_owned(), words::duration)));
+    lines.extend(first_named("alarms", alarms::of_node(node)));
+    let size = |field: &str| node[field].as_u64().map_or_else(|| "-".to_owned(), words::bytes);
+    let (used, limit) = (size("mem_used"), size("mem_limit"));
+    lines.push(("memory", format!("{used} used, publishers are stopped above {limit}")));
+    let (free, limit) = (size("disk_free"), size("disk_free_limit"));
+    lines.push(("disk", format!("{free} free, publishers are stopped below {limit}")));
+    let (used, limit) = (cell(&node["fd_used"]), cell(&node["fd_total"]));
+    lines.push(("file descriptors", format!("{used} of {limit}")));
+    lines.push(("shards", shards(node).unwrap_or_else(|| "-".to_owned())));
+    lines.extend(overview.into_iter().flat_map(totals));
+    let width = lines.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for (label, said) in lines {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{label:<width$}  {said}");
+    }
     let budgets = node["budgets"].as_array().into_iter().flatten().map(|budget| {
         let (used, limit) = (budget["used"].as_u64(), budget["limit"].as_u64());
         let percent = used.zip(limit).map(|(used, limit)| used.saturating_mul(100) / limit.max(1));
@@ -79,6 +90,57 @@ pub fn show(node: &Value) -> String {
     });
     text.push('\n');
     text + &table(BUDGETS, &budgets.collect::<Vec<_>>())
+}
+
+/// Returns lines of which only the first has the label; the word `none` if there are no lines.
+fn first_named(label: &'static str, said: Vec<String>) -> Vec<(&'static str, String)> {
+    let said = if said.is_empty() { vec!["none".to_owned()] } else { said };
+    said.into_iter().enumerate().map(|(i, said)| (if i == 0 { label } else { "" }, said)).collect()
+}
+
+/// Returns the lines about listeners, and about the queues and connections of the whole broker.
+fn totals(overview: &Value) -> Vec<(&'static str, String)> {
+    let listeners = overview["listeners"].as_array().into_iter().flatten().map(|listener| {
+        let address = cell(&listener["ip_address"]);
+        let address = if address.contains(':') { format!("[{address}]") } else { address };
+        format!("{} at {address}:{}", cell(&listener["protocol"]), cell(&listener["port"]))
+    });
+    let mut lines = first_named("listeners", listeners.collect());
+    let total = |name: &str| overview["object_totals"][name].as_u64().unwrap_or_default();
+    let length = |name: &str| overview["queue_totals"][name].as_u64().unwrap_or_default();
+    lines.push((
+        "queues",
+        format!(
+            "{}, with {}: {} ready, {} unacknowledged",
+            total("queues"),
+            counted(length("messages"), "message"),
+            length("messages_ready"),
+            length("messages_unacknowledged")
+        ),
+    ));
+    // As in RabbitMQ, the channels include the sessions of AMQP 1.0.
+    let (sessions, channels) = (total("sessions"), total("channels"));
+    lines.push((
+        "connections",
+        format!(
+            "{}, with {} of AMQP 1.0, {} of AMQP 0.9.1, {}",
+            total("connections"),
+            counted(sessions, "session"),
+            counted(channels.saturating_sub(sessions), "channel"),
+            counted(total("consumers"), "consumer")
+        ),
+    ));
+    let rate = |name: &str| overview["message_stats"][name]["rate"].as_f64().unwrap_or_default();
+    lines.push((
+        "messages a second",
+        format!(
+            "{:.1} published, {:.1} delivered, {:.1} acknowledged",
+            rate("publish_details"),
+            rate("deliver_get_details"),
+            rate("ack_details")
+        ),
+    ));
+    lines
 }
 
 /// Returns how many shards a node has and how busy they are, in one line. Returns `None` if the node does not say.
@@ -114,38 +176,61 @@ pub fn shards(node: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn budgets_are_shown_as_a_table() {
-        let node = json!({
-            "name": "sluice@h", "node_id": "0a", "boots": 3, "os_pid": "7", "uptime": 12, "mem_used": 99, "mem_limit": 100, "disk_free_limit": 50, "mem_alarm": false,
-            "processors": 2, "shards": [{"number": 0, "at_limit": false, "connections": 3, "queues": 7, "busy": 0.4166}],
-            "disk_free_alarm": true, "certificate_alarm": false, "fd_used": 4, "fd_total": null,
+    fn node() -> Value {
+        json!({
+            "name": "sluice@h", "node_id": "0a", "boots": 3, "os_pid": "7", "uptime": 12_345, "mem_used": 2048, "mem_limit": 1024,
+            "disk_free": 51_000_000, "disk_free_limit": 50_000_000, "mem_alarm": true, "disk_free_alarm": false,
+            "certificate_alarm": true, "fd_used": 4, "fd_total": null, "processors": 2,
+            "shards": [{"number": 0, "at_limit": false, "connections": 3, "queues": 7, "busy": 0.4166}],
             "budgets": [
                 {"name": "unfinished_deliveries", "used": 512, "limit": 1024},
                 {"name": "backlog", "used": 0, "limit": 0},
             ],
+        })
+    }
+
+    #[test]
+    fn a_node_is_shown_in_words() {
+        let overview = json!({
+            "sluice_version": "0.2.0", "rabbitmq_version": "4.3.6",
+            "listeners": [
+                {"protocol": "amqp", "ip_address": "::", "port": 5672},
+                {"protocol": "http", "ip_address": "127.0.0.1", "port": 15672},
+            ],
+            "object_totals": {"queues": 2, "connections": 3, "channels": 4, "sessions": 1, "consumers": 1},
+            "queue_totals": {"messages": 1, "messages_ready": 1, "messages_unacknowledged": 0},
+            "message_stats": {"publish_details": {"rate": 1.25}, "ack_details": {"rate": 0.0}},
         });
         let expected = "\
-node                 sluice@h
-identity             0a
-starts               3
-process              7
-uptime (ms)          12
-memory (bytes)       99
-memory (limit)       100
-disk free (limit)    50
-memory alarm         no
-disk alarm           yes
-certificate alarm    no
-descriptors          4
-descriptors (limit)  -
-shards               1 on 2 cores, busy 42 %
+node               sluice@h
+version            0.2.0, behaves as RabbitMQ 4.3.6
+identity           0a
+starts             3
+process            7
+uptime             12 s
+alarms             memory: 2 KiB used, the limit is 1 KiB; publishers are stopped
+                   certificate: changed certificates cannot be used, those before stay in use; `sluice check certificates 0 days` \
+                   names them
+memory             2 KiB used, publishers are stopped above 1 KiB
+disk               51 MB free, publishers are stopped below 50 MB
+file descriptors   4 of -
+shards             1 on 2 cores, busy 42 %
+listeners          amqp at [::]:5672
+                   http at 127.0.0.1:15672
+queues             2, with 1 message: 1 ready, 0 unacknowledged
+connections        3, with 1 session of AMQP 1.0, 3 channels of AMQP 0.9.1, 1 consumer
+messages a second  1.2 published, 0.0 delivered, 0.0 acknowledged
 
 MEMORY FOR             USED (BYTES)  LIMIT (BYTES)  USED (%)
 unfinished_deliveries           512           1024        50
 backlog                           0              0         0
 ";
-        assert_eq!(show(&node), expected);
+        assert_eq!(show(&node(), Some(&overview)), expected);
+        let without = show(&node(), None);
+        assert!(
+            !without.contains("listeners") && without.contains("\nuptime            12 s\n"),
+            "{without}"
+        );
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub async fn list(api: &Api, words: &str, path: &str) -> Result<Vec<Value>, Fail
 }
 
 /// Renders a list: as a table, or as JSON.
-pub fn list_text(rows: Vec<Value>, columns: &[Column], json: bool) -> String {
+pub fn list_text<T: AsRef<str>>(rows: Vec<Value>, columns: &[(T, T)], json: bool) -> String {
     if json { escape::json(&Value::from(rows)) } else { table(columns, &rows) }
 }
 
@@ -50,8 +50,8 @@ pub fn rows_of(answer: &Value) -> &[Value] {
     answer.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the field of a column.
-fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
+/// Returns the field of a column; null if the row has none.
+pub fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
     match field.starts_with('/') {
         true => row.pointer(field).unwrap_or(&Value::Null),
         false => &row[field],
@@ -59,25 +59,29 @@ fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
 }
 
 /// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned.
-pub fn table(columns: &[Column], rows: &[Value]) -> String {
+pub fn table<T: AsRef<str>>(columns: &[(T, T)], rows: &[Value]) -> String {
     table_of(columns, rows, cell)
 }
 
 /// Like [`table`], with another rendering of fields in one line.
-pub fn table_of(columns: &[Column], rows: &[Value], cell: impl Fn(&Value) -> String) -> String {
+pub fn table_of<T: AsRef<str>>(
+    columns: &[(T, T)],
+    rows: &[Value],
+    cell: impl Fn(&Value) -> String,
+) -> String {
     let cells: Vec<Vec<String>> = rows
         .iter()
-        .map(|row| columns.iter().map(|(_, field)| cell(field_of(row, field))).collect())
+        .map(|row| columns.iter().map(|(_, field)| cell(field_of(row, field.as_ref()))).collect())
         .collect();
     let width = |i: usize| {
-        let heading = columns[i].0.len();
+        let heading = columns[i].0.as_ref().chars().count();
         cells.iter().map(|row| row[i].chars().count()).fold(heading, usize::max)
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let right: Vec<bool> =
-        columns.iter().map(|(_, field)| rows.iter().any(|row| field_of(row, field).is_number())).collect();
+    let is_number = |field: &str| rows.iter().any(|row| field_of(row, field).is_number());
+    let right: Vec<bool> = columns.iter().map(|(_, field)| is_number(field.as_ref())).collect();
     let mut text = String::new();
-    let headings: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let headings: Vec<String> = columns.iter().map(|(heading, _)| heading.as_ref().to_owned()).collect();
     for row in std::iter::once(&headings).chain(&cells) {
         let mut line = String::new();
         for (i, cell) in row.iter().enumerate() {

@@ -61,7 +61,9 @@ fn dead_letters_that_are_kept_are_counted() {
     assert_eq!((&listed[0]["messages"], &listed[0]["messages_dlx"]), (&json!(1), &json!(1)), "{listed}");
     let table = broker.verb(&["list", "queues"]).done();
     assert!(
-        table.starts_with("NAME  TYPE    DURABLE  MESSAGES  READY  UNACKNOWLEDGED  DELAYED  DEAD-LETTERING")
+        table
+            .starts_with("NAME  TYPE    DURABLE  MESSAGES  READY  UNACKNOWLEDGED  DEAD-LETTERING  CONSUMERS"),
+        "{table}"
     );
     let totals = &broker.get("/api/overview").1["queue_totals"];
     assert_eq!((&totals["messages"], &totals["messages_ready"]), (&json!(1), &json!(0)), "{totals}");

@@ -294,7 +294,7 @@ async fn the_header_comes_before_tls() {
         [21],
         "an alert"
     );
-    let said = "TLS: received corrupt message of type InvalidContentType connection=\"192.0.2.2:2 -> ";
+    let said = "TLS: the client does not use TLS, and this port expects it connection=\"192.0.2.2:2 -> ";
     assert!(directory.logged().contains(said), "{}", directory.logged());
     // A client of TLS without a header is not one of TLS.
     assert_eq!(answer(port, b"\x16\x03\x01\x00\x05hello"), b"");

@@ -26,6 +26,7 @@ mod forget;
 mod golden;
 mod http_bodies;
 mod http_messages;
+mod in_words;
 mod kill;
 mod listeners;
 mod log_lines;

@@ -44,7 +44,7 @@ fn clients_and_verbs_speak_tls() {
     // Who does not speak TLS to the port learns so, and so does the log.
     let plain = format!("amqp://guest:guest@localhost:{}", port(&broker, "amqp/ssl"));
     assert_eq!(verb(&plain, &api, &["send", "q", "x"]).code, 1);
-    assert!(directory.logged().contains("TLS: received corrupt message"), "{}", directory.logged());
+    assert!(directory.logged().contains("TLS: the client does not use TLS"), "{}", directory.logged());
 }
 
 #[tokio::test]
@@ -200,10 +200,10 @@ fn a_bad_certificate_raises_an_alarm_that_stops_nobody() {
     broker.verb(&["declare", "binding", "amq.rabbitmq.event", "events", "--key", "alarm.#"]).done();
     let is_raised = || {
         let shown = broker.verb(&["status"]).done();
-        let shown = shown.lines().find_map(|line| line.strip_prefix("certificate alarm")).unwrap().trim();
+        let is_shown = shown.contains("certificate: changed certificates cannot be used");
         let nodes = broker.get("/api/nodes").1;
-        assert_eq!(nodes[0]["certificate_alarm"], shown == "yes");
-        shown == "yes"
+        assert_eq!(nodes[0]["certificate_alarm"], is_shown);
+        is_shown
     };
     assert!(!is_raised());
     std::fs::write(directory.path().join("server.key"), "nonsense").unwrap();

@@ -196,12 +196,10 @@ fn lists_are_tables() {
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(
         rows[0],
-        "NAME       TYPE     DURABLE  MESSAGES  READY  UNACKNOWLEDGED  DELAYED  DEAD-LETTERING  CONSUMERS  FIRST  NEXT  SEGMENTS"
+        "NAME       TYPE     DURABLE  MESSAGES  READY  UNACKNOWLEDGED  CONSUMERS  AGE S  PUBLISH/S  DELIVER/S"
     );
-    assert_eq!(
-        rows[1],
-        "long-name  classic  yes            12     12               0        0               0          0  -      -     -"
-    );
+    let row = rows[1].split_whitespace().take(7).collect::<Vec<_>>();
+    assert_eq!(row, ["long-name", "classic", "yes", "12", "12", "0", "0"]);
     assert!(broker.verb(&["list", "exchanges"]).done().contains("\namq.direct "));
     assert!(broker.verb(&["list", "bindings"]).done().lines().any(|line| line.contains("long-name")));
     assert!(broker.verb(&["list", "connections"]).done().starts_with("NAME "));

@@ -12,6 +12,7 @@ mod pairs;
 mod session;
 #[cfg(test)]
 mod testing;
+mod words;
 
 pub use certificates::{Certificate, LoginFrom, Name, NameKind};
 pub use client::ClientOptions;
@@ -22,3 +23,4 @@ pub use keys::Password;
 pub use pairs::{NAMED_PAIRS_MAX, Pair};
 pub use rustls::{ClientConfig, Error, ServerConfig};
 pub use session::{Received, Session, UNREAD_MAX};
+pub use words::{Refusal, of_client};

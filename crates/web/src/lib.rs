@@ -43,7 +43,7 @@ pub enum WebError {
     /// Nobody listens there, or the name is unknown.
     Unreachable(io::Error),
     /// The TLS handshake failed, or the host cannot be the name of a certificate.
-    Tls(String),
+    Tls(io::Error),
     /// The server closed the connection during the TLS handshake.
     TlsBroken(io::Error),
     /// The server answered something that is not HTTP, or more than the bounds allow.
@@ -56,8 +56,7 @@ impl fmt::Display for WebError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(error) => write!(f, "{error}"),
-            Self::Tls(why) => write!(f, "TLS: {why}"),
-            Self::TlsBroken(error) => write!(f, "TLS: {error}"),
+            Self::Tls(error) | Self::TlsBroken(error) => write!(f, "TLS: {error}"),
             Self::Http(error) => write!(f, "{error}"),
             Self::TimedOut => f.write_str("no answer in time"),
         }
@@ -90,13 +89,13 @@ impl Server {
             None => Box::new(stream),
             Some(config) => {
                 let name = ServerName::try_from(self.host.clone());
-                let name = name.map_err(|error| WebError::Tls(error.to_string()))?;
+                let name = name.map_err(|error| WebError::Tls(io::Error::other(error)))?;
                 let secured = TlsConnector::from(config.clone()).connect(name, stream);
                 let secured = tokio::time::timeout(bounds.patience, secured).await;
                 let secured = secured.map_err(|_| WebError::TimedOut)?;
                 Box::new(secured.map_err(|error| match error.kind() {
                     // Everything that is wrong with certificates or with the protocol.
-                    io::ErrorKind::InvalidData => WebError::Tls(error.to_string()),
+                    io::ErrorKind::InvalidData => WebError::Tls(error),
                     _ => WebError::TlsBroken(error),
                 })?)
             }

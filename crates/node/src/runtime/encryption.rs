@@ -186,7 +186,7 @@ fn end_receive(
         }
         Err(error) => {
             let name = shard.conn(key).map(|conn| conn.gate.peer().name.clone()).unwrap_or_default();
-            tracing::warn!(name: PEER, target: CONNECTION, connection = %name, "TLS: {error}");
+            tracing::warn!(name: PEER, target: CONNECTION, connection = %name, "TLS: {}", tls::of_client(&error));
             // The peer learns why from an alert. The connection ends whether the alert can be written or not.
             let _ = try_write(write, &[io::IoSlice::new(session.unsent())]);
             Err(io::Error::other(error))

@@ -68,6 +68,7 @@ pub use self::late::{LATE_SHARD, LATE_TURN, Late};
 use self::mail::Mailroom;
 use self::metadata::Metadata;
 use self::queues::Queues;
+pub(crate) use self::storage::NODE;
 use self::storage::Storage;
 pub use self::storage::{StorageLimits, Writes};
 use self::streams::Streams;

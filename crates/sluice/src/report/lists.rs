@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::cut;
 use crate::columns;
+use crate::list::measure;
 use crate::table::{Column, cell, table_of};
 
 /// One list.
@@ -20,7 +21,11 @@ pub struct List {
 impl List {
     /// Renders rows.
     pub fn table(&self, rows: &[Value]) -> String {
-        cut_table(&[self.columns, self.more].concat(), rows)
+        let mut rows = rows.to_vec();
+        if std::ptr::eq(self.columns, columns::QUEUES) {
+            rows.iter_mut().for_each(measure);
+        }
+        cut_table(&[self.columns, self.more].concat(), &rows)
     }
 }
 
@@ -43,7 +48,6 @@ impl List {
 pub const LISTS: &[List] = &[
     list("Virtual hosts", "/api/vhosts?disable_stats=true", columns::VHOSTS).with(&[("TRACING", "tracing")]),
     list("Queues", "/api/queues", columns::QUEUES).with(&[
-        ("VHOST", "vhost"),
         ("STATE", "state"),
         ("EXCLUSIVE", "exclusive"),
         ("AUTO-DELETE", "auto_delete"),
@@ -52,12 +56,9 @@ pub const LISTS: &[List] = &[
         ("OPERATOR POLICY", "operator_policy"),
         ("ARGUMENTS", "arguments"),
     ]),
-    list("Exchanges", "/api/exchanges?disable_stats=true", columns::EXCHANGES).with(&[
-        ("VHOST", "vhost"),
-        ("POLICY", "policy"),
-        ("ARGUMENTS", "arguments"),
-    ]),
-    list("Bindings", "/api/bindings", columns::BINDINGS).with(&[("VHOST", "vhost")]),
+    list("Exchanges", "/api/exchanges?disable_stats=true", columns::EXCHANGES)
+        .with(&[("POLICY", "policy"), ("ARGUMENTS", "arguments")]),
+    list("Bindings", "/api/bindings", columns::BINDINGS),
     list("Policies", "/api/policies", columns::POLICIES),
     list("Operator policies", "/api/operator-policies", columns::POLICIES),
     list("Limits of virtual hosts", "/api/vhost-limits", columns::LIMITS),
@@ -79,7 +80,7 @@ pub const LISTS: &[List] = &[
     list("Sessions of AMQP 1.0", "/api/sessions?disable_stats=true", columns::SESSIONS),
     list("Channels of AMQP 0.9.1", "/api/channels?disable_stats=true", columns::CHANNELS)
         .with(&[("GLOBAL PREFETCH", "global_prefetch_count")]),
-    list("Consumers", "/api/consumers", columns::CONSUMERS).with(&[("VHOST", "/queue/vhost")]),
+    list("Consumers", "/api/consumers", columns::CONSUMERS),
     list("Deprecated features", "/api/deprecated-features", columns::DEPRECATED_FEATURES),
     list("Traces", "/api/traces", columns::TRACES),
 ];

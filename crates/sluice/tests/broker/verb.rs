@@ -46,7 +46,10 @@ pub fn finish(command: &mut Command, input: &[u8]) -> Did {
     drop(child.stdin.take().unwrap().write_all(input));
     let output = child.wait_with_output().unwrap();
     let text = |octets| String::from_utf8(octets).unwrap();
-    Did { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    // On a machine with other work, a verb may take so long that it says what it waits for.
+    let is_said = |line: &&str| !line.starts_with("sluice: waiting for ");
+    let err = text(output.stderr).split_inclusive('\n').filter(is_said).collect();
+    Did { code: output.status.code().unwrap(), out: text(output.stdout), err }
 }
 
 impl Broker {

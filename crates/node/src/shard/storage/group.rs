@@ -13,7 +13,7 @@ use crate::entries;
 use crate::facts::FinishedGroup;
 
 /// The number of this node in Raft groups. There is one node.
-pub(in crate::shard) const NODE: u32 = 1;
+pub(crate) const NODE: u32 = 1;
 
 /// This node's member of the group of one queue, and the entry that is being collected.
 pub(in crate::shard) struct GroupSlot {

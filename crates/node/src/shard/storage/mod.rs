@@ -38,7 +38,8 @@ use queue::{Drive, Effect, Fact, Level, Mark, Put, Solo};
 use replica::Member;
 use wal::{Extent, Size, Step};
 
-pub(super) use self::group::{GroupSlot, NODE};
+pub(super) use self::group::GroupSlot;
+pub(crate) use self::group::NODE;
 pub(super) use self::journal::GroupRound;
 use self::journal::{Answer, Journal};
 use self::pages::Pages;
