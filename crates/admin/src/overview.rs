@@ -79,10 +79,9 @@ fn add(sum: &mut Value, more: Value) {
             }
         }
         (Value::Array(sum), Value::Array(more)) => {
-            let common = sum.len().min(more.len());
-            let mut more = more.into_iter();
-            sum.iter_mut().zip(more.by_ref().take(common)).for_each(|(sum, value)| add(sum, value));
-            sum.extend(more);
+            // Where one of them has no sample, the sum is unknown: without the others it would have a step that nothing made.
+            sum.truncate(more.len());
+            sum.iter_mut().zip(more).for_each(|(sum, value)| add(sum, value));
         }
         (Value::Number(sum), Value::Number(more)) => {
             *sum = match (sum.as_u64(), more.as_u64()) {
@@ -262,4 +261,23 @@ fn about<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
     });
     shape::add(&mut body, parts::runtime(call));
     body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_begins_where_all_of_its_parts_do() {
+        let of = |values: &[u64]| json!({ "publish": 9, "publish_details": { "rate": 1.0, "samples": values.iter().map(|v| json!({ "sample": v, "timestamp": 5 })).collect::<Vec<_>>() } });
+        for (a, b) in [(of(&[7, 6, 5]), of(&[100])), (of(&[100]), of(&[7, 6, 5]))] {
+            let mut sum = json!({});
+            add(&mut sum, a);
+            add(&mut sum, b);
+            assert_eq!(
+                sum,
+                json!({ "publish": 18, "publish_details": { "rate": 2.0, "samples": [{ "sample": 107, "timestamp": 5 }] } })
+            );
+        }
+    }
 }

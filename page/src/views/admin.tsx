@@ -4,6 +4,7 @@ import { useRef, useState } from "preact/hooks";
 import { ApiError, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { useApi } from "../lib/poll";
+import { rateOf } from "../lib/rates";
 import { DASH, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
@@ -53,7 +54,7 @@ function Vhosts(): JSX.Element {
               { id: "tags", label: "Tags", cell: (row) => <Name text={(row.tags ?? []).join(", ")} /> },
               { id: "type", label: "Default queue type", cell: (row) => row.default_queue_type ?? DASH },
               ...[["messages_ready", "Ready"], ["messages_unacknowledged", "Unacked"]].map(([field, label]) => ({ id: field ?? "", label: label ?? "", number: true, cell: (row: VhostRow) => show(row, field ?? "", count) })),
-              ...[["publish", "In"], ["deliver_get", "Out"]].map(([field, label]) => ({ id: field ?? "", label: label ?? "", number: true, cell: (row: VhostRow) => show(row.message_stats, `${field}_details.rate`, rate) })),
+              ...[["publish", "In"], ["deliver_get", "Out"]].map(([field, label]) => ({ id: field ?? "", label: label ?? "", number: true, cell: (row: VhostRow) => rate(rateOf(row.message_stats, field ?? "")) })),
               { id: "state", label: "Protected", cell: (row) => (row.deleting ? <Badge tone="warn">being deleted</Badge> : row.protected_from_deletion ? "yes" : "no") },
               {
                 id: "actions",

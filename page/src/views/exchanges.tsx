@@ -7,11 +7,11 @@ import type { BindingRow, ExchangeRow, Overview } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { differences, samples } from "../lib/rates";
+import { rateOf } from "../lib/rates";
 import { DASH, count, rate, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
-import { Chart } from "../ui/chart";
+import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, type ListColumn } from "../ui/list";
 import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, show, unknownArguments } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
@@ -34,9 +34,9 @@ export function Exchanges(): JSX.Element {
     label,
     number: true,
     standard: true,
-    fields: [`message_stats.${field}`, `message_stats.${field}_details`],
+    fields: [`message_stats.${field}`, `message_stats.${field}_details`, "message_stats.rates_are_known"],
     sort: `message_stats.${field}_details.rate`,
-    cell: (row) => show(row.message_stats, `${field}_details.rate`, rate),
+    cell: (row) => rate(rateOf(row.message_stats, field)),
   });
   const columns: ListColumn<ExchangeRow>[] = [
     { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["exchanges", row.vhost, exchangeInPath(row.name)])} text={exchangeTitle(row.name)} /> },
@@ -126,7 +126,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
           <div class="columns">
             <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
               <div class="charts one">
-                <Chart title="Rates" span={span.seconds} format={(value) => rate(value)} lines={RATES.map(([field, label], i) => ({ label, colour: i + 1, points: differences(samples(row.message_stats, field)) }))} />
+                <Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(row.message_stats, RATES)} />
               </div>
             </Panel>
             <Panel title="What it is">

@@ -6,6 +6,7 @@ import { command, inVhost } from "../lib/command";
 import type { QueueRow } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
+import { rateOf } from "../lib/rates";
 import { DASH, bytes, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action } from "../ui/actions";
@@ -21,9 +22,9 @@ export function Queues(): JSX.Element {
     label,
     number: true,
     standard,
-    fields: [`message_stats.${field}`, `message_stats.${field}_details`],
+    fields: [`message_stats.${field}`, `message_stats.${field}_details`, "message_stats.rates_are_known"],
     sort: `message_stats.${field}_details.rate`,
-    cell: (row) => show(row.message_stats, `${field}_details.rate`, rate),
+    cell: (row) => rate(rateOf(row.message_stats, field)),
   });
   const number = (field: string, label: string, standard: boolean, format = count): ListColumn<QueueRow> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, format) });
   const columns: ListColumn<QueueRow>[] = [
