@@ -70,7 +70,8 @@ impl<'a, const N: usize> History<'a, N> {
         let of_samples = self.recent.and_then(|series| series.rate(value));
         of_samples.or_else(|| {
             let is_before = |sample: &&Sample<N>| sample.at_ms + RATE_MS_MIN <= self.now_ms;
-            let last = self.both().filter_map(Series::newest).filter(is_before).max_by_key(|last| last.at_ms)?;
+            let last =
+                self.both().filter_map(Series::newest).filter(is_before).max_by_key(|last| last.at_ms)?;
             Some(per_second((last.at_ms, last.values[value]), (self.now_ms, now)))
         })
     }
@@ -146,7 +147,6 @@ impl<const N: usize> Series<N> {
         let (before, last) = (samples.get(samples.len().checked_sub(2)?)?, samples.back()?);
         Some(per_second((before.at_ms, before.values[value]), (last.at_ms, last.values[value])))
     }
-
 }
 
 impl<const N: usize> Ring<N> {
