@@ -5,6 +5,7 @@ use broker::catalog::ExchangeKind;
 use broker::desk::{BudgetRow, Desk, Overview, ProtocolRow, ShardRow};
 use serde_json::{Value, json};
 
+use crate::accounts::permissions_json;
 use crate::call::Call;
 use crate::channels::numbered_consumers;
 use crate::parts;
@@ -116,14 +117,20 @@ pub fn require_node(overview: &Overview, name: &str) -> Result<(), Failure> {
     Err(Failure::not_found(format!("no node '{name}'")))
 }
 
-pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
+pub fn whoami<D: Desk>(call: &Call<'_, D>) -> Reply {
     let authority = call.who.authority();
-    let body = json!({
+    let mut body = json!({
         "name": *call.who.user,
         "tags": *call.who.tags,
         "is_internal_user": authority == Authority::Internal,
         "auth_backend": authority.as_str(),
     });
+    // The web page offers only what the user may do. Without this, only administrators could read it.
+    if let Some(own) = call.desk.own_permissions(&call.who) {
+        let shown =
+            own.iter().map(|(vhost, permissions)| permissions_json(&call.who.user, vhost, permissions));
+        body["permissions"] = shown.collect();
+    }
     Reply::Json(shape::columns(body, &call.query))
 }
 

@@ -459,7 +459,7 @@ async fn overview_and_nodes() {
         .check(
             "guest",
             r#"
-            GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true,"auth_backend":"internal"}
+            GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true,"auth_backend":"internal","permissions":[{"user":"guest","vhost":"/","configure":".*","write":".*","read":".*"}]}
             GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","object_totals":{"queues":0},"message_stats":{"publish":9}}
             GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672,"socket_opts":{}},{"node":"n@h","protocol":"http","ip_address":"127.0.0.1","port":15672,"socket_opts":{}}]}
             GET /api/overview?columns=contexts -> 200 {"contexts":[{"node":"n@h","description":"RabbitMQ Management","path":"/","ip":"127.0.0.1","port":"15672","ssl_opts":[],"ssl":false}]}
