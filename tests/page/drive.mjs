@@ -3,6 +3,7 @@ import { Broker, HOSTILE, fill, messages, traffic } from "./broker.mjs";
 import { Tab, launch } from "./browser.mjs";
 import { charts } from "./charts.mjs";
 import { check, expect, hash, includes, options, picture, shot, sound, total, until } from "./checks.mjs";
+import { forms } from "./forms.mjs";
 import { withProvider } from "./oauth.mjs";
 import { origins } from "./origins.mjs";
 import { queues } from "./queues.mjs";
@@ -29,6 +30,7 @@ try {
   await clients();
   await charts(broker, tab, open);
   await routing();
+  await forms(broker, tab);
   await admin();
   for (const view of [hash("queues", "/", "invoices"), hash("exchanges", "/", "shop"), "#/exchanges", ...VIEWS.filter((one) => one.startsWith("#/admin") && !one.endsWith("/features"))]) {
     await check(`${view}: every window can be opened and closed`, () => windows(view));

@@ -276,10 +276,10 @@ export function Field({ label, hint, children }: { label: string; hint?: string;
   );
 }
 
-export function Text({ label, value, set, hint, required, type = "text", pattern, placeholder }: { label: string; value: string; set: (value: string) => void; hint?: string; required?: boolean; type?: string; pattern?: string; placeholder?: string }): JSX.Element {
+export function Text({ label, value, set, hint, required, type = "text", pattern, placeholder, list }: { label: string; value: string; set: (value: string) => void; hint?: string; required?: boolean; type?: string; pattern?: string; placeholder?: string; list?: string }): JSX.Element {
   return (
     <Field label={label} {...(hint ? { hint } : {})}>
-      {(id) => <input id={id} type={type} value={value} required={required} pattern={pattern} placeholder={placeholder} autocomplete={type === "password" ? "new-password" : "off"} spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
+      {(id) => <input id={id} type={type} value={value} required={required} pattern={pattern} placeholder={placeholder} list={list} autocomplete={type === "password" ? "new-password" : "off"} spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
     </Field>
   );
 }

@@ -9,6 +9,7 @@ import { DASH, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
 import { Answer, Badge, Check, Empty, Field, Name, Panel, Select, Table, Text, show } from "../ui/parts";
+import { NameField } from "../ui/picker";
 import { Nodes } from "./nodes";
 import { Parameters } from "./parameters";
 import { Policies } from "./policies";
@@ -165,7 +166,7 @@ function SetLimit({ kind }: { kind: "vhost" | "user" }): JSX.Element {
       command={name && value ? command(["set", "limit"], kind === "user" ? [["--user", name]] : inVhost(name), [limit, value]) : undefined}
       run={async () => void (await request("PUT", path(`${kind}-limits`, name, limit), { body: { value: Number(value) } }))}
     >
-      <Text label={kind === "vhost" ? "Virtual host" : "User"} value={name} set={setName} required />
+      <NameField kind={kind} label={kind === "vhost" ? "Virtual host" : "User"} value={name} set={setName} required />
       <Select label="Limit" value={limit} set={setLimit} options={limits.map((one) => [one, one])} />
       <Text label="At most" value={value} set={setValue} required pattern="[0-9]+" />
     </Action>

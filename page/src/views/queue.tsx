@@ -4,12 +4,14 @@ import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import type { BindingRow, QueueRow } from "../lib/names";
+import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, count, isNumber, plural, time } from "../lib/text";
 import { Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
 import { Action, Named } from "../ui/actions";
-import { Answer, Badge, Empty, Facts, Fields, Name, NameLink, NotPermitted, Panel, State, Table, Text, Tile, show, unknownArguments } from "../ui/parts";
+import { NameField } from "../ui/picker";
+import { Answer, Area, Badge, Empty, Facts, Fields, Name, NameLink, NotPermitted, Panel, State, Table, Text, Tile, show, unknownArguments } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { ConsumerTable } from "./channels";
@@ -162,6 +164,8 @@ function QueueBindings({ vhost, name }: { vhost: string; name: string }): JSX.El
   const bindings = useApi<BindingRow[]>(path("queues", vhost, name, "bindings"));
   const [source, setSource] = useState("");
   const [key, setKey] = useState("");
+  const [lines, setLines] = useState("");
+  const given = typedPairs(lines);
   return (
     <Panel
       title="Bindings"
@@ -171,11 +175,12 @@ function QueueBindings({ vhost, name }: { vhost: string; name: string }): JSX.El
           label="Bind"
           title={`Bind an exchange to ${name}`}
           confirm="Bind"
-          command={source ? command(["declare", "binding"], [...inVhost(vhost), ["--key", key]], [source, name]) : undefined}
-          run={async () => void (await request("POST", path("bindings", vhost, "e", source, "q", name), { body: { routing_key: key, arguments: {} } }))}
+          command={source && given ? command(["declare", "binding"], [...inVhost(vhost), ["--key", key], ...toOptions("--argument", given)], [source, name]) : undefined}
+          run={async () => void (await request("POST", path("bindings", vhost, "e", source, "q", name), { body: { routing_key: key, arguments: toObject(pairs(lines)) } }))}
         >
-          <Text label="Exchange" value={source} set={setSource} required />
+          <NameField kind="exchange" vhost={vhost} label="Exchange" value={source} set={setSource} required />
           <Text label="Binding key" value={key} set={setKey} />
+          <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line. A headers exchange compares them; x-match=any needs only one." />
         </Action>
       }
     >
