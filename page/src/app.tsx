@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, basic, goneSince, login, loginNote, path, request, toApiError } from "./lib/api";
+import { type Me, me } from "./lib/me";
 import type { AlarmAnswer } from "./lib/names";
 import { href, place } from "./lib/place";
 import { begin, finish, isBack, provider, type Provider } from "./lib/oauth";
@@ -103,6 +104,11 @@ function Frame(): JSX.Element {
   const { path: at } = place.use();
   const gone = goneSince.use();
   const view = at[0] ?? "";
+  const who = useApi<Me>(path("whoami"));
+  useEffect(() => {
+    if (who.data && JSON.stringify(who.data) !== JSON.stringify(me.get())) me.set(who.data);
+  }, [who.data]);
+  useEffect(() => () => me.set(null), []);
   useEffect(() => {
     const title = VIEWS.find(([id]) => id === view)?.[1] ?? "Sluice";
     document.title = `${at.length > 1 ? `${visible(at.at(-1) ?? "")} – ` : ""}${title} – Sluice`;

@@ -4,7 +4,7 @@ import { command, inVhost, quote } from "../src/lib/command";
 import { deaths, redriven } from "../src/lib/deaths";
 import { withoutEffect } from "../src/lib/names";
 import { href, parse } from "../src/lib/place";
-import { differences, samples } from "../src/lib/rates";
+import { differences, rateOf, samples } from "../src/lib/rates";
 import { body, moveBody, moveOptions, options } from "../src/lib/redrive";
 import { cause } from "../src/lib/causes";
 import operations from "../../docs/operations.md?raw";
@@ -45,10 +45,18 @@ describe("addresses", () => {
 });
 
 describe("rates", () => {
-  it("are differences of counters, and are 0 where the broker was started again", () => {
+  it("are differences of counters, and are unknown where a counter has started again", () => {
     const points = [[0, 10], [1000, 10], [3000, 30], [4000, 5], [5000, 7]].map(([time, value]) => ({ time: time ?? 0, value: value ?? 0 }));
-    expect(differences(points).map(({ time, value }) => [time, value])).toEqual([[1000, 0], [3000, 10], [4000, 0], [5000, 2]]);
+    expect(differences(points).map(({ time, value }) => [time, value])).toEqual([[1000, 0], [3000, 10], [4000, null], [5000, 2]]);
+    expect(differences([{ time: 0, value: null }, { time: 1000, value: 9 }])).toEqual([{ time: 1000, value: null }]);
+    expect(differences(points.slice(0, 1))).toEqual([]);
     expect(differences([])).toEqual([]);
+  });
+
+  it("are unknown until the broker has two samples", () => {
+    expect(rateOf({ publish_details: { rate: 0 }, rates_are_known: false }, "publish")).toBeUndefined();
+    expect(rateOf({ publish_details: { rate: 0 } }, "publish")).toBe(0);
+    expect(rateOf({}, "publish")).toBeUndefined();
   });
 
   it("come from the samples of the broker, which sends the newest first", () => {

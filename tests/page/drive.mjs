@@ -1,7 +1,9 @@
 // The test of the web page. See tests/page/run.
 import { Broker, HOSTILE, fill, messages, traffic } from "./broker.mjs";
 import { Tab, launch } from "./browser.mjs";
+import { charts } from "./charts.mjs";
 import { check, expect, hash, includes, options, picture, shot, sound, total, until } from "./checks.mjs";
+import { forms } from "./forms.mjs";
 import { withProvider } from "./oauth.mjs";
 import { origins } from "./origins.mjs";
 import { queues } from "./queues.mjs";
@@ -26,7 +28,9 @@ try {
   await lists();
   await queues(broker, tab);
   await clients();
+  await charts(broker, tab, open);
   await routing();
+  await forms(broker, tab);
   await admin();
   for (const view of [hash("queues", "/", "invoices"), hash("exchanges", "/", "shop"), "#/exchanges", ...VIEWS.filter((one) => one.startsWith("#/admin") && !one.endsWith("/features"))]) {
     await check(`${view}: every window can be opened and closed`, () => windows(view));
@@ -673,6 +677,22 @@ async function refused() {
     await viewer.go(hash("queues", "/", "invoices"));
     await viewer.page.getByText("Not permitted").first().waitFor();
     return [...includes(users, "Not permitted", "Not administrator user"), ...includes(await viewer.text(), "refused for user 'viewer'")];
+  });
+  await check("numbers of others are not permitted, and never 0 or none", async () => {
+    await viewer.go("#/");
+    const overview = await viewer.text();
+    await viewer.go(hash("queues", "/", "orders"));
+    const consumers = await viewer.text('section:has(> header > h2:text-is("Consumers"))');
+    const shown = (await broker.api("GET", "/api/queues/%2F/orders")).consumers;
+    await viewer.go("#/connections");
+    return [
+      ...includes(overview, "your own; others: not permitted", "not permitted (it needs the tag monitoring)", "Connections opened\nnot permitted"),
+      ...expect(!overview.includes("There are no listeners"), "it says that there are no listeners"),
+      ...includes(consumers, `${shown} consumer`, "of other users: not permitted"),
+      ...expect(shown > 0 && !consumers.includes("No consumer is attached"), "it says that the queue has no consumer"),
+      ...includes(await viewer.text(), "These are the connections of your own login.", "not permitted"),
+      ...(await sound(viewer, { keyboard: false })),
+    ];
   });
   await check("a trace that is not permitted leaves no queue behind", async () => {
     await viewer.go(hash("queues", "/", "orders"));

@@ -21,9 +21,9 @@ use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
-    accounts, attempts, auth, bindings, browse, channels, connections, definitions, exchanges, explain,
-    health, json, memory, messages, moving, openapi, overview, page, page_login, parameters, parts, policies,
-    queues, quorum, search, settings, shape, topics, traces, vhosts,
+    accounts, attempts, auth, bindings, browse, channels, connections, definitions, described, exchanges,
+    explain, health, json, memory, messages, moving, openapi, overview, page, page_login, parameters, parts,
+    policies, queues, quorum, search, settings, shape, topics, traces, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -286,6 +286,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::ClusterName => overview::cluster_name(call).await,
         Action::NameCluster => parameters::name_cluster(call).await,
         Action::EmptyList => Ok(Reply::Json(shape::list(Vec::new(), &call.query, &[])?)),
+        Action::Arguments => Ok(described::get()),
         Action::OpenApi => Ok(openapi::get()),
         Action::EffectiveSettings => Ok(settings::effective(call.ports.settings())),
         Action::SetSetting => settings::set(call).await,

@@ -23,6 +23,7 @@ mod clock;
 mod components;
 mod connections;
 mod definitions;
+mod described;
 mod etag;
 mod exchanges;
 mod explain;

@@ -5,6 +5,7 @@ use broker::catalog::ExchangeKind;
 use broker::desk::{BudgetRow, Desk, Overview, ProtocolRow, ShardRow};
 use serde_json::{Value, json};
 
+use crate::accounts::permissions_json;
 use crate::call::Call;
 use crate::channels::numbered_consumers;
 use crate::parts;
@@ -79,10 +80,9 @@ fn add(sum: &mut Value, more: Value) {
             }
         }
         (Value::Array(sum), Value::Array(more)) => {
-            let common = sum.len().min(more.len());
-            let mut more = more.into_iter();
-            sum.iter_mut().zip(more.by_ref().take(common)).for_each(|(sum, value)| add(sum, value));
-            sum.extend(more);
+            // Where one of them has no sample, the sum is unknown: without the others it would have a step that nothing made.
+            sum.truncate(more.len());
+            sum.iter_mut().zip(more).for_each(|(sum, value)| add(sum, value));
         }
         (Value::Number(sum), Value::Number(more)) => {
             *sum = match (sum.as_u64(), more.as_u64()) {
@@ -117,14 +117,20 @@ pub fn require_node(overview: &Overview, name: &str) -> Result<(), Failure> {
     Err(Failure::not_found(format!("no node '{name}'")))
 }
 
-pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
+pub fn whoami<D: Desk>(call: &Call<'_, D>) -> Reply {
     let authority = call.who.authority();
-    let body = json!({
+    let mut body = json!({
         "name": *call.who.user,
         "tags": *call.who.tags,
         "is_internal_user": authority == Authority::Internal,
         "auth_backend": authority.as_str(),
     });
+    // The web page offers only what the user may do. Without this, only administrators could read it.
+    if let Some(own) = call.desk.own_permissions(&call.who) {
+        let shown =
+            own.iter().map(|(vhost, permissions)| permissions_json(&call.who.user, vhost, permissions));
+        body["permissions"] = shown.collect();
+    }
     Reply::Json(shape::columns(body, &call.query))
 }
 
@@ -262,4 +268,23 @@ fn about<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
     });
     shape::add(&mut body, parts::runtime(call));
     body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_begins_where_all_of_its_parts_do() {
+        let of = |values: &[u64]| json!({ "publish": 9, "publish_details": { "rate": 1.0, "samples": values.iter().map(|v| json!({ "sample": v, "timestamp": 5 })).collect::<Vec<_>>() } });
+        for (a, b) in [(of(&[7, 6, 5]), of(&[100])), (of(&[100]), of(&[7, 6, 5]))] {
+            let mut sum = json!({});
+            add(&mut sum, a);
+            add(&mut sum, b);
+            assert_eq!(
+                sum,
+                json!({ "publish": 18, "publish_details": { "rate": 2.0, "samples": [{ "sample": 107, "timestamp": 5 }] } })
+            );
+        }
+    }
 }

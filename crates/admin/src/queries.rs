@@ -40,6 +40,18 @@ const PAGES: &[Parameter] = &[
         "The page has only rows whose name contains this text. A consumer is found by its tag, queue, channel or user, and a session also by its container and user.",
     ),
     Parameter::new("use_regex", "boolean", "True if name is a regular expression."),
+    Parameter::new("type", "string", "The page has only rows of this type, for example quorum."),
+    Parameter::new("state", "string", "The page has only rows in this state, for example running."),
+    Parameter::new(
+        "policy",
+        "string",
+        "The page has only rows for which this policy or operator policy is in force.",
+    ),
+    Parameter::new(
+        "problem",
+        "boolean",
+        "True for a page of objects with a problem: damaged, held back, members that do not run, or messages that nobody consumes.",
+    ),
     Parameter::new("sort", "string", "The column to sort by."),
     Parameter::new("sort_reverse", "boolean", "True to sort from the last to the first."),
 ];

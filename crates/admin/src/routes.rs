@@ -171,6 +171,8 @@ pub enum Action {
     ClusterName,
     NameCluster,
     OpenApi,
+    /// The arguments and policy keys that the broker knows.
+    Arguments,
     EffectiveSettings,
     /// Changes a setting until the broker stops.
     SetSetting,
@@ -276,6 +278,7 @@ pub const ROUTES: &[Route] = routes! {
     Put "/api/cluster-name" => NameCluster, [Manage, Administer];
     Get "/api/extensions" => EmptyList, [Manage];
     Get "/api/openapi.json" => OpenApi, [Manage];
+    Get "/api/arguments" => Arguments, [Manage];
     Get "/api/feature-flags" => ListFeatureFlags, [Manage];
     Put "/api/feature-flags/{name}/enable" => EnableFeatureFlag, [Manage, Administer];
     Get "/api/deprecated-features" => DeprecatedFeatures(false), [Manage, ReadOverview];

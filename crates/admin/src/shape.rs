@@ -1,4 +1,5 @@
-//! The parameters of every list: `page`, `page_size`, `name`, `use_regex`, `sort`, `sort_reverse`, `columns`.
+//! The parameters of every list: `page`, `page_size`, `name`, `use_regex`, `type`, `state`, `policy`, `problem`, `sort`, `sort_reverse`,
+//! `columns`.
 
 use std::cmp::Ordering;
 
@@ -21,6 +22,55 @@ pub struct Page {
     pub size: usize,
     /// If set, the page has only rows with one of these names.
     pub names: Option<Names>,
+    pub only: Only,
+}
+
+/// Which rows a page has besides their names. Empty texts ask for nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Only {
+    kind: Option<String>,
+    state: Option<String>,
+    policy: Option<String>,
+    /// Only rows of objects with a problem ([`has_problem`]).
+    problem: bool,
+}
+
+impl Only {
+    fn of(query: &Query) -> Self {
+        let text = |name: &str| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        Self {
+            kind: text("type"),
+            state: text("state"),
+            policy: text("policy"),
+            problem: query.flag("problem"),
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        *self != Self::default()
+    }
+
+    fn finds(&self, row: &Value) -> bool {
+        let has = |fields: &[&str], wanted: &Option<String>| {
+            wanted.as_ref().is_none_or(|wanted| fields.iter().any(|field| row[*field] == wanted.as_str()))
+        };
+        has(&["type"], &self.kind)
+            && has(&["state"], &self.state)
+            && has(&["policy", "operator_policy"], &self.policy)
+            && (!self.problem || has_problem(row))
+    }
+}
+
+/// Returns true if nothing moves at an object, or if less moves than should: it is damaged or held back, members of its group do not run,
+/// or messages wait and nobody consumes them. Nobody needs to read a stream.
+fn has_problem(row: &Value) -> bool {
+    let is_stopped =
+        row["state"].as_str().is_some_and(|state| ["damaged", "blocked", "flow"].contains(&state));
+    let members = |field: &str| row[field].as_array().map_or(0, Vec::len);
+    let waits = row["messages_ready"].as_u64().is_some_and(|ready| ready > 0);
+    is_stopped
+        || members("online") < members("members")
+        || (waits && row["consumers"] == 0 && row["type"] != "stream")
 }
 
 /// The names that a search finds. Case is ignored.
@@ -68,7 +118,7 @@ impl Page {
                 format!("Invalid pagination parameters: page number {number}, page size {size}"),
             ));
         }
-        Ok(Some(Self { number, size, names: Names::of(query)? }))
+        Ok(Some(Self { number, size, names: Names::of(query)?, only: Only::of(query) }))
     }
 
     /// Returns the index of the page's first row, from 0.
@@ -101,7 +151,7 @@ impl Page {
 
 /// Returns true if all rows are needed to build one page.
 pub fn needs_all_rows(query: &Query, page: &Page) -> bool {
-    page.names.is_some() || wants_other_order(query)
+    page.names.is_some() || page.only.is_any() || wants_other_order(query)
 }
 
 /// Returns true if the rows are not requested in the order of their names.
@@ -145,6 +195,9 @@ pub fn list_named_by(
         let is_found =
             |row: &Value, field: &str| dotted(row, field).as_str().is_some_and(|name| names.contain(name));
         rows.retain(|row| fields.iter().any(|field| is_found(row, field)));
+    }
+    if page.only.is_any() {
+        rows.retain(|row| page.only.finds(row));
     }
     let filtered = rows.len();
     let items: Vec<Value> = rows.into_iter().skip(page.offset()).take(page.size).collect();

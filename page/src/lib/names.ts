@@ -97,6 +97,7 @@ export interface SessionRow {
   remote_incoming_window?: number;
   outgoing_unsettled_deliveries?: number;
   outgoing_pending_deliveries?: number;
+  message_stats?: Record<string, unknown>;
   incoming_links: LinkRow[];
   outgoing_links: LinkRow[];
 }
@@ -108,7 +109,6 @@ export interface OwnedSessionRow extends SessionRow {
   vhost?: string;
   container_id?: string;
   connection_details: { name: string };
-  message_stats?: Record<string, unknown>;
 }
 
 export interface ConnectionRow {
@@ -150,6 +150,7 @@ export interface ChannelRow {
   prefetch_count?: number;
   global_prefetch_count?: number;
   connection_details?: { name?: string };
+  message_stats?: Record<string, unknown>;
   consumer_details?: ConsumerRow[];
 }
 

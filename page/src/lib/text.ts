@@ -64,6 +64,11 @@ export function rate(value: unknown): string {
   return `${value >= 100 ? Math.round(value).toLocaleString("en-US") : trim(value)}/s`;
 }
 
+/** Octets in a second: 1.5 MiB/s. */
+export function bytesRate(value: unknown): string {
+  return isNumber(value) ? `${bytes(value)}/s` : DASH;
+}
+
 /** A part of a whole, from 0 to 1: 42 %. */
 export function percent(value: unknown): string {
   return isNumber(value) ? `${Math.round(value * 100)} %` : DASH;

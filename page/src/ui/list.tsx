@@ -1,11 +1,12 @@
 /** A list that the broker sorts, filters and cuts into pages. Its state is in the address. */
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { me, monitors } from "../lib/me";
 import type { Page } from "../lib/names";
 import { change, place } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { count, visible } from "../lib/text";
-import { Answer, type Column, Table } from "./parts";
+import { Answer, type Column, NotPermitted, Table } from "./parts";
 
 /** The number of rows of a page. More would not be read, and would cost the browser and the broker. */
 const PAGE_ROWS = 50;
@@ -31,10 +32,18 @@ interface ListProps<T> {
   /** What the filter of the broker looks at. */
   filter?: string;
   actions?: ComponentChildren;
+  /** What is to be said about the rows that are not shown. */
+  note?: ComponentChildren;
   empty: ComponentChildren;
 }
 
-export function List<T>({ title, target, columns, keyFields, rowKey, filter = "name", actions, empty }: ListProps<T>): JSX.Element {
+/** Says that a list has only what belongs to the user, if that is so. */
+export function OwnOnly({ what }: { what: string }): JSX.Element | null {
+  const who = me.use();
+  return who === null || monitors(who) ? null : <p class="hint">These are the {what} of your own login. Those of others: <NotPermitted>it needs the tag monitoring</NotPermitted>.</p>;
+}
+
+export function List<T>({ title, target, columns, keyFields, rowKey, filter = "name", actions, note, empty }: ListProps<T>): JSX.Element {
   const { query } = place.use();
   const chosen = query["cols"]?.split(",");
   const shown = columns.filter((column) => (chosen ? chosen.includes(column.id) : column.standard) || column.id === "name");
@@ -61,6 +70,7 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = "n
         <Chooser columns={columns} shown={shown} />
         {actions && <div class="actions">{actions}</div>}
       </div>
+      {note}
       <div class="panel tight">
         <Answer of={rows}>
           {(page) => (

@@ -93,6 +93,11 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
+/** Stands for what the broker has and does not show to this user. It is never a zero, a dash or an empty list. */
+export function NotPermitted({ children }: { children?: ComponentChildren }): JSX.Element {
+  return <span class="refusal">not permitted{children && <> ({children})</>}</span>;
+}
+
 /** An error of the API, with the broker's own reason. */
 export function Problem({ error }: { error: ApiError }): JSX.Element {
   if (error.unreachable) return <p class="problem" role="status">The broker does not answer.</p>;
@@ -115,14 +120,14 @@ export function Answer<T>({ of, children }: { of: { data: T | undefined; error: 
   );
 }
 
-/** A bar that shows how much of a limit is used. A nearly full one is a warning, unless more is better. */
-export function Bar({ label, used, limit, text, moreIsBetter }: { label: string; used: unknown; limit: unknown; text: string; moreIsBetter?: boolean }): JSX.Element {
+/** A bar that shows how much of a limit is used. The caller knows whether that is bad: a full cache is not. */
+export function Bar({ label, used, limit, text, tone }: { label: string; used: unknown; limit: unknown; text: string; tone?: "warn" | "bad" | undefined }): JSX.Element {
   const part = typeof used === "number" && typeof limit === "number" && limit > 0 ? Math.min(1, Math.max(0, used / limit)) : 0;
   return (
     <div class="bar">
       <span class="label">{label}</span>
       <span class="track" role="img" aria-label={label ? `${label}: ${text}` : text}>
-        <span class={part > 0.9 && !moreIsBetter ? "fill high" : "fill"} style={{ width: `${(part * 100).toFixed(1)}%` }} />
+        <span class={tone ? `fill ${tone}` : "fill"} style={{ width: `${(part * 100).toFixed(1)}%` }} />
       </span>
       <span class="text">{text}</span>
     </div>
@@ -271,10 +276,10 @@ export function Field({ label, hint, children }: { label: string; hint?: string;
   );
 }
 
-export function Text({ label, value, set, hint, required, type = "text", pattern, placeholder }: { label: string; value: string; set: (value: string) => void; hint?: string; required?: boolean; type?: string; pattern?: string; placeholder?: string }): JSX.Element {
+export function Text({ label, value, set, hint, required, type = "text", pattern, placeholder, list }: { label: string; value: string; set: (value: string) => void; hint?: string; required?: boolean; type?: string; pattern?: string; placeholder?: string; list?: string }): JSX.Element {
   return (
     <Field label={label} {...(hint ? { hint } : {})}>
-      {(id) => <input id={id} type={type} value={value} required={required} pattern={pattern} placeholder={placeholder} autocomplete={type === "password" ? "new-password" : "off"} spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
+      {(id) => <input id={id} type={type} value={value} required={required} pattern={pattern} placeholder={placeholder} list={list} autocomplete={type === "password" ? "new-password" : "off"} spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
     </Field>
   );
 }

@@ -5,6 +5,12 @@ import { change, place } from "../lib/place";
 /** The spans: label, length in seconds, and the distance of the samples that the broker is asked for. */
 const SPANS: [string, number, number][] = [["1 min", 60, 5], ["10 min", 600, 5], ["1 h", 3600, 60], ["8 h", 28_800, 600], ["1 day", 86_400, 1800]];
 
+/** The groups of figures of which the broker sends samples. */
+const PARTS = ["lengths", "msg_rates", "data_rates", "node_stats"];
+
+/** For how long the broker keeps samples of connections, channels, sessions and virtual hosts, in seconds. */
+export const BRIEF = 600;
+
 interface Span {
   label: string;
   seconds: number;
@@ -16,13 +22,14 @@ interface Span {
 export function useSpan(standard: string): Span {
   const chosen = place.use().query["span"] ?? standard;
   const [label, seconds, step] = SPANS.find(([one]) => one === chosen) ?? SPANS.find(([one]) => one === standard) ?? ["", 60, 5];
-  return { label, seconds, query: `lengths_age=${seconds}&lengths_incr=${step}&msg_rates_age=${seconds}&msg_rates_incr=${step}` };
+  return { label, seconds, query: PARTS.map((part) => `${part}_age=${seconds}&${part}_incr=${step}`).join("&") };
 }
 
-export function SpanChoice({ now, standard }: { now: Span; standard: string }): JSX.Element {
+/** `longest` is how far the samples reach back, in seconds, if that is not a day. */
+export function SpanChoice({ now, standard, longest = Number.POSITIVE_INFINITY }: { now: Span; standard: string; longest?: number }): JSX.Element {
   return (
     <div class="segments" role="group" aria-label="Time span">
-      {SPANS.map(([label]) => <button type="button" aria-pressed={label === now.label} onClick={() => change({ span: label === standard ? undefined : label })}>{label}</button>)}
+      {SPANS.filter(([, seconds]) => seconds <= longest).map(([label]) => <button type="button" aria-pressed={label === now.label} onClick={() => change({ span: label === standard ? undefined : label })}>{label}</button>)}
     </div>
   );
 }

@@ -4,10 +4,12 @@ import { useRef, useState } from "preact/hooks";
 import { ApiError, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { useApi } from "../lib/poll";
+import { rateOf } from "../lib/rates";
 import { DASH, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
 import { Answer, Badge, Check, Empty, Field, Name, Panel, Select, Table, Text, show } from "../ui/parts";
+import { NameField } from "../ui/picker";
 import { Nodes } from "./nodes";
 import { Parameters } from "./parameters";
 import { Policies } from "./policies";
@@ -53,7 +55,7 @@ function Vhosts(): JSX.Element {
               { id: "tags", label: "Tags", cell: (row) => <Name text={(row.tags ?? []).join(", ")} /> },
               { id: "type", label: "Default queue type", cell: (row) => row.default_queue_type ?? DASH },
               ...[["messages_ready", "Ready"], ["messages_unacknowledged", "Unacked"]].map(([field, label]) => ({ id: field ?? "", label: label ?? "", number: true, cell: (row: VhostRow) => show(row, field ?? "", count) })),
-              ...[["publish", "In"], ["deliver_get", "Out"]].map(([field, label]) => ({ id: field ?? "", label: label ?? "", number: true, cell: (row: VhostRow) => show(row.message_stats, `${field}_details.rate`, rate) })),
+              ...[["publish", "In"], ["deliver_get", "Out"]].map(([field, label]) => ({ id: field ?? "", label: label ?? "", number: true, cell: (row: VhostRow) => rate(rateOf(row.message_stats, field ?? "")) })),
               { id: "state", label: "Protected", cell: (row) => (row.deleting ? <Badge tone="warn">being deleted</Badge> : row.protected_from_deletion ? "yes" : "no") },
               {
                 id: "actions",
@@ -164,7 +166,7 @@ function SetLimit({ kind }: { kind: "vhost" | "user" }): JSX.Element {
       command={name && value ? command(["set", "limit"], kind === "user" ? [["--user", name]] : inVhost(name), [limit, value]) : undefined}
       run={async () => void (await request("PUT", path(`${kind}-limits`, name, limit), { body: { value: Number(value) } }))}
     >
-      <Text label={kind === "vhost" ? "Virtual host" : "User"} value={name} set={setName} required />
+      <NameField kind={kind} label={kind === "vhost" ? "Virtual host" : "User"} value={name} set={setName} required />
       <Select label="Limit" value={limit} set={setLimit} options={limits.map((one) => [one, one])} />
       <Text label="At most" value={value} set={setValue} required pattern="[0-9]+" />
     </Action>

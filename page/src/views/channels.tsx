@@ -6,10 +6,16 @@ import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH, count, duration } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { List, type ListColumn } from "../ui/list";
+import { Chart, PER_SECOND, rateLines } from "../ui/chart";
+import { List, OwnOnly, type ListColumn } from "../ui/list";
 import { Answer, Badge, type Column, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Why, show } from "../ui/parts";
+import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
+import { CHANNEL_RATES } from "./sessions";
 
 const number = <T,>(field: string, label: string, standard = false): ListColumn<T> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, count) });
+
+/** The span of the charts unless the user chooses. */
+const SPAN = "10 min";
 
 /** How long the oldest message waits. Each message has no time of its own, so the age may be a little too large. */
 const age = <T,>(field: string, label: string): ListColumn<T> => ({ id: field, label, number: true, standard: true, fields: [field], sort: field, cell: (row) => show(row, field, duration) });
@@ -33,12 +39,13 @@ export function Channels(): JSX.Element {
     { id: "why", label: "", standard: true, fields: ["connection_details"], cell: (row) => (row.connection_details?.name ? <Why kind="connection" name={row.connection_details.name} /> : null) },
   ];
   return (
-    <List key={vhost} title="Channels" target={vhost === "" ? path("channels") : path("vhosts", vhost, "channels")} columns={columns} keyFields={["name"]} rowKey={(row) => row.name} empty={<Empty title="There are no channels.">Channels belong to AMQP 0.9.1. Clients of AMQP 1.0 have <a href="#/sessions">sessions</a>.</Empty>} />
+    <List key={vhost} title="Channels" target={vhost === "" ? path("channels") : path("vhosts", vhost, "channels")} columns={columns} keyFields={["name"]} rowKey={(row) => row.name} note={<OwnOnly what="channels" />} empty={<Empty title="There are no channels.">Channels belong to AMQP 0.9.1. Clients of AMQP 1.0 have <a href="#/sessions">sessions</a>.</Empty>} />
   );
 }
 
 export function ChannelView({ name }: { name: string }): JSX.Element {
-  const channel = useApi<ChannelRow>(path("channels", name));
+  const span = useSpan(SPAN);
+  const channel = useApi<ChannelRow>(`${path("channels", name)}?${span.query}`, { keep: true });
   const connection = channel.data?.connection_details?.name;
   return (
     <>
@@ -65,6 +72,9 @@ export function ChannelView({ name }: { name: string }): JSX.Element {
                   ["Uncommitted acknowledgements", count(row.acks_uncommitted)],
                 ]}
               />
+            </Panel>
+            <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} longest={BRIEF} />}>
+              <div class="charts one"><Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(row.message_stats, CHANNEL_RATES)} /></div>
             </Panel>
             <Panel title="Consumers" tight><ConsumerTable rows={row.consumer_details ?? []} empty={<Empty title="This channel consumes from no queue." />} /></Panel>
           </>
@@ -104,6 +114,6 @@ export function ConsumerTable({ rows, empty }: { rows: ConsumerRow[]; empty: Com
 export function Consumers(): JSX.Element {
   const vhost = chosenVhost.use();
   return (
-    <List key={vhost} title="Consumers" target={vhost === "" ? path("consumers") : path("consumers", vhost)} columns={CONSUMER_COLUMNS} keyFields={["consumer_tag", "queue", "channel_details"]} rowKey={keyOf} filter="consumer, queue, client or user" empty={<Empty title="There are no consumers." />} />
+    <List key={vhost} title="Consumers" target={vhost === "" ? path("consumers") : path("consumers", vhost)} columns={CONSUMER_COLUMNS} keyFields={["consumer_tag", "queue", "channel_details"]} rowKey={keyOf} filter="consumer, queue, client or user" note={<OwnOnly what="consumers" />} empty={<Empty title="There are no consumers." />} />
   );
 }

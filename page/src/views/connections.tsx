@@ -6,14 +6,21 @@ import { command } from "../lib/command";
 import type { ChannelRow, ConnectionRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { DASH, bytes, count, duration, isNumber, time, visible } from "../lib/text";
+import { rateOf } from "../lib/rates";
+import { DASH, bytes, bytesRate, count, duration, isNumber, time, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
-import { List, type ListColumn } from "../ui/list";
+import { BYTES_PER_SECOND, Chart, rateLines } from "../ui/chart";
+import { List, OwnOnly, type ListColumn } from "../ui/list";
 import { Answer, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Why, show } from "../ui/parts";
+import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
 import { Session, sessionHref } from "./sessions";
 import { Trace } from "./trace";
 import { Explanation } from "./why";
+
+/** The span of the charts unless the user chooses. */
+const SPAN = "10 min";
+const DATA: [string, string][] = [["recv_oct", "From the client"], ["send_oct", "To the client"]];
 
 export function Connections(): JSX.Element {
   const vhost = chosenVhost.use();
@@ -22,9 +29,9 @@ export function Connections(): JSX.Element {
     label,
     number: true,
     standard: true,
-    fields: [field, `${field}_details`],
+    fields: [field, `${field}_details`, "rates_are_known"],
     sort: `${field}_details.rate`,
-    cell: (row) => show(row, `${field}_details.rate`, (now) => (isNumber(now) ? `${bytes(now)}/s` : DASH)),
+    cell: (row) => bytesRate(rateOf(row, field)),
   });
   const columns: ListColumn<ConnectionRow>[] = [
     { id: "name", label: "Connection", fields: ["name"], sort: "name", cell: (row) => <NameLink to={href(["connections", row.name])} text={row.name} /> },
@@ -48,13 +55,15 @@ export function Connections(): JSX.Element {
       columns={columns}
       keyFields={["name"]}
       rowKey={(row) => row.name}
+      note={<OwnOnly what="connections" />}
       empty={<Empty title="Nobody is connected." />}
     />
   );
 }
 
 export function ConnectionView({ name }: { name: string }): JSX.Element {
-  const connection = useApi<ConnectionRow>(path("connections", name));
+  const span = useSpan(SPAN);
+  const connection = useApi<ConnectionRow>(`${path("connections", name)}?${span.query}`, { keep: true });
   const row = connection.data;
   const [reason, setReason] = useState("");
   return (
@@ -101,6 +110,9 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
                   ["Client", <Fields map={data.client_properties} />],
                 ]}
               />
+            </Panel>
+            <Panel title="Data over time" aside={<SpanChoice now={span} standard={SPAN} longest={BRIEF} />}>
+              <div class="charts one"><Chart title="Data" span={span.seconds} unit={BYTES_PER_SECOND} lines={rateLines(data, DATA)} /></div>
             </Panel>
             {(data.sessions ?? []).map((session) => <Session session={session} connection={data} aside={<a href={sessionHref(data.name, session.channel_number)}>This session alone</a>} />)}
             {data.sessions === undefined && <ConnectionChannels name={name} />}

@@ -7,13 +7,14 @@ import type { BindingRow, ExchangeRow, Overview } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { differences, samples } from "../lib/rates";
+import { rateOf } from "../lib/rates";
 import { DASH, count, rate, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
-import { Chart } from "../ui/chart";
+import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, type ListColumn } from "../ui/list";
 import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, show, unknownArguments } from "../ui/parts";
+import { NameField, Picker, VhostField, useKnown } from "../ui/picker";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { Publish } from "./publish";
@@ -34,9 +35,9 @@ export function Exchanges(): JSX.Element {
     label,
     number: true,
     standard: true,
-    fields: [`message_stats.${field}`, `message_stats.${field}_details`],
+    fields: [`message_stats.${field}`, `message_stats.${field}_details`, "message_stats.rates_are_known"],
     sort: `message_stats.${field}_details.rate`,
-    cell: (row) => show(row.message_stats, `${field}_details.rate`, rate),
+    cell: (row) => rate(rateOf(row.message_stats, field)),
   });
   const columns: ListColumn<ExchangeRow>[] = [
     { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["exchanges", row.vhost, exchangeInPath(row.name)])} text={exchangeTitle(row.name)} /> },
@@ -50,6 +51,12 @@ export function Exchanges(): JSX.Element {
     { id: "try", label: "", standard: true, fields: [], cell: (row) => <a class="why" href={href(["routing"], { vhost: row.vhost, exchange: exchangeInPath(row.name) })}>try</a> },
   ];
   return <List key={vhost} title="Exchanges" target={vhost === "" ? path("exchanges") : path("exchanges", vhost)} columns={columns} keyFields={["name", "vhost"]} rowKey={(row) => `${row.vhost}\u0000${row.name}`} actions={<CreateExchange vhost={vhost || "/"} />} empty={<Empty title="There are no exchanges." />} />;
+}
+
+/** The arguments that exchanges of a type take. */
+function ExchangeArguments({ vhost, type, lines, set }: { vhost: string; type: string; lines: string; set: (lines: string) => void }): JSX.Element {
+  const all = useKnown()?.exchange_arguments ?? [];
+  return <Picker label="Arguments" what="an argument" hint="One name=value a line, for example alternate-exchange=unrouted" vhost={vhost} all={all} fitting={all.filter((one) => one.types.includes(type))} lines={lines} set={set} />;
 }
 
 function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
@@ -76,13 +83,13 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
         setName("");
       }}
     >
-      <Text label="Virtual host" value={vhost} set={setVhost} required />
+      <VhostField value={vhost} set={setVhost} />
       <Text label="Name" value={name} set={setName} required />
       <Select label="Type" value={type} set={setType} options={types.map((one) => [one, one])} />
       <Check label="Durable: it survives a restart" value={durable} set={setDurable} />
       <Check label="Delete it with its last binding" value={autoDelete} set={setAutoDelete} />
       <Check label="Internal: only other exchanges publish to it" value={internal} set={setInternal} />
-      <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line, for example alternate-exchange=unrouted" />
+      <ExchangeArguments vhost={vhost} type={type} lines={lines} set={setLines} />
     </Action>
   );
 }
@@ -126,7 +133,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
           <div class="columns">
             <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
               <div class="charts one">
-                <Chart title="Rates" span={span.seconds} format={(value) => rate(value)} lines={RATES.map(([field, label], i) => ({ label, colour: i + 1, points: differences(samples(row.message_stats, field)) }))} />
+                <Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(row.message_stats, RATES)} />
               </div>
             </Panel>
             <Panel title="What it is">
@@ -203,7 +210,7 @@ function Bind({ vhost, source }: { vhost: string; source: string }): JSX.Element
       run={async () => void (await request("POST", path("bindings", vhost, "e", source, kind, destination), { body: { routing_key: key, arguments: toObject(pairs(lines)) } }))}
     >
       <Select label="To" value={kind} set={setKind} options={[["q", "queue"], ["e", "exchange"]]} />
-      <Text label="Name" value={destination} set={setDestination} required />
+      <NameField kind={kind === "q" ? "queue" : "exchange"} vhost={vhost} label="Name" value={destination} set={setDestination} required />
       <Text label="Binding key" value={key} set={setKey} />
       <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line. A headers exchange compares them; x-match=any needs only one." />
     </Action>

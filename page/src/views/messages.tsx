@@ -1,6 +1,6 @@
 /** Looks at messages without changing them, and gets messages. */
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useId, useMemo, useState } from "preact/hooks";
 import { ApiError, path, request, toApiError } from "../lib/api";
 import { recognise } from "../lib/body";
 import { command, inVhost } from "../lib/command";
@@ -11,7 +11,7 @@ import { refresh } from "../lib/poll";
 import { type Found, search, withText } from "../lib/search";
 import { DASH, bytes, count, plural, time } from "../lib/text";
 import { Action } from "../ui/actions";
-import { Command, Copy, Empty, Fields, Name, NameLink, Panel, Problem, Select, Text } from "../ui/parts";
+import { Badge, Command, Copy, Empty, Fields, Name, NameLink, Panel, Problem, Select, Text } from "../ui/parts";
 import { MoveOne } from "./move";
 import { SendBack } from "./redrive";
 
@@ -29,6 +29,7 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
   const [since, setSince] = useState(earliest);
   const [until, setUntil] = useState(latest);
   const [found, setFound] = useState<Found>();
+  const [looks, setLooks] = useState(0);
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   const asked: Asked = { from, filter: wanted, since: toTime(since), until: toTime(until) };
@@ -43,6 +44,7 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
         return (await request("GET", `${path("queues", vhost, name, "search")}?${query.toString()}`)) as Found;
       };
       setFound(await search(ask, start, wanted, MESSAGES));
+      setLooks((n) => n + 1);
     } catch (caught) {
       setError(toApiError(caught));
     } finally {
@@ -72,7 +74,7 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
       {error && <Problem error={error} />}
       {messages && narrow && scanned > 0 && <p class="hint" role="status">{count(messages.length)} of the {plural(scanned, "message")} that {scanned === 1 ? "was" : "were"} read {messages.length === 1 ? "matches" : "match"}.</p>}
       {messages && scanned === 0 && <Empty title="There is no message at this place." />}
-      {messages?.map((row) => <MessageCard key={row.seq ?? row.offset} vhost={vhost} row={row}>{!stream && <><SendBack vhost={vhost} name={name} row={row} /><MoveOne vhost={vhost} name={name} row={row} /></>}</MessageCard>)}
+      {messages && messages.length > 0 && <MessageTable key={looks} vhost={vhost} rows={messages} actions={(row) => !stream && <><SendBack vhost={vhost} name={name} row={row} /><MoveOne vhost={vhost} name={name} row={row} /></>} />}
       <Command text={command(["browse"], [...inVhost(vhost), ...options], [name])} />
     </Panel>
   );
@@ -101,7 +103,72 @@ function toTime(text: string): string {
 /** The fields of a row that are shown in its first line. All others are sections of the message. */
 const HEAD = new Set(["position", "offset", "seq", "arrived_at", "exchange", "routing_key", "redelivered", "delivery_count", "acquired_count", "message_count", "payload", "payload_bytes", "payload_encoding", "undecoded", "error"]);
 
-export function MessageCard({ vhost, row, children }: { vhost: string; row: MessageRow; children?: ComponentChildren }): JSX.Element {
+/** The characters of a body that its line shows. */
+const PREVIEW = 160;
+
+/** Messages with one line each, which opens. A single one is open at once. */
+function MessageTable({ vhost, rows, actions }: { vhost: string; rows: MessageRow[]; actions?: (row: MessageRow) => ComponentChildren }): JSX.Element {
+  const [open, setOpen] = useState<ReadonlySet<number>>(new Set(rows.length === 1 ? [0] : []));
+  const id = useId();
+  const toggle = (index: number) => {
+    const next = new Set(open);
+    if (!next.delete(index)) next.add(index);
+    setOpen(next);
+  };
+  const all = open.size === rows.length;
+  return (
+    <>
+      {rows.length > 1 && <button type="button" class="quiet" onClick={() => setOpen(new Set(all ? [] : rows.keys()))}>{all ? "Close all" : "Open all"}</button>}
+      <div class="scroll" role="region" aria-label="Messages, table" tabIndex={0}>
+        <table class="messages">
+          <caption class="hidden">Messages</caption>
+          <thead>
+            <tr>{[rows[0]?.offset !== undefined ? "Offset" : "Position", "Body", "Key", "Exchange", "Kind", "Size", "Arrived", "Failed"].map((label) => <th scope="col" class={label === "Size" || label === "Failed" ? "number" : undefined}>{label}</th>)}</tr>
+          </thead>
+          <tbody>
+            {rows.map((row, index) => (
+              <>
+                <MessageLine row={row} index={index} open={open.has(index)} controls={`${id}-${index}`} toggle={() => toggle(index)} />
+                {open.has(index) && <tr class="opened" id={`${id}-${index}`}><td colSpan={8}><MessageCard vhost={vhost} row={row}>{actions?.(row)}</MessageCard></td></tr>}
+              </>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function MessageLine({ row, index, open, controls, toggle }: { row: MessageRow; index: number; open: boolean; controls: string; toggle: () => void }): JSX.Element {
+  const body = useMemo(() => recognise(row), [row]);
+  const place = row.offset ?? row.position ?? index + 1;
+  const preview = body.text.slice(0, PREVIEW).replaceAll(/\s+/g, " ");
+  const died = deaths(row).length > 0;
+  return (
+    <tr class={open ? "line open" : "line"} onClick={(event) => { if (!(event.target as Element).closest("button, a") && getSelection()?.isCollapsed !== false) toggle(); }}>
+      <td>
+        <button type="button" class="quiet toggle" aria-expanded={open} aria-controls={open ? controls : undefined} aria-label={`${open ? "Close" : "Open"} the message ${count(place)}`} onClick={toggle}>
+          <span class="arrow" aria-hidden="true">{open ? "▾" : "▸"}</span>{count(place)}
+        </button>
+      </td>
+      <td class="preview">{row.error ? <span class="bad"><Name text={row.error} /></span> : body.kind === "empty" ? <span class="hint">empty</span> : <Name text={preview} />}</td>
+      <td><Name text={row.routing_key || DASH} /></td>
+      <td><Name text={row.exchange || "(default)"} /></td>
+      <td class="nowrap">{body.kind}{died && <> <Badge tone="warn">dead letter</Badge></>}</td>
+      <td class="number">{bytes(row.payload_bytes)}</td>
+      <td class="nowrap">{row.arrived_at === undefined ? DASH : brief(row.arrived_at)}</td>
+      <td class="number">{row.delivery_count ? count(row.delivery_count) : row.redelivered ? "given back" : DASH}</td>
+    </tr>
+  );
+}
+
+/** A time without its date, if it is of today. */
+function brief(ms: number): string {
+  const [date = "", clock = ""] = time(ms).split(" ");
+  return time(Date.now()).startsWith(date) ? clock : `${date} ${clock}`;
+}
+
+function MessageCard({ vhost, row, children }: { vhost: string; row: MessageRow; children?: ComponentChildren }): JSX.Element {
   const body = useMemo(() => recognise(row), [row]);
   const sections = Object.entries(row).filter(([key, value]) => !HEAD.has(key) && typeof value === "object" && value !== null && Object.keys(value).length > 0);
   return (
@@ -160,7 +227,7 @@ export function GetMessages({ vhost, name }: { vhost: string; name: string }): J
         const answer = await request("POST", path("queues", vhost, name, "get"), { body: { count: Number(number), ackmode: mode, encoding: "auto", truncate: BODY_MAX } });
         refresh();
         const rows = Array.isArray(answer) ? (answer as MessageRow[]) : [];
-        return rows.length === 0 ? "The queue has no ready message." : <>{rows.map((row) => <MessageCard vhost={vhost} row={row} />)}</>;
+        return rows.length === 0 ? "The queue has no ready message." : <MessageTable vhost={vhost} rows={rows} />;
       }}
     >
       <p>To look at messages without changing anything, use “Look at messages” on the page of the queue.</p>

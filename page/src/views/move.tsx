@@ -8,6 +8,7 @@ import { type Moved, type Wish, moveBody, moveOptions } from "../lib/redrive";
 import { count, isNumber, plural } from "../lib/text";
 import { Action, Named } from "../ui/actions";
 import { Name, Select, Text } from "../ui/parts";
+import { NameField } from "../ui/picker";
 
 const TO: [string, string][] = [
   ["queue", "Another queue"],
@@ -48,7 +49,7 @@ export function Move({ vhost, name, messages }: { vhost: string; name: string; m
       }}
     >
       <p>{isNumber(messages) ? plural(messages, "message") : "The messages"} of this queue can be moved. Each leaves this queue only when its target has it. Those that do not match keep their places.</p>
-      <Target wish={wish} field={field} />
+      <Target vhost={vhost} wish={wish} field={field} />
       <Text label="How many at most" pattern="[1-9][0-9]*" hint="empty: all that match" {...field("number")} />
       <Text label="They have the header" pattern="[^=]+=.*" hint="NAME=VALUE, such as country=DE; empty: any" {...field("header")} />
       <Text label="At most per second" pattern="[1-9][0-9]*" hint="empty: as fast as possible" {...field("rate")} />
@@ -57,15 +58,16 @@ export function Move({ vhost, name, messages }: { vhost: string; name: string; m
 }
 
 interface TargetProps {
+  vhost: string;
   wish: Wish;
   field: (key: keyof Wish) => { value: string; set: (value: string) => void };
 }
 
-function Target({ wish, field }: TargetProps): JSX.Element {
+function Target({ vhost, wish, field }: TargetProps): JSX.Element {
   return (
     <>
       <Select label="They go to" options={TO} {...field("to")} />
-      <Text label={wish.to === "exchange" ? "The exchange that gets them" : "The queue that gets them"} required {...field("target")} />
+      <NameField kind={wish.to === "exchange" ? "exchange" : "queue"} withDefault vhost={vhost} label={wish.to === "exchange" ? "The exchange that gets them" : "The queue that gets them"} required {...field("target")} />
       {wish.to === "exchange" && <Text label="Routing key" hint="empty: each message keeps its own" {...field("key")} />}
     </>
   );
@@ -90,7 +92,7 @@ export function MoveOne({ vhost, name, row }: { vhost: string; name: string; row
         }}
       >
         <Named before="The message leaves the queue" name={name} after=" when its target has it." />
-        <Target wish={wish} field={field} />
+        <Target vhost={vhost} wish={wish} field={field} />
       </Action>
     </div>
   );

@@ -5,14 +5,21 @@ import { path, request } from "../lib/api";
 import { command } from "../lib/command";
 import type { NodeRow, ShardRow } from "../lib/names";
 import { useApi } from "../lib/poll";
-import { DASH, bytes, count, duration, percent } from "../lib/text";
+import { DASH, bytes, count, duration, percent, short } from "../lib/text";
 import { Action } from "../ui/actions";
+import { BYTES, Chart, type Unit, valueLines } from "../ui/chart";
 import { Answer, Badge, Name, Panel, Table, Text } from "../ui/parts";
+import { SpanChoice, useSpan } from "../ui/spans";
 import { NodeFacts } from "./overview";
+
+/** The span of the charts unless the user chooses. */
+const SPAN = "10 min";
+const CHARTS: [string, string, Unit][] = [["Memory", "mem_used", BYTES], ["Disk free", "disk_free", BYTES], ["File descriptors", "fd_used", { words: "open files and sockets", format: short }]];
 
 export function Nodes(): JSX.Element {
   const cluster = useApi<{ name: string }>(path("cluster-name"));
-  const nodes = useApi<NodeRow[]>(path("nodes"));
+  const span = useSpan(SPAN);
+  const nodes = useApi<NodeRow[]>(`${path("nodes")}?${span.query}`, { keep: true });
   return (
     <>
       <Panel title="Cluster" aside={cluster.data && <Rename name={cluster.data.name} />}>
@@ -40,6 +47,10 @@ export function Nodes(): JSX.Element {
       {nodes.data?.map((node) => (
         <Panel title={`Node ${node.name}`}>
           <NodeFacts node={node} />
+          <div class="over"><h3>Over time</h3><SpanChoice now={span} standard={SPAN} /></div>
+          <div class="charts">
+            {CHARTS.map(([title, field, unit]) => <Chart title={title} span={span.seconds} unit={unit} lines={valueLines(node, [[field, title]])} />)}
+          </div>
           <h3>Shards</h3>
           <Shards shards={node.shards ?? []} />
         </Panel>

@@ -3,11 +3,13 @@ import type { JSX } from "preact";
 import { path } from "../lib/api";
 import type { NodeRow, Overview, ShardRow } from "../lib/names";
 import { useApi } from "../lib/poll";
-import { type Point, differences, samples } from "../lib/rates";
-import { DASH, bytes, count, duration, isNumber, percent, rate, short } from "../lib/text";
-import { Chart, type Line } from "../ui/chart";
-import { Answer, Badge, Bar, Facts, Panel, Table, Tile, show } from "../ui/parts";
+import { DASH, bytes, count, duration, isNumber, percent } from "../lib/text";
+import { Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
+import { Answer, Badge, Bar, Facts, NotPermitted, Panel, Table, Tile, show } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
+
+/** The part of the file descriptors from which on new clients will soon find none. */
+const FDS_BAD = 0.9;
 
 /** The span of the charts unless the user chooses. */
 const SPAN = "1 min";
@@ -21,9 +23,9 @@ export function OverviewView(): JSX.Element {
   const overview = useApi<Overview>(`${path("overview")}?${span.query}`, { keep: true });
   const nodes = useApi<NodeRow[]>(path("nodes"));
   const data = overview.data;
-  const rateOf = (field: string): Point[] => differences(samples(data?.message_stats, field));
-  const lengthOf = (field: string): Point[] => samples(data?.queue_totals, field);
-  const lines = (fields: [string, string][], points: (field: string) => Point[]): Line[] => fields.map(([field, label], i) => ({ label, colour: i + 1, points: points(field) }));
+  // The broker shows this only to users who may see what belongs to others. Its numbers for the rest are those of their own.
+  const limited = data !== undefined && data.listeners === undefined;
+  const own = limited ? "your own; others: not permitted" : undefined;
   return (
     <>
       <div class="listbar">
@@ -36,10 +38,10 @@ export function OverviewView(): JSX.Element {
             <Tile label="Ready" value={show(now.queue_totals, "messages_ready", count)} />
             <Tile label="Unacknowledged" value={show(now.queue_totals, "messages_unacknowledged", count)} />
             <Tile label="Queues" value={show(now.object_totals, "queues", count)} to="#/queues" />
-            <Tile label="Connections" value={show(now.object_totals, "connections", count)} to="#/connections" />
-            <Tile label="Sessions" value={show(now.object_totals, "sessions", count)} to="#/sessions" />
-            <Tile label="Channels" value={count(channels(now))} to="#/channels" />
-            <Tile label="Consumers" value={show(now.object_totals, "consumers", count)} to="#/consumers" />
+            <Tile label="Connections" value={show(now.object_totals, "connections", count)} note={own} to="#/connections" />
+            <Tile label="Sessions" value={show(now.object_totals, "sessions", count)} note={own} to="#/sessions" />
+            <Tile label="Channels" value={count(channels(now))} note={own} to="#/channels" />
+            <Tile label="Consumers" value={show(now.object_totals, "consumers", count)} note={own} to="#/consumers" />
             <Tile label="Exchanges" value={show(now.object_totals, "exchanges", count)} to="#/exchanges" />
           </div>
         )}
@@ -50,8 +52,8 @@ export function OverviewView(): JSX.Element {
           aside={<SpanChoice now={span} standard={SPAN} />}
         >
           <div class="charts">
-            <Chart title="Rates" span={span.seconds} lines={lines(MESSAGE_RATES, rateOf)} format={(value) => rate(value)} />
-            <Chart title="In queues" span={span.seconds} lines={lines(LENGTHS, lengthOf)} format={short} />
+            <Chart title="Rates" span={span.seconds} lines={rateLines(data.message_stats, MESSAGE_RATES)} unit={PER_SECOND} />
+            <Chart title="In queues" span={span.seconds} lines={valueLines(data.queue_totals, LENGTHS)} unit={MESSAGES} />
           </div>
         </Panel>
       )}
@@ -62,7 +64,7 @@ export function OverviewView(): JSX.Element {
         <div>
           {data && (
             <Panel title="Listeners" tight>
-              <Table
+              {limited ? <p class="hint"><NotPermitted>it needs the tag monitoring</NotPermitted></p> : <Table
                 caption="Listeners"
                 rows={data.listeners ?? []}
                 columns={[
@@ -71,16 +73,16 @@ export function OverviewView(): JSX.Element {
                   { id: "port", label: "Port", number: true, cell: (row) => row.port ?? DASH },
                 ]}
                 empty={<p class="hint">There are no listeners.</p>}
-              />
+              />}
             </Panel>
           )}
           {data && (
-            <Panel title="Since the start">
+            <Panel title={limited ? "Since the start, in your virtual hosts" : "Since the start"}>
               <dl class="numbers">
                 {[...MESSAGE_RATES, ["drop_unroutable", "Dropped, not routable"], ["return_unroutable", "Returned, not routable"], ["redeliver", "Redelivered"]].map(([field, label]) => (
                   <div><dt>{label}</dt><dd>{show(data.message_stats, field ?? "", count)}</dd></div>
                 ))}
-                {CHURN.map(([field, label]) => <div><dt>{label}</dt><dd>{show(data.churn_rates, field, count)}</dd></div>)}
+                {CHURN.map(([field, label]) => <div><dt>{label}</dt><dd>{limited ? <NotPermitted /> : show(data.churn_rates, field, count)}</dd></div>)}
               </dl>
             </Panel>
           )}
@@ -107,7 +109,7 @@ function BusiestShard({ shards }: { shards: ShardRow[] }): JSX.Element | null {
   const [busiest] = shards.filter((shard) => isNumber(shard.busy)).sort((a, b) => (b.busy ?? 0) - (a.busy ?? 0));
   if (!busiest) return null;
   const text = shards.length === 1 ? percent(busiest.busy) : `${percent(busiest.busy)} of shard ${busiest.number}`;
-  return <Bar label={shards.length === 1 ? "Shard busy" : "Busiest shard"} used={busiest.busy} limit={1} text={text} />;
+  return <Bar label={shards.length === 1 ? "Shard busy" : "Busiest shard"} used={busiest.busy} limit={1} text={text} tone={busiest.at_limit ? "warn" : undefined} />;
 }
 
 /** The state of a node, and what it uses. */
@@ -131,9 +133,9 @@ export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
         ]}
       />
       <div class="bars">
-        <Bar label="Memory" used={node.mem_used} limit={node.mem_limit} text={of(node.mem_used, node.mem_limit, bytes)} />
+        <Bar label="Memory" used={node.mem_used} limit={node.mem_limit} text={of(node.mem_used, node.mem_limit, bytes)} tone={node.mem_alarm ? "bad" : undefined} />
         <BusiestShard shards={node.shards ?? []} />
-        <Bar label="File descriptors" used={node.fd_used} limit={node.fd_total} text={of(node.fd_used, node.fd_total, count)} />
+        <Bar label="File descriptors" used={node.fd_used} limit={node.fd_total} text={of(node.fd_used, node.fd_total, count)} tone={isNumber(node.fd_used) && isNumber(node.fd_total) && node.fd_used > FDS_BAD * node.fd_total ? "bad" : undefined} />
       </div>
       <h3>What memory is used for</h3>
       <Answer of={memory}>

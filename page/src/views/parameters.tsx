@@ -7,6 +7,7 @@ import { useApi } from "../lib/poll";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
 import { Answer, Area, Empty, Name, Panel, Table, Text } from "../ui/parts";
+import { VhostField } from "../ui/picker";
 
 /** Parameters of the whole cluster have only a name. */
 interface ParameterRow {
@@ -91,7 +92,7 @@ function SetParameter({ row, global = false }: { row?: ParameterRow; global?: bo
         await request("PUT", of(wanted), { body: { ...wanted, value } });
       }}
     >
-      {!row && !global && <Text label="Virtual host" value={vhost} set={setVhost} required />}
+      {!row && !global && <VhostField value={vhost} set={setVhost} />}
       {!row && !global && <Text label="Component" value={component} set={setComponent} required />}
       {!row && <Text label="Name" value={name} set={setName} required />}
       <Area label="Value" value={text} set={setText} hint="JSON, for example 7, true, &quot;text&quot; or {&quot;key&quot;: &quot;value&quot;}" />

@@ -4,13 +4,15 @@ import { useState } from "preact/hooks";
 import { type ApiError, path, request, toApiError } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import type { Page, QueueRow } from "../lib/names";
+import { keysFor } from "../lib/known";
 import { pairs, toObject, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { count } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
-import { Answer, Area, Dialog, Empty, Fields, Name, NameLink, Panel, Problem, Select, Table, Text } from "../ui/parts";
+import { Picker, VhostField, useKnown } from "../ui/picker";
+import { Answer, Dialog, Empty, Fields, Name, NameLink, Panel, Problem, Select, Table, Text } from "../ui/parts";
 
 interface PolicyRow {
   name: string;
@@ -138,6 +140,12 @@ function MatchesDialog({ kind, row, close }: { kind: Kind; row: PolicyRow; close
   );
 }
 
+/** The keys that a policy may have. */
+function PolicyKeys({ kind, vhost, apply, lines, set }: { kind: Kind; vhost: string; apply: string; lines: string; set: (lines: string) => void }): JSX.Element {
+  const all = useKnown()?.policy_keys ?? [];
+  return <Picker label="Definition" what="a key" hint="One name=value a line, for example max-length=1000" vhost={vhost} all={all} fitting={keysFor(all, apply, kind === "operator-policies")} lines={lines} set={set} />;
+}
+
 function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element {
   const [vhost, setVhost] = useState(row?.vhost ?? (chosenVhost.get() || "/"));
   const [name, setName] = useState(row?.name ?? "");
@@ -156,12 +164,12 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
       command={name && given ? command(["set", "policy"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, JSON.stringify(toObject(given))]) : undefined}
       run={async () => void (await request("PUT", path(kind, vhost, name), { body: { pattern, "apply-to": apply, priority: Number(priority), definition: toObject(pairs(lines)) } }))}
     >
-      {!row && <Text label="Virtual host" value={vhost} set={setVhost} required />}
+      {!row && <VhostField value={vhost} set={setVhost} />}
       {!row && <Text label="Name" value={name} set={setName} required />}
       <Text label="Names that match" value={pattern} set={setPattern} required hint="A regular expression, for example ^orders\." />
       <Select label="Applies to" value={apply} set={setApply} options={targets.map((one) => [one, one.replaceAll("_", " ")])} />
       <Text label="Priority" value={priority} set={setPriority} required pattern="-?[0-9]+" />
-      <Area label="Definition" value={lines} set={setLines} hint="One name=value a line, for example max-length=1000" />
+      <PolicyKeys kind={kind} vhost={vhost} apply={apply} lines={lines} set={setLines} />
     </Action>
   );
 }

@@ -4,13 +4,14 @@ import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import type { BindingRow, QueueRow } from "../lib/names";
+import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { type Point, differences, samples } from "../lib/rates";
-import { DASH, bytes, count, isNumber, plural, rate, short, time } from "../lib/text";
-import { Chart, type Line } from "../ui/chart";
+import { DASH, bytes, count, isNumber, plural, time } from "../lib/text";
+import { Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
 import { Action, Named } from "../ui/actions";
-import { Answer, Badge, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Tile, show, unknownArguments } from "../ui/parts";
+import { NameField } from "../ui/picker";
+import { Answer, Area, Badge, Empty, Facts, Fields, Name, NameLink, NotPermitted, Panel, State, Table, Text, Tile, show, unknownArguments } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { ConsumerTable } from "./channels";
@@ -61,23 +62,35 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
               location.hash = "#/queues";
             }}
           >
-            <Named before="The queue" name={name} after={` in the virtual host ${vhost} is deleted, with ${isNumber(messages) ? plural(messages, "message") : "all messages"} and ${plural(row?.consumers ?? 0, "consumer")} attached.`} />
+            <Named before="The queue" name={name} after={` in the virtual host ${vhost} is deleted, with ${isNumber(messages) ? plural(messages, "message") : "all messages"} and ${isNumber(row?.consumers) ? plural(row.consumers, "consumer") : "all consumers"} attached.`} />
           </Action>
         </div>
       </div>
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "queue", vhost, name }} /></Panel>
       <Answer of={queue}>{(data) => <Numbers row={data} />}</Answer>
       {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
-      {row && <Panel title="Consumers" tight><ConsumerTable rows={row.consumer_details ?? []} empty={<Empty title="No consumer is attached." />} /></Panel>}
+      {row && <Panel title="Consumers" tight><QueueConsumers row={row} /></Panel>}
       <QueueBindings vhost={vhost} name={name} />
       {row && <Messages vhost={vhost} name={name} stream={stream} />}
     </>
   );
 }
 
+/** The consumers of a queue. The broker counts all of them, and shows those of connections that the user may see. */
+function QueueConsumers({ row }: { row: QueueRow }): JSX.Element {
+  const shown = row.consumer_details ?? [];
+  const hidden = (row.consumers ?? 0) - shown.length;
+  if (shown.length === 0) return hidden > 0 ? <Empty title={`${plural(hidden, "consumer")} of other users: not permitted`}>You may see the consumers of your own connections. The tag monitoring shows all of them.</Empty> : <Empty title="No consumer is attached." />;
+  return (
+    <>
+      <ConsumerTable rows={shown} empty={null} />
+      {hidden > 0 && <p class="hint"><NotPermitted>{plural(hidden, "more consumer")} of other users</NotPermitted></p>}
+    </>
+  );
+}
+
 function Numbers({ row }: { row: QueueRow }): JSX.Element {
   const span = useSpan(SPAN);
-  const lines = (fields: [string, string][], points: (field: string) => Point[]): Line[] => fields.map(([field, label], i) => ({ label, colour: i + 1, points: points(field) }));
   return (
     <>
       <div class="tiles">
@@ -92,8 +105,8 @@ function Numbers({ row }: { row: QueueRow }): JSX.Element {
       <div class="columns">
         <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
           <div class="charts one">
-            <Chart title="Rates" span={span.seconds} format={(value) => rate(value)} lines={lines(RATES, (field) => differences(samples(row.message_stats, field)))} />
-            <Chart title="Messages" span={span.seconds} format={short} lines={lines(LENGTHS, (field) => samples(row, field))} />
+            <Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(row.message_stats, RATES)} />
+            <Chart title="In the queue" span={span.seconds} unit={MESSAGES} lines={valueLines(row, LENGTHS)} />
           </div>
         </Panel>
         <Panel title="What it is">
@@ -151,6 +164,8 @@ function QueueBindings({ vhost, name }: { vhost: string; name: string }): JSX.El
   const bindings = useApi<BindingRow[]>(path("queues", vhost, name, "bindings"));
   const [source, setSource] = useState("");
   const [key, setKey] = useState("");
+  const [lines, setLines] = useState("");
+  const given = typedPairs(lines);
   return (
     <Panel
       title="Bindings"
@@ -160,11 +175,12 @@ function QueueBindings({ vhost, name }: { vhost: string; name: string }): JSX.El
           label="Bind"
           title={`Bind an exchange to ${name}`}
           confirm="Bind"
-          command={source ? command(["declare", "binding"], [...inVhost(vhost), ["--key", key]], [source, name]) : undefined}
-          run={async () => void (await request("POST", path("bindings", vhost, "e", source, "q", name), { body: { routing_key: key, arguments: {} } }))}
+          command={source && given ? command(["declare", "binding"], [...inVhost(vhost), ["--key", key], ...toOptions("--argument", given)], [source, name]) : undefined}
+          run={async () => void (await request("POST", path("bindings", vhost, "e", source, "q", name), { body: { routing_key: key, arguments: toObject(pairs(lines)) } }))}
         >
-          <Text label="Exchange" value={source} set={setSource} required />
+          <NameField kind="exchange" vhost={vhost} label="Exchange" value={source} set={setSource} required />
           <Text label="Binding key" value={key} set={setKey} />
+          <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line. A headers exchange compares them; x-match=any needs only one." />
         </Action>
       }
     >

@@ -6,11 +6,13 @@ import { command, inVhost } from "../lib/command";
 import type { QueueRow } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
+import { rateOf } from "../lib/rates";
 import { DASH, bytes, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action } from "../ui/actions";
 import { List, type ListColumn } from "../ui/list";
-import { Area, Badge, Check, Empty, Fields, Name, NameLink, Select, State, Text, Why, show } from "../ui/parts";
+import { Picker, VhostField, useKnown } from "../ui/picker";
+import { Badge, Check, Empty, Fields, Name, NameLink, Select, State, Text, Why, show } from "../ui/parts";
 
 const keyOf = (row: QueueRow) => `${row.vhost}\u0000${row.name}`;
 
@@ -21,9 +23,9 @@ export function Queues(): JSX.Element {
     label,
     number: true,
     standard,
-    fields: [`message_stats.${field}`, `message_stats.${field}_details`],
+    fields: [`message_stats.${field}`, `message_stats.${field}_details`, "message_stats.rates_are_known"],
     sort: `message_stats.${field}_details.rate`,
-    cell: (row) => show(row.message_stats, `${field}_details.rate`, rate),
+    cell: (row) => rate(rateOf(row.message_stats, field)),
   });
   const number = (field: string, label: string, standard: boolean, format = count): ListColumn<QueueRow> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, format) });
   const columns: ListColumn<QueueRow>[] = [
@@ -68,6 +70,12 @@ function members({ members: all = [], online = all }: QueueRow): JSX.Element {
   return <>{all.length === 0 ? DASH : <Name text={all.join(", ")} />}{gone.length > 0 && <> <Badge tone="bad">{count(gone.length)} not running</Badge></>}</>;
 }
 
+/** The arguments that queues of a type take. */
+function QueueArguments({ vhost, type, lines, set }: { vhost: string; type: string; lines: string; set: (lines: string) => void }): JSX.Element {
+  const all = useKnown()?.queue_arguments ?? [];
+  return <Picker label="Arguments" what="an argument" hint="One name=value a line, for example x-max-length=1000" vhost={vhost} all={all} fitting={all.filter((one) => one.types.includes(type))} lines={lines} set={set} />;
+}
+
 function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {
   const [vhost, setVhost] = useState(initial);
   const [name, setName] = useState("");
@@ -90,12 +98,12 @@ function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {
         setName("");
       }}
     >
-      <Text label="Virtual host" value={vhost} set={setVhost} required />
+      <VhostField value={vhost} set={setVhost} />
       <Text label="Name" value={name} set={setName} required />
       <Select label="Type" value={type} set={setType} options={[["classic", "classic"], ["quorum", "quorum"], ["stream", "stream"]]} />
       <Check label="Durable: it survives a restart" value={durable} set={setDurable} />
       <Check label="Delete it with its last consumer" value={autoDelete} set={setAutoDelete} />
-      <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line, for example x-max-length=1000" />
+      <QueueArguments vhost={vhost} type={type} lines={lines} set={setLines} />
     </Action>
   );
 }

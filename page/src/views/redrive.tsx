@@ -10,6 +10,7 @@ import { type Filters, type Redriven, body, options } from "../lib/redrive";
 import { count, isNumber, plural } from "../lib/text";
 import { Action } from "../ui/actions";
 import { Name, Problem, Select, Text } from "../ui/parts";
+import { NameField } from "../ui/picker";
 
 const ask = async (vhost: string, name: string, fields: object): Promise<Redriven> => {
   const answer = (await request("POST", path("queues", vhost, name, "redrive"), { body: fields })) as Redriven;
@@ -96,10 +97,10 @@ export function Redrive({ vhost, name, messages }: { vhost: string; name: string
     >
       <p>The broker looks at {isNumber(messages) ? plural(messages, "message") : "the messages"} of this queue. Dead letters that match go back. All others keep their places.</p>
       <Select label="They go to" options={TO} {...field("to")} />
-      {filters.to === "other" && <Text label="The queue that gets them" required {...field("other")} />}
+      {filters.to === "other" && <NameField kind="queue" vhost={vhost} label="The queue that gets them" required {...field("other")} />}
       <Text label="How many at most" pattern="[1-9][0-9]*" hint="empty: all that match" {...field("number")} />
       <Select label="They died because" options={REASONS} {...field("reason")} />
-      <Text label="They died in the queue" hint="empty: in any queue" {...field("queue")} />
+      <NameField kind="queue" vhost={vhost} label="They died in the queue" hint="empty: in any queue" {...field("queue")} />
       <Text label="They died at least this long ago" pattern="[0-9]+[smhd]" hint="such as 30s, 5m, 1h or 2d" {...field("older")} />
       <Text label="They have the header" pattern="[^=]+=.*" hint="NAME=VALUE, such as country=DE; empty: any" {...field("header")} />
       <Text label="At most per second" pattern="[1-9][0-9]*" hint="empty: as fast as possible" {...field("rate")} />

@@ -9,6 +9,7 @@ import { type Lookup, type Result, route } from "../lib/routing";
 import { plural } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Area, Empty, Name, NameLink, Panel, Problem, Text } from "../ui/parts";
+import { NameField, VhostField } from "../ui/picker";
 import { exchangeTitle } from "./exchanges";
 
 /** Asks the broker for what a message meets on its way, and for nothing else. */
@@ -83,8 +84,8 @@ export function Routing(): JSX.Element {
             void ask();
           }}
         >
-          <Text label="Virtual host" value={vhost} set={setVhost} required />
-          <Text label="Exchange" value={exchange} set={setExchange} hint="Empty for the default exchange" />
+          <VhostField value={vhost} set={setVhost} />
+          <NameField kind="exchange" vhost={vhost} label="Exchange" value={exchange} set={setExchange} hint="Empty for the default exchange" />
           <Text label="Routing key" value={key} set={setKey} />
           <Area label="Headers" value={headers} set={setHeaders} rows={2} hint="One name=value a line" />
           <button type="submit" class="primary">Try</button>

@@ -4,9 +4,12 @@ import { path } from "../lib/api";
 import type { ConnectionRow, LinkRow, OwnedSessionRow, SessionRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
+import { rateOf } from "../lib/rates";
 import { DASH, bytes, count, duration, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { List, type ListColumn } from "../ui/list";
+import { Chart, PER_SECOND, rateLines } from "../ui/chart";
+import { List, OwnOnly, type ListColumn } from "../ui/list";
+import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
 import { Answer, Bar, Empty, Facts, Name, NameLink, Panel, Table, Why, show } from "../ui/parts";
 
 /**
@@ -14,6 +17,12 @@ import { Answer, Bar, Empty, Facts, Name, NameLink, Panel, Table, Why, show } fr
  * 2³¹ transfers, beside which every other window would look closed.
  */
 const FULL_WINDOW = 400;
+
+/** The span of the charts unless the user chooses. */
+const SPAN = "10 min";
+
+/** What passes over a session or a channel: published by the client, confirmed to it, delivered to it, acknowledged by it. */
+export const CHANNEL_RATES: [string, string][] = [["publish", "Published"], ["confirm", "Confirmed"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"]];
 
 /** Returns the address of a session. It is named as the broker names channels. */
 export function sessionHref(connection: string, number: number): string {
@@ -24,7 +33,7 @@ export function Sessions(): JSX.Element {
   const vhost = chosenVhost.use();
   const window = (field: "incoming_window" | "remote_incoming_window", label: string): ListColumn<OwnedSessionRow> => ({ id: field, label, standard: true, fields: [field], sort: field, cell: (row) => <Window label="" of={row[field]} unit="" /> });
   const number = (field: string, label: string, standard: boolean): ListColumn<OwnedSessionRow> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, count) });
-  const speed = (field: string, label: string): ListColumn<OwnedSessionRow> => ({ id: field, label, number: true, fields: [`message_stats.${field}_details`], sort: `message_stats.${field}_details.rate`, cell: (row) => show(row.message_stats, `${field}_details.rate`, rate) });
+  const speed = (field: string, label: string): ListColumn<OwnedSessionRow> => ({ id: field, label, number: true, fields: [`message_stats.${field}_details`, "message_stats.rates_are_known"], sort: `message_stats.${field}_details.rate`, cell: (row) => rate(rateOf(row.message_stats, field)) });
   const links = (field: "incoming_links" | "outgoing_links", label: string): ListColumn<OwnedSessionRow> => ({ id: field, label, number: true, standard: true, fields: [`${field}.handle`], cell: (row) => count(row[field]?.length) });
   const columns: ListColumn<OwnedSessionRow>[] = [
     { id: "name", label: "Session", fields: ["name"], sort: "name", cell: (row) => <NameLink to={href(["sessions", row.name])} text={row.name} /> },
@@ -50,6 +59,7 @@ export function Sessions(): JSX.Element {
       keyFields={["name"]}
       rowKey={(row) => row.name}
       filter="session, container or user"
+      note={<OwnOnly what="sessions" />}
       empty={<Empty title="There are no sessions.">Sessions belong to AMQP 1.0. Clients of AMQP 0.9.1 have <a href="#/channels">channels</a>.</Empty>}
     />
   );
@@ -57,7 +67,8 @@ export function Sessions(): JSX.Element {
 
 export function SessionView({ name }: { name: string }): JSX.Element {
   const [, of = name, number = ""] = /^(.*) \((\d+)\)$/s.exec(name) ?? [];
-  const connection = useApi<ConnectionRow>(path("connections", of));
+  const span = useSpan(SPAN);
+  const connection = useApi<ConnectionRow>(`${path("connections", of)}?${span.query}`, { keep: true });
   return (
     <>
       <p class="crumbs"><a href="#/sessions">Sessions</a></p>
@@ -77,6 +88,11 @@ export function SessionView({ name }: { name: string }): JSX.Element {
                   ]}
                 />
               </Panel>
+              {session && (
+                <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} longest={BRIEF} />}>
+                  <div class="charts one"><Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(session.message_stats, CHANNEL_RATES)} /></div>
+                </Panel>
+              )}
               {session ? <Session session={session} connection={row} aside={null} /> : <Empty title="This session has ended." />}
             </>
           );
@@ -87,7 +103,7 @@ export function SessionView({ name }: { name: string }): JSX.Element {
 }
 
 function Window({ label, of, unit }: { label: string; of: number | undefined; unit: string }): JSX.Element {
-  return <Bar label={label} used={of} limit={FULL_WINDOW} moreIsBetter text={`${count(of)}${unit}`} />;
+  return <Bar label={label} used={of} limit={FULL_WINDOW} text={`${count(of)}${unit}`} />;
 }
 
 /** A session of a connection, with its windows and links. */
@@ -121,7 +137,7 @@ function Links({ title, links, most, connection, names }: { title: string; links
         columns={[
           { id: "name", label: "Link", cell: (row) => <b class="name"><Name text={row.link_name} /></b> },
           { id: "address", label: "Address", cell: (row) => (row.queue_name ? <NameLink to={href(["queues", connection.vhost, row.queue_name])} text={row.queue_name} /> : <Name text={row.target_address ?? row.source_address ?? DASH} />) },
-          { id: "credit", label: "Credit", cell: (row) => <Bar label="" used={row.credit} limit={most} moreIsBetter text={count(row.credit)} /> },
+          { id: "credit", label: "Credit", cell: (row) => <Bar label="" used={row.credit} limit={most} text={count(row.credit)} /> },
           { id: "unsettled", label: "Waiting", number: true, cell: (row) => count(row.unconfirmed_messages ?? row.unsettled_deliveries) },
           { id: "age", label: "Oldest", number: true, cell: (row) => duration(row.unconfirmed_age_ms ?? row.unacknowledged_age_ms) },
           { id: "count", label: "Messages", number: true, cell: (row) => count(row.delivery_count) },

@@ -7,6 +7,7 @@ import { useApi } from "../lib/poll";
 import { DASH } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Named } from "../ui/actions";
+import { NameField, VhostField } from "../ui/picker";
 import { Answer, Empty, Name, Panel, Table, Text } from "../ui/parts";
 
 interface UserRow {
@@ -171,8 +172,8 @@ function SetPermission({ row }: { row?: PermissionRow }): JSX.Element {
       command={user ? command(["set", "permission"], inVhost(vhost), [user, configure, write, read]) : undefined}
       run={async () => void (await request("PUT", path("permissions", vhost, user), { body: { configure, write, read } }))}
     >
-      {!row && <Text label="User" value={user} set={setUser} required />}
-      {!row && <Text label="Virtual host" value={vhost} set={setVhost} required />}
+      {!row && <NameField kind="user" label="User" value={user} set={setUser} required />}
+      {!row && <VhostField value={vhost} set={setVhost} />}
       <Text label="Configure" value={configure} set={setConfigure} hint="A regular expression for names; .* for all, empty for none" />
       <Text label="Write" value={write} set={setWrite} />
       <Text label="Read" value={read} set={setRead} />
@@ -194,9 +195,9 @@ function SetTopic({ row }: { row?: TopicRow }): JSX.Element {
       command={user ? command(["set", "topic-permission"], inVhost(vhost), [user, exchange, write, read]) : undefined}
       run={async () => void (await request("PUT", path("topic-permissions", vhost, user), { body: { exchange, write, read } }))}
     >
-      {!row && <Text label="User" value={user} set={setUser} required />}
-      {!row && <Text label="Virtual host" value={vhost} set={setVhost} required />}
-      {!row && <Text label="Topic exchange" value={exchange} set={setExchange} required />}
+      {!row && <NameField kind="user" label="User" value={user} set={setUser} required />}
+      {!row && <VhostField value={vhost} set={setVhost} />}
+      {!row && <NameField kind="exchange" vhost={vhost} label="Topic exchange" value={exchange} set={setExchange} required />}
       <Text label="Publish with keys" value={write} set={setWrite} hint="A regular expression" />
       <Text label="Bind with keys" value={read} set={setRead} hint="A regular expression" />
     </Action>

@@ -10,6 +10,7 @@ import { useApi } from "../lib/poll";
 import { bytes, count, isNumber, percent } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Answer, Command, Name, NameLink, Panel, Select, Text } from "../ui/parts";
+import { NameField } from "../ui/picker";
 
 const KINDS: [string, string][] = [["queue", "Queue or stream"], ["connection", "Connection"], ["link", "Link or consumer"]];
 
@@ -110,8 +111,8 @@ export function WhyView(): JSX.Element {
           }}
         >
           <Select label="Kind" value={kind} set={setKind} options={KINDS} />
-          <Text label="Name" value={name} set={setName} required />
-          {kind !== "connection" && <Text label="Virtual host" value={vhost} set={setVhost} />}
+          {kind === "queue" ? <NameField kind="queue" vhost={vhost} label="Name" value={name} set={setName} required /> : <Text label="Name" value={name} set={setName} required />}
+          {kind !== "connection" && <NameField kind="vhost" label="Virtual host" value={vhost} set={setVhost} />}
           {kind === "link" && <Text label="Connection" value={connection} set={setConnection} hint="If several links have this name" />}
           <button type="submit" class="primary">Ask</button>
         </form>

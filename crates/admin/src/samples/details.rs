@@ -62,7 +62,8 @@ fn range(query: &Query, prefix: &str) -> Result<Option<Range>, Failure> {
     Ok(Some(Range { age_ms: age_s.saturating_mul(1000), step_ms: step_s.saturating_mul(1000) }))
 }
 
-/// Returns the fields of one part of an answer: each figure of a row with its details.
+/// Returns the fields of one part of an answer: each figure of a row with its details. `rates_are_known` is there, and false, if
+/// there are too few samples for a rate.
 pub fn fields<R, const N: usize>(
     figures: &[Figure<R>; N],
     part: Part,
@@ -71,10 +72,13 @@ pub fn fields<R, const N: usize>(
     ranges: &Ranges,
 ) -> Map<String, Value> {
     let mut fields = Map::new();
+    let mut are_known = true;
     for (i, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.part == part) {
         let value = (figure.of)(row);
         fields.insert(figure.name.to_owned(), value.into());
-        let mut details = json!({ "rate": at_least_0(history.rate(i, value), part.counts()) });
+        let rate = history.rate(i, value);
+        let mut details = json!({ "rate": at_least_0(rate.unwrap_or(0.0), part.counts()) });
+        are_known &= rate.is_some();
         if let Some(range) = ranges.for_part(part) {
             let points = history.points(i, range, value);
             if let (Some(last), Some(first)) = (points.first(), points.last())
@@ -88,6 +92,10 @@ pub fn fields<R, const N: usize>(
             details["samples"] = samples.collect();
         }
         fields.insert(format!("{}_details", figure.name), details);
+    }
+    if !are_known {
+        // Clients expect a number as a rate, so it is 0 until there are samples, and this says that nobody knows it.
+        fields.insert("rates_are_known".to_owned(), false.into());
     }
     fields
 }

@@ -266,7 +266,7 @@ impl Samples {
         let state = self.state();
         let history = self.history(state.shards.get(usize::from(row.number)));
         let [busy, total] = times(row);
-        let (busy, total) = (history.rate(0, busy), history.rate(1, total));
+        let (busy, total) = (history.rate(0, busy).unwrap_or(0.0), history.rate(1, total).unwrap_or(0.0));
         // Both are times of the same shard, so the fraction is right whenever the sample was taken.
         let fraction = if total > 0.0 { busy / total } else { 0.0 };
         (fraction.clamp(0.0, 1.0) * 10_000.0).round() / 10_000.0

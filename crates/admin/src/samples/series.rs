@@ -65,13 +65,14 @@ impl<'a, const N: usize> History<'a, N> {
     }
 
     /// Returns the change per second of one value between the last two recent samples. With fewer of them, returns the change from
-    /// the newest sample of all until now, and 0 without a sample. `now` is the value at the time of the request.
-    pub fn rate(&self, value: usize, now: u64) -> f64 {
+    /// the newest sample of all until now, and `None` without a sample. `now` is the value at the time of the request.
+    pub fn rate(&self, value: usize, now: u64) -> Option<f64> {
         let of_samples = self.recent.and_then(|series| series.rate(value));
-        of_samples.unwrap_or_else(|| {
+        of_samples.or_else(|| {
             let is_before = |sample: &&Sample<N>| sample.at_ms + RATE_MS_MIN <= self.now_ms;
-            let last = self.both().filter_map(Series::newest).filter(is_before).max_by_key(|last| last.at_ms);
-            last.map_or(0.0, |last| per_second((last.at_ms, last.values[value]), (self.now_ms, now)))
+            let last =
+                self.both().filter_map(Series::newest).filter(is_before).max_by_key(|last| last.at_ms)?;
+            Some(per_second((last.at_ms, last.values[value]), (self.now_ms, now)))
         })
     }
 
@@ -86,14 +87,22 @@ impl<'a, const N: usize> History<'a, N> {
             Some(newest) if has_recent || newest.0 >= self.now_ms => newest,
             _ => (self.now_ms, now),
         };
-        let at = |at_ms: u64| match newest {
-            _ if at_ms == end.0 => Some(end.1),
-            Some(newest) if at_ms > newest.0 => Some(between(newest, end, at_ms)),
-            _ => self.both().find_map(|series| series.at(at_ms, value)),
-        };
         let steps = 0..=range.age_ms / range.step_ms;
         let times = steps.map_while(|step| end.0.checked_sub(step * range.step_ms));
-        times.map_while(|at_ms| Some((at_ms, at(at_ms)?))).collect()
+        times.map_while(|at_ms| Some((at_ms, self.at(at_ms, value, end)?))).collect()
+    }
+
+    /// Returns the value at a time, which is on the line between the closest samples around it. They may be of two rings, or of the
+    /// two series. `end` is the last point of all. Returns `None` before the oldest sample.
+    fn at(&self, at_ms: u64, value: usize, end: Point) -> Option<u64> {
+        if at_ms == end.0 {
+            return Some(end.1);
+        }
+        let point = |sample: &Sample<N>| (sample.at_ms, sample.values[value]);
+        let rings = || self.both().flat_map(|series| &series.rings);
+        let before = rings().filter_map(|ring| ring.before(at_ms)).max_by_key(|sample| sample.at_ms)?;
+        let after = rings().filter_map(|ring| ring.after(at_ms)).min_by_key(|sample| sample.at_ms);
+        Some(between(point(before), after.map_or(end, point), at_ms))
     }
 }
 
@@ -138,11 +147,6 @@ impl<const N: usize> Series<N> {
         let (before, last) = (samples.get(samples.len().checked_sub(2)?)?, samples.back()?);
         Some(per_second((before.at_ms, before.values[value]), (last.at_ms, last.values[value])))
     }
-
-    /// Returns the value at a time, from the finest ring that reaches so far back.
-    fn at(&self, at_ms: u64, value: usize) -> Option<u64> {
-        self.rings.iter().find_map(|ring| ring.at(at_ms, value))
-    }
 }
 
 impl<const N: usize> Ring<N> {
@@ -160,15 +164,15 @@ impl<const N: usize> Ring<N> {
         self.samples.drain(..surplus);
     }
 
-    fn at(&self, at_ms: u64, value: usize) -> Option<u64> {
+    /// Returns the last sample at this time or before it.
+    fn before(&self, at_ms: u64) -> Option<&Sample<N>> {
         let after = self.samples.partition_point(|sample| sample.at_ms <= at_ms);
-        let before = self.samples.get(after.checked_sub(1)?)?;
-        let point = |sample: &Sample<N>| (sample.at_ms, sample.values[value]);
-        match self.samples.get(after) {
-            Some(next) => Some(between(point(before), point(next), at_ms)),
-            // A coarse ring may end before this time. Then the finer ones, which were asked before, have no older sample.
-            None => Some(before.values[value]),
-        }
+        self.samples.get(after.checked_sub(1)?)
+    }
+
+    /// Returns the first sample after this time.
+    fn after(&self, at_ms: u64) -> Option<&Sample<N>> {
+        self.samples.get(self.samples.partition_point(|sample| sample.at_ms <= at_ms))
     }
 }
 
@@ -236,6 +240,15 @@ mod tests {
     }
 
     #[test]
+    fn a_value_between_two_rings_is_on_the_line_between_them() {
+        // The fine ring begins at 7, and the coarse one has 0 only.
+        let values: Vec<_> = (0..=10).map(|n| (n, n * 10)).collect();
+        let both = series(&[FINE, COARSE], &values);
+        let range = Range { age_ms: 10_000, step_ms: 2_000 };
+        assert_eq!(seconds(points(&both, range)), [(10, 100), (8, 80), (6, 60), (4, 40), (2, 20), (0, 0)]);
+    }
+
+    #[test]
     fn values_between_samples_are_on_the_line_between_them() {
         let series = series(&[FINE], &[(0, u64::MAX), (10, 10), (20, 30)]);
         let range = Range { age_ms: 15_000, step_ms: 5_000 };
@@ -254,7 +267,8 @@ mod tests {
         };
         assert_eq!(
             of(Some(&recent), Some(&older)),
-            [(55, 200), (45, 40), (35, 35), (25, 25), (15, 15), (5, 5)]
+            [(55, 200), (45, 70), (35, 35), (25, 25), (15, 15), (5, 5)],
+            "neither a plateau nor a peak where one ends and the other begins"
         );
         assert_eq!(
             of(None, Some(&older)),
@@ -267,17 +281,20 @@ mod tests {
     #[test]
     fn the_rate_is_the_one_since_the_newest_sample_until_there_are_two() {
         let older = series(&[COARSE], &[(0, 0), (20, 20)]);
-        let rate = |recent: &[(u64, u64)], older, now_s: u64, now| {
+        let of = |recent: &[(u64, u64)], older, now_s: u64, now| {
             let recent = series(&[FINE], recent);
             History { recent: Some(&recent), older, now_ms: now_s * 1000 }.rate(0, now)
         };
+        let rate = |recent: &[(u64, u64)], older, now_s, now| of(recent, older, now_s, now).unwrap();
+        let unknown = |recent: &[(u64, u64)], older, now_s| of(recent, older, now_s, 40);
         assert_eq!(rate(&[], Some(&older), 30, 40), 2.0);
         assert_eq!(rate(&[(25, 50)], Some(&older), 30, 40), -2.0);
         // The recent sample is too near.
         assert_eq!(rate(&[(30, 50)], Some(&older), 30, 120), 10.0);
         assert_eq!(rate(&[(25, 50), (30, 60)], Some(&older), 40, 0), 2.0);
-        assert_eq!(rate(&[], None, 30, 40), 0.0);
-        assert_eq!(rate(&[], Some(&older), 10, 40), 0.0, "the clock was set back");
+        assert_eq!(unknown(&[], None, 30), None);
+        assert_eq!(unknown(&[(30, 50)], None, 30), None, "one sample makes no rate");
+        assert_eq!(unknown(&[], Some(&older), 10), None, "the clock was set back");
     }
 
     #[test]

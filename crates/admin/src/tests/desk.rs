@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Credentials, Guessing, Hashing, Identity, Login, PasswordHash, Resource, Users, Verb, permit_exchange,
-    permit_policy, permit_queue,
+    Credentials, Guessing, Hashing, Identity, Login, PasswordHash, Permissions, Resource, Users, Verb,
+    permit_exchange, permit_policy, permit_queue,
 };
 use broker::catalog::{
     AccountChange, Binding, Caller, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
@@ -471,6 +471,10 @@ impl Desk for FakeDesk {
         let state = self.state();
         state.permit(who, "", Verb::Administer, &[])?;
         Ok(state.access.users())
+    }
+
+    fn own_permissions(&self, who: &Identity) -> Option<Vec<(Arc<str>, Permissions)>> {
+        self.state().access.users().permissions_of(who)
     }
 
     async fn hash_password(

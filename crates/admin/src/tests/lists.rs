@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::channels::{NAME, connection_of_091};
 use super::http::Server;
 use crate::queries;
@@ -83,4 +85,47 @@ async fn the_parameters_that_handlers_read_are_described() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[tokio::test]
+async fn a_page_may_have_only_rows_of_a_type_a_policy_or_with_a_problem() {
+    let server = Server::start().await;
+    for (name, kind) in [("a", "classic"), ("b", "classic"), ("c", "quorum"), ("s", "stream")] {
+        let body = format!(r#"{{"arguments": {{"x-queue-type": "{kind}"}}}}"#);
+        server.ask(Some("guest"), "PUT", &format!("/api/queues/%2F/{name}"), &body).await;
+    }
+    let policy = r#"{"pattern": "^a", "definition": {"max-length": 9}, "apply-to": "queues"}"#;
+    server.ask(Some("guest"), "PUT", "/api/policies/%2F/short", policy).await;
+    ["b", "s"].into_iter().for_each(|name| _ = server.desk.state().ready.insert(name.into(), 3));
+    for (query, found) in [
+        ("", vec!["a", "b", "c", "s"]),
+        ("&type=classic", vec!["a", "b"]),
+        ("&type=classic&name=b", vec!["b"]),
+        ("&policy=short", vec!["a"]),
+        ("&state=running&type=stream", vec!["s"]),
+        ("&state=damaged", vec![]),
+        ("&problem=true", vec!["b"]),
+        ("&problem=false&type=quorum", vec!["c"]),
+    ] {
+        let path = format!("/api/queues?page=1&columns=name{query}");
+        let answer = server.ask(Some("guest"), "GET", &path, "").await;
+        let page: Value = serde_json::from_str(&answer.body).unwrap();
+        let names: Vec<&str> =
+            page["items"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+        assert_eq!((&names, &page["filtered_count"]), (&found, &found.len().into()), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn everybody_knows_their_own_permissions() {
+    let server = Server::start().await;
+    let user = r#"{"password": "ann", "tags": "management"}"#;
+    server.ask(Some("guest"), "PUT", "/api/users/ann", user).await;
+    let permissions = r#"{"configure": "", "write": "^a", "read": ".*"}"#;
+    server.ask(Some("guest"), "PUT", "/api/permissions/%2F/ann", permissions).await;
+    let answer = server.ask(Some("ann"), "GET", "/api/whoami", "").await;
+    let who: Value = serde_json::from_str(&answer.body).unwrap();
+    let own =
+        serde_json::json!([{ "user": "ann", "vhost": "/", "configure": "", "write": "^a", "read": ".*" }]);
+    assert_eq!(who["permissions"], own);
 }

@@ -54,10 +54,10 @@ impl World {
 #[tokio::test]
 async fn the_overview_has_rates_and_samples() {
     let world = World::start().await;
-    let shown = "/api/overview?columns=message_stats.publish,message_stats.publish_details,queue_totals.messages_details";
+    let shown = "/api/overview?columns=message_stats.publish,message_stats.publish_details,message_stats.rates_are_known,queue_totals.messages_details,queue_totals.rates_are_known";
     let none = json!({
-        "message_stats": { "publish": 9, "publish_details": { "rate": 0.0 } },
-        "queue_totals": { "messages_details": { "rate": 0.0 } },
+        "message_stats": { "publish": 9, "publish_details": { "rate": 0.0 }, "rates_are_known": false },
+        "queue_totals": { "messages_details": { "rate": 0.0 }, "rates_are_known": false },
     });
     assert_eq!(world.get(shown).await, none, "before the first sample");
     world.sample(100).await;
@@ -184,7 +184,8 @@ async fn every_figure_of_the_overview_has_details() {
         ),
         ("queue_totals", &["messages", "messages_ready", "messages_unacknowledged"]),
     ] {
-        assert_eq!(overview[part].as_object().unwrap().len(), 2 * names.len(), "{part}");
+        assert_eq!(overview[part]["rates_are_known"], false, "{part}");
+        assert_eq!(overview[part].as_object().unwrap().len(), 2 * names.len() + 1, "{part}");
         for name in names {
             assert!(overview[part][name].is_u64(), "{part}.{name}");
             assert_eq!(overview[part][format!("{name}_details")]["rate"], 0.0, "{part}.{name}");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::{
-    AccessRefused, Identity, PasswordHash, Permissions, Resource, Rights, TopicPermissions, Topics,
-    UserLimits, Verb, permit,
+    AccessRefused, Authority, Identity, PasswordHash, Permissions, Resource, Rights, TopicPermissions,
+    Topics, UserLimits, Verb, permit,
 };
 
 /// A user and the permissions of the user.
@@ -38,6 +38,18 @@ impl Users {
     pub fn limits_of(&self, who: &Identity) -> UserLimits {
         let user = if who.is_of_catalog { self.get(&who.user) } else { None };
         user.map(|user| user.limits).unwrap_or_default()
+    }
+
+    /// Returns the permissions of a user, in the order of the virtual hosts. Returns `None` if a token or another server decides them.
+    pub fn permissions_of(&self, who: &Identity) -> Option<Vec<(Arc<str>, Permissions)>> {
+        if who.authority() != Authority::Internal {
+            return None;
+        }
+        let own = self.get(&who.user).map(|user| &user.permissions);
+        let own = own.into_iter().flatten().map(|(vhost, permissions)| (vhost.clone(), permissions.clone()));
+        let mut own: Vec<_> = own.collect();
+        own.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Some(own)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &UserRecord> {

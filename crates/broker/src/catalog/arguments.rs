@@ -21,10 +21,10 @@ pub(super) const QUEUE_TYPE: &str = "x-queue-type";
 pub(super) const NAME_PREFIX: &str = "x-name-prefix";
 
 /// The longest time to which a timer may be set, in milliseconds: about 49 days, as in RabbitMQ.
-const TIMER_MS_MAX: u64 = u32::MAX as u64;
+pub(super) const TIMER_MS_MAX: u64 = u32::MAX as u64;
 
 /// The largest segment of a stream in bytes, as in RabbitMQ.
-const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
+pub(super) const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
 
 /// Arguments that not every queue type takes: the name, and whether each [`queue::QueueType`] takes it, in its order.
 /// Arguments that none takes belong to features that do not exist here.
@@ -67,6 +67,11 @@ const OF_ALL_TYPES: [&str; 6] = [
 /// Returns the names of all arguments of queues that the broker reads.
 pub(super) fn known() -> impl Iterator<Item = &'static str> {
     OF_TYPES.iter().map(|(name, _)| *name).chain(OF_ALL_TYPES)
+}
+
+/// Returns true if queues of this type may have the argument.
+pub(super) fn takes(kind: queue::QueueType, argument: &str) -> bool {
+    OF_TYPES.iter().all(|(known, types)| *known != argument || types[kind as usize])
 }
 
 /// How the node of a queue's leader is chosen. The last three are deprecated names of `balanced` that old clients and
@@ -145,11 +150,7 @@ pub(super) fn queue_config(
         let boolean = || value.as_bool().ok_or_else(|| invalid(key, "a boolean is needed"));
         match key.as_str() {
             QUEUE_TYPE => {}
-            other
-                if OF_TYPES
-                    .iter()
-                    .any(|(known, types)| *known == other && !types[config.queue_type() as usize]) =>
-            {
+            other if !takes(config.queue_type(), other) => {
                 let kind = config.queue_type().name();
                 return Err(invalid(key, &format!("queue type '{kind}' does not take it")));
             }

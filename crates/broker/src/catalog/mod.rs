@@ -9,6 +9,7 @@ mod arguments;
 mod claims;
 mod decide;
 mod definitions;
+mod described;
 mod error;
 mod events;
 mod exchange;
@@ -38,6 +39,9 @@ use arguments::queue_config;
 pub use arguments::span_ms;
 pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use definitions::{DefinitionsCursor, definitions_of};
+pub use described::{
+    Described, ValueKind, described_exchange_arguments, described_policy_keys, described_queue_arguments,
+};
 pub use error::CatalogError;
 pub use events::events_of;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, has_headers, history_length};

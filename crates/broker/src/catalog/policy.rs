@@ -27,6 +27,7 @@ use amqp10::Value;
 use queue::QueueType;
 
 use super::arguments::{LEADER_LOCATORS, span_ms};
+use super::described::ValueKind as Kind;
 use super::{Arguments, CatalogError};
 use crate::nearest::did_you_mean;
 use crate::pattern::Pattern;
@@ -73,7 +74,7 @@ pub(super) enum Subject {
 }
 
 impl ApplyTo {
-    const ALL: [Self; 6] =
+    pub const ALL: [Self; 6] =
         [Self::All, Self::Exchanges, Self::Queues, Self::ClassicQueues, Self::QuorumQueues, Self::Streams];
 
     pub const fn as_str(self) -> &'static str {
@@ -123,21 +124,9 @@ impl Policy {
     }
 }
 
-/// The values that a key of a definition may have.
-#[derive(Clone, Copy)]
-enum Kind {
-    /// A whole number between the two, inclusive.
-    Number(i64, i64),
-    Text,
-    /// A duration such as `7D`.
-    Span,
-    Boolean,
-    OneOf(&'static [&'static str]),
-}
-
 /// How the values of a policy and an operator policy are merged. See the module.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Merge {
+pub(super) enum Merge {
     Min,
     /// The smaller number. A negative number means no limit.
     MinOfLimits,
@@ -148,16 +137,16 @@ enum Merge {
 
 /// All keys. Keys for other queue types are accepted, because one policy may be for several types, and those of federation,
 /// because definitions from RabbitMQ have them. They have no effect here.
-const KEYS: &[(&str, Kind, Merge)] = &[
+pub(super) const KEYS: &[(&str, Kind, Merge)] = &[
     ("expires", Kind::Number(1, EXPIRY_MS_MAX), Merge::Min),
     ("message-ttl", Kind::Number(0, EXPIRY_MS_MAX), Merge::Min),
     ("max-length", Kind::Number(0, i64::MAX), Merge::Min),
     ("max-length-bytes", Kind::Number(0, i64::MAX), Merge::Min),
     ("overflow", Kind::OneOf(&["drop-head", "reject-publish", "reject-publish-dlx"]), Merge::Operator),
-    ("dead-letter-exchange", Kind::Text, Merge::Never),
+    ("dead-letter-exchange", Kind::Exchange, Merge::Never),
     ("dead-letter-routing-key", Kind::Text, Merge::Never),
     ("fsync", Kind::Boolean, Merge::Operator),
-    (super::exchange::ALTERNATE, Kind::Text, Merge::Never),
+    (super::exchange::ALTERNATE, Kind::Exchange, Merge::Never),
     ("queue-version", Kind::Number(2, 2), Merge::Operator),
     ("queue-leader-locator", Kind::OneOf(LEADER_LOCATORS), Merge::Never),
     ("delivery-limit", Kind::Number(i64::MIN, i64::MAX), Merge::MinOfLimits),
@@ -205,7 +194,7 @@ pub(super) fn check_definition(operator: bool, definition: &Arguments) -> Result
             Kind::Number(min, max) if value.as_i64().is_none_or(|n| !(*min..=*max).contains(&n)) => {
                 format!("a whole number from {min} to {max}")
             }
-            Kind::Text if value.as_str().is_none() => "a string".into(),
+            Kind::Text | Kind::Exchange if value.as_str().is_none() => "a string".into(),
             Kind::Span if value.as_str().and_then(span_ms).is_none() => {
                 "a number and one of Y, M, D, h, m, s".into()
             }

@@ -14,7 +14,7 @@ use super::{
     ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedPart, QueueRow, QueueSpec,
     Reclaimed, VhostNumbers,
 };
-use crate::access::{Identity, PasswordHash, Users};
+use crate::access::{Identity, PasswordHash, Permissions, Users};
 use crate::catalog::{
     AccountChange, Binding, Command, ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
@@ -308,6 +308,9 @@ pub trait Desk: Clone + Send + Sync + 'static {
     /// # Errors
     /// The user may not see them.
     fn users(&self, who: &Identity) -> Result<Arc<Users>, DeskError>;
+
+    /// Returns the permissions of the caller, by virtual host. Returns `None` if the catalog does not decide them.
+    fn own_permissions(&self, who: &Identity) -> Option<Vec<(Arc<str>, Permissions)>>;
 
     /// Hashes a new password with the node's algorithm (`password_hashing`). Without one, nobody can log in with the hash.
     fn hash_password(

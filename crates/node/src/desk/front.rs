@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use amqp10::sasl::Secret;
 use broker::access::{
-    Credentials, Identity, Login, PasswordHash, Refusal, Resource, Users, Verb, permit_exchange,
+    Credentials, Identity, Login, PasswordHash, Permissions, Refusal, Resource, Users, Verb, permit_exchange,
     permit_policy, permit_queue,
 };
 use broker::catalog::{
@@ -460,6 +460,10 @@ impl Desk for NodeDesk {
     fn users(&self, who: &Identity) -> Result<Arc<Users>, DeskError> {
         self.permit_by_tag(who, Verb::Administer)?;
         Ok(self.inner.access.users())
+    }
+
+    fn own_permissions(&self, who: &Identity) -> Option<Vec<(Arc<str>, Permissions)>> {
+        self.inner.access.users().permissions_of(who)
     }
 
     async fn hash_password(

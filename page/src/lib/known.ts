@@ -1,0 +1,93 @@
+/** The arguments of queues and exchanges and the keys of policies, as the broker tells them. */
+import { isNumber } from "./text";
+import type { Pairs } from "./pairs";
+
+export interface Known {
+  name: string;
+  kind: "number" | "text" | "exchange" | "span" | "boolean" | "word";
+  about: string;
+  /** The types of queues or exchanges that take it. A key of policies without types is for exchanges. */
+  types: string[];
+  operator: boolean;
+  least?: number;
+  most?: number;
+  words?: string[];
+}
+
+export interface KnownLists {
+  queue_arguments: Known[];
+  exchange_arguments: Known[];
+  policy_keys: Known[];
+  apply_to: string[];
+}
+
+/** The types of queues to which a policy applies; none for exchanges. */
+const APPLIES: Record<string, string[]> = { all: ["classic", "quorum", "stream"], queues: ["classic", "quorum", "stream"], classic_queues: ["classic"], quorum_queues: ["quorum"], streams: ["stream"], exchanges: [] };
+
+/** Returns the keys that have an effect in a policy with this target. */
+export function keysFor(keys: Known[], apply: string, operator: boolean): Known[] {
+  const types = APPLIES[apply] ?? [];
+  return keys.filter((key) => {
+    if (operator && !key.operator) return false;
+    const isOfExchanges = key.types.length === 0;
+    return isOfExchanges ? apply === "all" || apply === "exchanges" : key.types.some((type) => types.includes(type));
+  });
+}
+
+/** The words for the values of an argument. */
+export function valuesOf(known: Known): string {
+  // The broker's largest number is not one that people need to know.
+  const bound = (value: number | undefined) => (isNumber(value) && Math.abs(value) < Number.MAX_SAFE_INTEGER ? value.toLocaleString("en-US") : undefined);
+  const [least, most] = [bound(known.least), bound(known.most)];
+  switch (known.kind) {
+    case "number": return least !== undefined && most !== undefined ? `a whole number from ${least} to ${most}` : least !== undefined ? `a whole number, ${least} or more` : "a whole number";
+    case "boolean": return "true or false";
+    case "word": return (known.words ?? []).join(", ");
+    case "exchange": return "the name of an exchange";
+    case "span": return "a number and one of Y, M, D, h, m, s";
+    case "text": return "a text";
+  }
+}
+
+/** Returns what is wrong with a value, or undefined. The broker checks it again. */
+export function wrong(known: Known, value: string): string | undefined {
+  const isGood = {
+    number: () => /^-?\d+$/.test(value) && Number(value) >= (known.least ?? Number.NEGATIVE_INFINITY) && Number(value) <= (known.most ?? Number.POSITIVE_INFINITY),
+    boolean: () => value === "true" || value === "false",
+    word: () => (known.words ?? []).includes(value),
+    span: () => /^\d+[YMDhms]$/.test(value),
+    exchange: () => true,
+    text: () => true,
+  }[known.kind]();
+  return isGood ? undefined : `${known.name} needs ${valuesOf(known)}`;
+}
+
+/** Returns the line `name=value` with the value in its type: a text that reads as a number or as JSON gets quotes. */
+export function line(known: Known, value: string): string {
+  const isText = known.kind !== "number" && known.kind !== "boolean";
+  let other = false;
+  try {
+    JSON.parse(value);
+    other = true;
+  } catch {
+    // It is a text as it is.
+  }
+  return `${known.name}=${isText && (other || value !== value.trim()) ? JSON.stringify(value) : value}`;
+}
+
+/** Returns lines with one more, which replaces one of the same name. */
+export function withLine(lines: string, added: string): string {
+  const name = added.slice(0, added.indexOf("="));
+  const others = lines.split("\n").filter((one) => one.trim() !== "" && one.slice(0, one.indexOf("=")).trim() !== name);
+  return [...others, added].join("\n");
+}
+
+/** Returns what is wrong with typed pairs, one sentence each: values, and names that are for other types. Unknown names may be notes of clients. */
+export function faults(given: Pairs | undefined, all: Known[], fitting: Known[]): string[] {
+  return [...(given ?? new Map<string, string>())].flatMap(([name, value]) => {
+    const known = all.find((one) => one.name === name);
+    if (known === undefined) return [];
+    if (!fitting.includes(known)) return [`${name} is for ${known.types.join(" and ") || "exchanges"} only`];
+    return wrong(known, value.replace(/^"(.*)"$/s, "$1")) ?? [];
+  });
+}

@@ -1,0 +1,107 @@
+/** Fields that know what the broker has: arguments with their types and meaning, and names that exist. */
+import type { JSX } from "preact";
+import { useEffect, useId, useState } from "preact/hooks";
+import { path } from "../lib/api";
+import { type Known, type KnownLists, faults, line, valuesOf, withLine, wrong } from "../lib/known";
+import type { Page } from "../lib/names";
+import { typedPairs } from "../lib/pairs";
+import { useApi } from "../lib/poll";
+import { visible } from "../lib/text";
+import { Area, Select, Text } from "./parts";
+
+/** The most names that are offered. More would not be read. */
+const NAMES_MAX = 20;
+
+/** The time after the last key press until names are asked for, in milliseconds. */
+const TYPING_MS = 200;
+
+export type NameKind = "queue" | "exchange" | "vhost" | "user";
+
+/**
+ * The field of a name, with the names that exist and contain what is typed. Other names can be typed, too. `withDefault` offers the
+ * default exchange by its alias, which has no meaning in arguments.
+ */
+export function NameField({ kind, vhost = "", withDefault, value, set, ...more }: { kind: NameKind; vhost?: string; withDefault?: boolean; label: string; value: string; set: (value: string) => void; hint?: string; required?: boolean }): JSX.Element {
+  const [asked, ask] = useState<string>();
+  const [typed, type] = useState(false);
+  const id = useId();
+  useEffect(() => {
+    if (!typed) return undefined;
+    const timer = setTimeout(() => ask(value), TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [value, typed]);
+  const lists = { queue: path("queues", vhost), exchange: path("exchanges", vhost), vhost: path("vhosts"), user: path("users") };
+  const query = new URLSearchParams({ page: "1", page_size: String(NAMES_MAX), name: asked ?? "", columns: "name", disable_stats: "true" });
+  const needsVhost = kind === "queue" || kind === "exchange";
+  // A user who may not see the list types the name without help.
+  const found = useApi<Page<{ name: string }>>(asked === undefined || (needsVhost && vhost === "") ? null : `${lists[kind]}?${query.toString()}`, { once: true, keep: true });
+  const names = (found.data?.items ?? []).map((row) => (row.name === "" && withDefault ? "amq.default" : row.name)).filter((name) => name !== "");
+  return (
+    <div onFocusIn={() => type(true)}>
+      <Text {...more} value={value} set={set} list={id} />
+      <datalist id={id}>{names.map((name) => <option value={name}>{visible(name)}</option>)}</datalist>
+    </div>
+  );
+}
+
+/** Returns the lists of what the broker knows. They are asked for once. */
+export function useKnown(): KnownLists | undefined {
+  return useApi<KnownLists>(path("arguments"), { once: true }).data;
+}
+
+interface PickerProps {
+  /** The field with the lines, and what one of them is called. */
+  label: string;
+  what: string;
+  hint: string;
+  vhost: string;
+  /** What the object takes, and what others of its kind take. */
+  fitting: Known[];
+  all: Known[];
+  lines: string;
+  set: (lines: string) => void;
+}
+
+/** Lines of `name=value`, which can be typed, and a choice of those that the broker knows. */
+export function Picker({ label, what, hint, vhost, fitting, all, lines, set }: PickerProps): JSX.Element {
+  const [name, setName] = useState("");
+  const [value, setValue] = useState("");
+  const known = fitting.find((one) => one.name === name);
+  const given = typedPairs(lines);
+  const problems = faults(given, all, fitting);
+  const fault = known && value !== "" ? wrong(known, value) : undefined;
+  const words = known?.kind === "boolean" ? ["true", "false"] : known?.kind === "word" ? known.words ?? [] : undefined;
+  const choose = (to: string) => {
+    const next = fitting.find((one) => one.name === to);
+    setName(to);
+    setValue(next?.kind === "boolean" ? "true" : next?.kind === "word" ? next.words?.[0] ?? "" : "");
+  };
+  const isComplete = known !== undefined && fault === undefined && (value !== "" || known.kind === "exchange" || known.kind === "text");
+  const add = () => {
+    if (!known || !isComplete) return;
+    set(withLine(lines, line(known, value)));
+    choose("");
+  };
+  return (
+    <fieldset class="picker">
+      <legend>{label}</legend>
+      <Select label={`Choose ${what}`} value={name} set={choose} options={[["", "…"], ...fitting.map((one): [string, string] => [one.name, one.name])]} />
+      {known && (
+        <div class="picked" onKeyDown={(event) => { if (event.key === "Enter" && event.target instanceof HTMLInputElement) { event.preventDefault(); add(); } }}>
+          <p>{known.about}</p>
+          {words ? <Select label="Value" value={value} set={setValue} options={words.map((word) => [word, word])} /> : known.kind === "exchange" ? <NameField kind="exchange" vhost={vhost} label="Value" value={value} set={setValue} hint={valuesOf(known)} /> : <Text label="Value" value={value} set={setValue} hint={valuesOf(known)} />}
+          {fault && <p class="fault" role="status">{fault}.</p>}
+          <button type="button" disabled={!isComplete} onClick={add}>Add {known.name}</button>
+        </div>
+      )}
+      <Area label={label} value={lines} set={set} hint={hint} rows={3} />
+      {problems.map((one) => <p class="fault" role="status">{one}.</p>)}
+    </fieldset>
+  );
+}
+
+/** The field of a virtual host. */
+export function VhostField({ value, set }: { value: string; set: (value: string) => void }): JSX.Element {
+  return <NameField kind="vhost" label="Virtual host" value={value} set={set} required />;
+}
+
