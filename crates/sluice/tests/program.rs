@@ -29,6 +29,7 @@ mod http_messages;
 mod kill;
 mod listeners;
 mod log_lines;
+mod memory;
 mod modes;
 mod moving;
 mod nservicebus;
