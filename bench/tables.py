@@ -211,7 +211,7 @@ def goals(results):
         under("idle", "CPU of a core", of("idle", "idle_percent_of_a_core"), 1.5, " %"),
         under("idle-silent", "CPU of a core", of("idle-silent", "idle_percent_of_a_core"), 0.1, " %"),
         under("empty", "exec to listening", of("empty", "exec_to_listening_ms"), 100, " ms"),
-        under("empty", "memory", of("empty", "empty_rss_mib"), 20, " MiB"),
+        under("empty", "memory", of("empty", "empty_rss_mib"), 10, " MiB"),
         under("definitions", "memory of an idle queue", median(results, "definitions", "definitions.direct", "idle queue",
                                                                "bytes_each"), 2048, " B"),
         under("definitions", "the metrics of 10,000 queues", median(results, "definitions", "definitions.scrape", "median_ms"),

@@ -30,6 +30,7 @@ mod in_words;
 mod kill;
 mod listeners;
 mod log_lines;
+mod memory;
 mod modes;
 mod moving;
 mod nservicebus;

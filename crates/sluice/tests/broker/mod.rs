@@ -232,6 +232,14 @@ impl Broker {
         resident * rustix::param::page_size() as u64
     }
 
+    /// Returns the resident memory of the process without the pages of files, in bytes.
+    pub fn anonymous_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("RssAnon");
+        let kib: u64 = line.trim().strip_suffix(" kB").expect("kB").parse().unwrap();
+        kib * 1024
+    }
+
     /// Returns the bytes used of a memory budget, and its limit.
     pub fn budget(&self, name: &str) -> (u64, u64) {
         let (_, nodes) = self.get("/api/nodes");
