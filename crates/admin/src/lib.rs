@@ -62,6 +62,7 @@ mod shape;
 mod shown;
 mod topics;
 mod traces;
+mod troubles;
 mod vhosts;
 mod view;
 
