@@ -83,6 +83,13 @@ impl Arguments {
         encoded
     }
 
+    /// Returns the bytes of memory that the names and values take.
+    pub fn heap_bytes(&self) -> usize {
+        let of_pair =
+            |(name, value): (&String, &Value)| size_of::<(String, Value)>() + name.len() + value.heap_bytes();
+        self.iter().map(of_pair).sum()
+    }
+
     /// Returns the place of an argument, or the place where it would be.
     fn find(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(known, _)| known.as_str().cmp(name))

@@ -1,4 +1,4 @@
-//! The share of a turn that messages may take to find their routes.
+//! The share of a turn that messages may take to find their routes, and to be given to many queues.
 //!
 //! ```text
 //!   a message arrives ── few steps, or the turn has steps left ──> it is routed at once
@@ -6,7 +6,7 @@
 //!                               each turn goes on with the searches ── found ──> the message is handled again
 //! ```
 //!
-//! A message of an exchange with many bindings may need millions of steps. So that it does not stop the other connections of its
+//! A message of an exchange with many bindings may need millions of steps, and so may a few messages that go to thousands of queues. So that it does not stop the other connections of its
 //! shard, such a route is found in parts. A few searches take turns, and the others wait in their order. Each finds the route that the
 //! message had when the search began ([`Search`]).
 
@@ -32,6 +32,14 @@ const TURN_STEPS: u64 = 50_000;
 
 /// The most of them that one message takes. If its route is not found then, they were in vain.
 const ATTEMPT_STEPS: u64 = 10_000;
+
+/// The steps that giving a message to a further queue counts for. It takes some hundreds of ns. The first queue is part of handling the
+/// message at all.
+const PUT_STEPS: u64 = 8;
+
+/// The most targets of a route that its publisher remembers: so few that they are never put off ([`SHORT_STEPS`]). A message with more must
+/// ask each time whether the turn has steps left for them.
+pub const REMEMBERED_MAX: usize = (SHORT_STEPS / PUT_STEPS / 2) as usize;
 
 /// The steps that a turn goes on with searches. One key of a topic exchange is matched in one go, and may take more.
 const SEARCH_STEPS: u64 = 50_000;
@@ -234,12 +242,16 @@ impl Searches {
         }
         let steps_max = self.left.min(ATTEMPT_STEPS).max(short);
         let routed = catalog.route_within(vhost, exchange, letter, steps_max);
-        let steps = match &routed {
-            Ok(routed) => routed.steps,
-            Err(Unrouted::TooLong { steps }) => *steps,
-            Err(Unrouted::NoExchange) => 0,
+        let (steps, puts) = match &routed {
+            Ok(routed) => (routed.steps, steps_of_puts(routed)),
+            Err(Unrouted::TooLong { steps }) => (*steps, 0),
+            Err(Unrouted::NoExchange) => (0, 0),
         };
-        self.left = self.left.saturating_sub(steps);
+        if puts > 0 && steps + puts > self.left.max(short) {
+            self.left = self.left.saturating_sub(steps);
+            return Err(Unrouted::TooLong { steps });
+        }
+        self.left = self.left.saturating_sub(steps + puts);
         routed
     }
 
@@ -341,7 +353,10 @@ impl Searches {
             *steps += taken;
             self.left_to_search = self.left_to_search.saturating_sub(taken);
             match found {
-                Some(found) => return Some(self.end(&of, Some(found))),
+                Some(found) => {
+                    self.left_to_search = self.left_to_search.saturating_sub(steps_of_puts(&found));
+                    return Some(self.end(&of, Some(found)));
+                }
                 None => self.begun.push_back(Begun { of, search }),
             }
         }
@@ -405,6 +420,11 @@ impl Searches {
     pub fn is_idle(&self) -> bool {
         self.begun.is_empty() && self.waiting.is_empty() && self.given_up.is_empty()
     }
+}
+
+/// Returns the steps for which giving a message to its queues counts.
+fn steps_of_puts(routed: &Routed) -> u64 {
+    (routed.targets.len() as u64).saturating_sub(1) * PUT_STEPS
 }
 
 impl HeldParts {

@@ -28,6 +28,10 @@ pub(crate) const STATE_MAX: usize = 4 * 1024 * 1024;
 /// links of a connection have a bound in number.
 pub const LINK_BYTES: usize = 1024;
 
+/// The bytes of memory that a channel takes, or a session without links. They count as links do, but the first of a connection
+/// is part of the connection. A channel was measured to take 430 bytes, and 580 with a transaction.
+pub const CHANNEL_BYTES: usize = 640;
+
 /// The bytes of memory that the properties of a client may take. Those of known clients take some 2 KiB.
 pub(crate) const PROPERTIES_MAX: usize = 64 * 1024;
 

@@ -643,6 +643,24 @@ async fn a_queue_with_as_many_arguments_as_possible_is_imported_again() {
     }
 }
 
+/// A value of one byte takes many times that in memory.
+#[tokio::test]
+async fn the_arguments_of_a_declaration_are_bounded_in_bytes() {
+    let server = Server::start().await;
+    let of = |values: usize| format!(r#"{{"arguments":{{"x":[{}]}}}}"#, vec!["0"; values].join(","));
+    let answer = server.ask(Some("guest"), "PUT", "/api/queues/%2F/q", &of(1_000)).await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    for (method, path) in [
+        ("PUT", "/api/queues/%2F/r"),
+        ("PUT", "/api/exchanges/%2F/r"),
+        ("POST", "/api/bindings/%2F/e/amq.headers/q/q"),
+    ] {
+        let answer = server.ask(Some("guest"), method, path, &of(10_000)).await;
+        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
+        assert!(answer.body.contains("more than 65536 bytes"), "{path}: {}", answer.body);
+    }
+}
+
 #[tokio::test]
 async fn limits_of_a_virtual_host_that_does_not_exist_are_refused() {
     let server = Server::start().await;

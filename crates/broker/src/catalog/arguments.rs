@@ -13,6 +13,10 @@ use super::error::CatalogError;
 /// The maximum number of arguments in one declaration, without the type of a queue. Every shard keeps them.
 pub(super) const ARGUMENTS_MAX: usize = 256;
 
+/// The most bytes of memory of the arguments of one declaration. A small value takes many times what it takes on the wire: a frame
+/// of 128 KiB could hold 7 MB.
+pub(super) const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
+
 /// The queue type. A queue without this argument is classic.
 pub(super) const QUEUE_TYPE: &str = "x-queue-type";
 

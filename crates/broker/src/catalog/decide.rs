@@ -11,7 +11,7 @@ use queue::QueueType;
 
 pub use self::policies::SetPolicy;
 pub use self::users::AccountChange;
-use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE, known};
+use super::arguments::{ARGUMENTS_BYTES_MAX, ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE, known};
 use super::error::CatalogError;
 use super::{
     Arguments, Binding, Caller, Catalog, Change, Destination, ParameterKey, QueueIds, QueueRecord,
@@ -188,6 +188,7 @@ impl Catalog {
     fn declare_queue(&self, mut declare: DeclareQueue, ids: &mut QueueIds) -> Result<Decision, CatalogError> {
         check_name("queue", &declare.name)?;
         check_count(declare.arguments.keys().filter(|name| *name != QUEUE_TYPE).count())?;
+        check_memory(&declare.arguments)?;
         self.check_vhost(&declare.vhost)?;
         declare.arguments.remove(NAME_PREFIX);
         let DeclareQueue {
@@ -419,7 +420,16 @@ fn check_not_default(exchange: &str) -> Result<(), CatalogError> {
 }
 
 fn check_arguments(arguments: &Arguments) -> Result<(), CatalogError> {
-    check_count(arguments.len())
+    check_count(arguments.len())?;
+    check_memory(arguments)
+}
+
+fn check_memory(arguments: &Arguments) -> Result<(), CatalogError> {
+    if arguments.heap_bytes() > ARGUMENTS_BYTES_MAX {
+        let reason = format!("the arguments take more than {ARGUMENTS_BYTES_MAX} bytes of memory");
+        return Err(CatalogError::Invalid { reason });
+    }
+    Ok(())
 }
 
 /// Checks the number of arguments. Of a queue, the type does not count: a virtual host may add it, and definitions always name it.

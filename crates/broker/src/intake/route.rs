@@ -9,7 +9,7 @@ use super::Arrived;
 use crate::access::{AccessRefused, Identity, Question, Resource, Verb};
 use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed, Unrouted};
 use crate::cx::Cx;
-use crate::searches::{Asker, LongRoute};
+use crate::searches::{Asker, LongRoute, REMEMBERED_MAX};
 
 /// The most routing keys of one message if somebody else decides each of them ([`crate::access::Remote`]): each costs a question,
 /// and together they must fit into the answers that are remembered.
@@ -204,12 +204,13 @@ impl Target {
         };
         cx.counters.routing_steps += routed.steps;
         let version = cx.catalog.version();
+        let is_remembered = routed.by_key_alone && routed.targets.len() <= REMEMBERED_MAX;
         match self {
             Self::Route { cached, .. } if !takes_own => {
-                *cached = routed.by_key_alone.then(|| (version, routed.targets.clone()));
+                *cached = is_remembered.then(|| (version, routed.targets.clone()));
             }
             Self::Named { cached } => {
-                *cached = routed.by_key_alone.then(|| (route.clone(), version, routed.targets.clone()));
+                *cached = is_remembered.then(|| (route.clone(), version, routed.targets.clone()));
             }
             Self::Route { .. } | Self::Exchange(_) | Self::Anywhere => {}
         }

@@ -119,6 +119,41 @@ fn a_connection_waits_for_its_route_and_others_do_not() {
     assert_eq!(got, [&b"first"[..], b"second"], "in their order, each once");
 }
 
+/// Giving a message to queues takes longer than finding them. A publisher that remembers its route takes part in that, too.
+#[test]
+fn messages_to_many_queues_are_spread_over_turns() {
+    const QUEUES: usize = 300;
+    const MESSAGES: u64 = 160;
+    // 300 steps to find the queues, and 8 for each of them but one. What is read before the turn has a share, too, as have searches and
+    // what the connection sends behind them.
+    const PER_TURN_MAX: u64 = 3 * (50_000 / 2_692 + 1);
+    let mut house = House::new(1, Settings::default());
+    for queue in 0..QUEUES {
+        let name = format!("q{queue}");
+        house.declare(&name, Default::default());
+        house.bind("amq.fanout", &name, "");
+    }
+    let (many, few) = (house.connect(0), house.connect(0));
+    let out = house.sender(many, "/exchanges/amq.fanout/k");
+    let beside = house.sender(few, "/queues/q0");
+    house.say(many, out, b"the route is known now");
+    house.settle();
+    (0..MESSAGES).for_each(|_| house.say(many, out, b"m"));
+    house.say(few, beside, b"at once");
+    let mut before = 1;
+    let rounds = rounds_until(&mut house, |house| {
+        let now = house.messages("q1");
+        assert!(now - before <= PER_TURN_MAX, "{} in one turn", now - before);
+        before = now;
+        now == 1 + MESSAGES
+    });
+    assert!(rounds as u64 >= MESSAGES / PER_TURN_MAX, "{rounds}");
+    house.settle();
+    assert_eq!(house.peers[many].outcomes, vec!["Accepted"; 1 + MESSAGES as usize]);
+    assert_eq!(house.peers[few].outcomes, ["Accepted"]);
+    assert!((1..QUEUES).all(|queue| house.messages(&format!("q{queue}")) == 1 + MESSAGES), "each has all");
+}
+
 #[test]
 fn searches_take_their_turns() {
     let mut house = house();

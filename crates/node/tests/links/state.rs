@@ -3,7 +3,7 @@
 use amqp10::link::NAME_MAX;
 use amqp10::{Attach, Map, Role, Source, Symbol, Target, TargetArchetype};
 use broker::catalog::Arguments;
-use broker::settings::{LINK_BYTES, Settings};
+use broker::settings::{CHANNEL_BYTES, LINK_BYTES, Settings};
 
 use super::client091::Client091;
 use super::house::{GUEST, House, OTHER};
@@ -92,6 +92,24 @@ fn a_name_that_is_too_long_is_refused_and_not_kept() {
 }
 
 #[test]
+fn channels_count() {
+    let mut h = house_with(64 << 20);
+    let mut client = Client091::open(&mut h, &[1]);
+    let before = h.budget(BUDGET).0;
+    (2..=200).for_each(|channel| client.open_channel(&mut h, channel));
+    assert_eq!(h.budget(BUDGET).0, before + 199 * CHANNEL_BYTES as u64);
+    (2..=200).for_each(|channel| client.close_channel(&mut h, channel));
+    assert_eq!(h.budget(BUDGET).0, before);
+    let peer = h.connect(0);
+    let before = h.budget(BUDGET).0;
+    for _ in 0..9 {
+        h.peers[peer].conn.begin(None, true);
+    }
+    h.settle();
+    assert_eq!(h.budget(BUDGET).0, before + 9 * CHANNEL_BYTES as u64);
+}
+
+#[test]
 fn a_container_with_a_name_that_is_too_long_is_closed() {
     let mut h = house();
     h.container = "c".repeat(NAME_MAX);
@@ -117,7 +135,7 @@ fn the_links_of_a_connection_are_bounded_in_bytes() {
         h.settle();
     }
     let kept = 2500 - h.peers[peer].detached.len() as u64;
-    let bytes = h.budget(BUDGET).0 - 2500 * LINK;
+    let bytes = h.budget(BUDGET).0 - 2500 * LINK - 9 * CHANNEL_BYTES as u64;
     assert!((STATE_MAX - NAME_MAX as u64 - REST..=STATE_MAX).contains(&bytes), "{bytes} bytes");
     assert!(
         (STATE_MAX / (NAME_MAX as u64 + REST)..=STATE_MAX / NAME_MAX as u64).contains(&kept),

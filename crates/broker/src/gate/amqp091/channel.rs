@@ -39,6 +39,8 @@ pub(super) struct Channel {
     pub prefetch: u16,
     /// The number of unsettled deliveries that all consumers together may have. 0 means any number.
     pub shared_prefetch: u16,
+    /// True if that number has changed since the last turn, so that the consumers have more room now, or less.
+    pub shared_prefetch_changed: bool,
     /// The queue that was declared last. An empty name stands for it.
     pub last_queue: Option<Arc<str>>,
     /// The number of the last consumer tag that was generated.

@@ -214,13 +214,8 @@ impl Gate {
         if qos.global {
             cx.counters.deprecated.count(Deprecated::GlobalQos);
             state.shared_prefetch = qos.prefetch_count;
-            // The consumers may have more room now, or less.
-            for place in state.places() {
-                if let Some(Role::Consumer(consumer)) = self.role(channel, place) {
-                    consumer.outlet.handle_flow(false, false);
-                    self.touch(channel, place);
-                }
-            }
+            // A client may send this often in a turn, with many consumers: they are visited once, at its end.
+            state.shared_prefetch_changed = true;
             self.note_shared_room(channel);
         } else {
             state.prefetch = qos.prefetch_count;
@@ -442,8 +437,12 @@ impl Gate {
         grown.dedup();
         for channel in grown.drain(..) {
             let Some(state) = self.channel(channel) else { continue };
+            let has_changed = std::mem::take(&mut state.shared_prefetch_changed);
             for place in state.places() {
                 if let Some(Role::Consumer(consumer)) = self.role(channel, place) {
+                    if has_changed {
+                        consumer.outlet.handle_flow(false, false);
+                    }
                     consumer.outlet.resume(cx);
                     self.grant_queue_credit(channel, place, cx);
                 }

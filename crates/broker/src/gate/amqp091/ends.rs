@@ -168,6 +168,7 @@ impl Gate {
     fn drop_channel(&mut self, channel: u16, cx: &mut Cx<'_>) {
         self.settle_now(channel, cx);
         let Some(gone) = self.channels.get_mut(usize::from(channel)).and_then(Option::take) else { return };
+        self.open_channels -= 1;
         self.held.retain(|held| *held != channel);
         cx.counters.channels_closed += 1;
         self.peer.emit_channel_closed(channel, cx);

@@ -54,7 +54,7 @@ use crate::kept::KeptBytes;
 use crate::mail::GateAddress;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
-use crate::settings::{ANSWERS_MAX, LINK_BYTES, Settings};
+use crate::settings::{ANSWERS_MAX, CHANNEL_BYTES, LINK_BYTES, Settings};
 
 /// The protocol header of AMQP 0.9.1 and those of its predecessors start with these bytes. The headers of AMQP 1.0 are
 /// told apart by [`is_header`].
@@ -99,6 +99,8 @@ pub struct Gate {
     /// What is kept of the client and its consumers.
     kept: KeptBytes,
     channels: Vec<Option<Box<Channel>>>,
+    /// The number of channels that are open.
+    open_channels: usize,
     waiting: HashMap<Ticket, Waiting>,
     /// The exclusive queues of the connection, and the answers that wait for their deletion.
     own: OwnQueues<HeldAnswer>,
@@ -154,6 +156,7 @@ impl Gate {
             client: Client::default(),
             kept: KeptBytes::default(),
             channels: Vec::new(),
+            open_channels: 0,
             waiting: HashMap::new(),
             own: OwnQueues::default(),
             touched: Vec::new(),
@@ -221,9 +224,11 @@ impl Gate {
         self.kept.sum() + self.client.property_bytes
     }
 
-    /// Returns the bytes that are kept for the client: what it has said, and its consumers themselves.
+    /// Returns the bytes that are kept for the client: what it has said, and its consumers and its further channels
+    /// themselves.
     pub fn state_bytes(&self) -> usize {
-        self.kept_bytes() + self.kept.parts() * LINK_BYTES
+        let channels = self.open_channels.saturating_sub(1);
+        self.kept_bytes() + self.kept.parts() * LINK_BYTES + channels * CHANNEL_BYTES
     }
 
     pub fn unread(&self) -> Unread {
@@ -388,6 +393,7 @@ impl Gate {
             self.channels.resize_with(at + 1, || None);
         }
         self.channels[at] = Some(Box::default());
+        self.open_channels += 1;
         if let Err(full) = self.peer.begin_session(cx) {
             // RabbitMQ ends the connection, too.
             self.fail(refusal::connection(amqp091::ReplyCode::NotAllowed, full), cx);

@@ -61,7 +61,7 @@ use crate::names::cut;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
 use crate::reply_to::ReplyTo;
-use crate::settings::{ANSWERS_MAX, LINK_BYTES, Settings};
+use crate::settings::{ANSWERS_MAX, CHANNEL_BYTES, LINK_BYTES, Settings};
 
 pub use address::{Address, BadAddress, queue_address};
 
@@ -267,9 +267,10 @@ impl Gate {
         self.conn.attached_bytes() + self.client.container_id.len() + self.client.property_bytes
     }
 
-    /// Returns the bytes that are kept for the client: what it has said, and its links themselves.
+    /// Returns the bytes that are kept for the client: what it has said, and its links and its further sessions themselves.
     pub fn state_bytes(&self) -> usize {
-        self.kept_bytes() + self.conn.link_count() * LINK_BYTES
+        let sessions = self.conn.sessions().count().saturating_sub(1);
+        self.kept_bytes() + self.conn.link_count() * LINK_BYTES + sessions * CHANNEL_BYTES
     }
 
     pub fn unread(&self) -> Unread {
