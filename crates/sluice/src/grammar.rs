@@ -48,15 +48,16 @@ pub fn helped(mut error: Error, mut all: Command, words: &[String]) -> Error {
 /// of clap do not name the type, and they are told apart by their words only.
 fn needed(error: &Error) -> Option<String> {
     let source = std::error::Error::source(error)?.to_string();
-    let range = source.split_once(" is not in ").and_then(|(_, range)| range.split_once("..="));
+    let range = source.split_once(" is not in ").and_then(|(_, range)| range.split_once(".."));
     match (source.as_str(), range) {
         ("invalid digit found in string" | "cannot parse integer from empty string", _) => {
             Some("a whole number is needed".to_owned())
         }
-        (_, Some((from, to))) if to.len() >= i64::MAX.to_string().len() => {
-            Some(format!("a whole number from {from} on is needed"))
-        }
-        (_, Some((from, to))) => Some(format!("a whole number from {from} to {to} is needed")),
+        (_, Some((from, to))) => match to.strip_prefix('=') {
+            Some(to) => Some(format!("a whole number from {from} to {to} is needed")),
+            // It has no end, and clap shows the largest number.
+            None => Some(format!("a whole number from {from} on is needed")),
+        },
         _ => None,
     }
 }
