@@ -77,7 +77,7 @@ async fn secret<D: Desk>(call: &Call<'_, D>) -> Result<Option<PasswordHash>, Fai
         return Ok(Some(call.desk.hash_password(&call.who, given_password(fields)?).await?));
     }
     match ["password", "password_hash"].into_iter().find(|field| is_null(fields, field)) {
-        Some(field) => Err(Failure::bad_request(format!("'{field}' is null"))),
+        Some(field) => Err(Failure::bad_request(format!("'{field}' is null: text is needed"))),
         None => Ok(None),
     }
 }

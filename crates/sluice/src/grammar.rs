@@ -9,6 +9,14 @@ use crate::rabbitmq;
 /// are suggested that have the word as their noun, or set its name. So whoever begins with the noun finds the verb. Verb and noun may
 /// be joined by an underscore. `words` are those after the name of the program.
 pub fn helped(mut error: Error, mut all: Command, words: &[String]) -> Error {
+    if let Some(needed) = needed(&error) {
+        let context = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+        let (argument, value) = (context(ContextKind::InvalidArg), context(ContextKind::InvalidValue));
+        return all.error(
+            ErrorKind::ValueValidation,
+            format!("invalid value '{value}' for '{argument}': {needed}"),
+        );
+    }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     if words.first() == Some(word)
         && let Some(answer) = rabbitmq::answer(words.iter().map(String::as_str))
@@ -34,6 +42,24 @@ pub fn helped(mut error: Error, mut all: Command, words: &[String]) -> Error {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(found));
     }
     error
+}
+
+/// Returns what is needed instead of a value that is no number, or none of those that are possible. The errors of the standard library and
+/// of clap do not name the type, and they are told apart by their words only.
+fn needed(error: &Error) -> Option<String> {
+    let source = std::error::Error::source(error)?.to_string();
+    let range = source.split_once(" is not in ").and_then(|(_, range)| range.split_once(".."));
+    match (source.as_str(), range) {
+        ("invalid digit found in string" | "cannot parse integer from empty string", _) => {
+            Some("a whole number is needed".to_owned())
+        }
+        (_, Some((from, to))) => match to.strip_prefix('=') {
+            Some(to) => Some(format!("a whole number from {from} to {to} is needed")),
+            // It has no end, and clap shows the largest number.
+            None => Some(format!("a whole number from {from} on is needed")),
+        },
+        _ => None,
+    }
 }
 
 /// Returns each command of two words: its verb, and its noun.
@@ -129,6 +155,28 @@ mod tests {
         }
         // The word is a command of rabbitmq-plugins, but not the first word here.
         assert!(!told(&["list", "enable"]).contains("rabbitmq"));
+    }
+
+    #[test]
+    fn an_error_about_a_number_says_what_is_needed() {
+        for (words, answer) in [
+            (&["peek", "q", "x"][..], "invalid value 'x' for '[POSITION]': a whole number is needed"),
+            (
+                &["check", "certificates", "", "days"],
+                "invalid value '' for '<WITHIN>': a whole number is needed",
+            ),
+            (&["get", "q", "--count", "1e3"], "'1e3' for '--count <N>': a whole number is needed"),
+            (
+                &["send", "q", "x", "--ttl", "9999999999"],
+                "'9999999999' for '--ttl <MS>': a whole number from 0 to 4294967295 is needed",
+            ),
+            (&["send", "q", "x", "--count", "0"], "a whole number from 1 on is needed"),
+            (&["check", "port", "-1"], "unexpected argument '-1'"),
+            (&["check", "port", "65536"], "a whole number from 0 to 65535 is needed"),
+            (&["set", "limit", "max-queues", "x"], "a whole number is needed, or for memory and disk a size"),
+        ] {
+            assert!(told(words).contains(answer), "{}", told(words));
+        }
     }
 
     /// Returns what is answered to words that are no command.

@@ -386,7 +386,11 @@ impl What {
             "vhost" | "/queue/vhost" if names_vhost => {
                 !of_one_vhost && any(field, |vhost| vhost.as_str().is_some_and(|vhost| vhost != "/"))
             }
-            field if OPTIONAL.contains(&field) => any(field, |value| !value.is_null() && *value != 0),
+            // The first offset of a stream may be 0.
+            field if field.starts_with("messages_") && OPTIONAL.contains(&field) => {
+                any(field, |count| !count.is_null() && *count != 0)
+            }
+            field if OPTIONAL.contains(&field) => any(field, |value| !value.is_null()),
             _ => true,
         };
         self.columns().iter().copied().filter(|(_, field)| is_shown(field)).collect()
@@ -513,6 +517,8 @@ b     anna  oauth2    /      AMQP 1-0  c                 1         2     3
             let shown: Vec<&str> = shown.into_iter().map(|(heading, _)| heading).collect();
             ["VHOST", "DELAYED", "SEGMENTS", "MESSAGES"].map(|heading| shown.contains(&heading))
         };
+        let stream = json!({"vhost": "/", "first_offset": 0});
+        assert!(What::Queues.shown(&[stream], false).contains(&("FIRST", "first_offset")));
         let mut rows = vec![json!({"vhost": "/", "messages": 0, "messages_delayed": 0, "segments": null})];
         assert_eq!(shown(&rows, false), [false, false, false, true]);
         rows.push(json!({"vhost": "team", "messages_delayed": 1, "segments": 2}));

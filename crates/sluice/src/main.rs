@@ -119,7 +119,7 @@ enum Verb {
     Send(send::Send),
     /// Print messages and accept them, until interrupted
     Recv(recv::Recv),
-    /// Show an overview of the node, and how much of each memory budget is used
+    /// Show the node at a glance: alarms, limits, listeners, totals and memory budgets
     Status(status::Status),
     /// List queues, connections, users, policies and everything else that there is more than one of
     List(list::List),

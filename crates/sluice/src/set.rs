@@ -203,7 +203,7 @@ fn definition(text: &str) -> Result<Fields<String, Value>, String> {
 fn limit_value(text: &str) -> Result<String, String> {
     match text.starts_with(|c: char| c.is_ascii_digit()) {
         true => Ok(text.to_owned()),
-        false => Err("a number is needed".to_owned()),
+        false => Err("a whole number is needed, or for memory and disk a size such as 2GB".to_owned()),
     }
 }
 

@@ -58,7 +58,8 @@ fn a_stream_is_browsed() {
     assert_eq!((status, &refused["reason"]), (400, &json!(reason)));
     let table = broker.verb(&["list", "queues"]).done();
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[2], ["s/1", "stream", "yes", "3", "3", "0", "0", "0", "0", "0", "3", "1"]);
+    assert_eq!(lines[2][..7], ["s/1", "stream", "yes", "3", "3", "0", "0"], "{table}");
+    assert_eq!(lines[2][10..], ["0", "3", "1"], "{table}");
     assert!(broker.terminate().success());
 }
 

@@ -59,7 +59,7 @@ async fn a_part_of_a_user_is_changed_and_the_rest_stays() {
             POST /api/users/anna {"password":"anna"} -> 204
             POST /api/users/anna {} -> 400 {"error":"bad_request","reason":"there are neither 'tags' nor a 'password' to change"}
             POST /api/users/anna {"tags":null} -> 400 {"error":"bad_request","reason":"'tags' is neither a list of texts nor text with commas"}
-            POST /api/users/anna {"tags":"","password":null} -> 400 {"error":"bad_request","reason":"'password' is null"}
+            POST /api/users/anna {"tags":"","password":null} -> 400 {"error":"bad_request","reason":"'password' is null: text is needed"}
             POST /api/users/anna {"password":""} -> 400 {"error":"bad_request","reason":"'password' is empty"}
             GET /api/users/anna?columns=tags -> 200 {"tags":["management"]}
             "#,
@@ -120,9 +120,9 @@ async fn a_password_of_null_is_none_only_beside_a_hash() {
             "guest",
             r#"
             PUT /api/users/anna {"password":"anna","tags":"management"} -> 201
-            PUT /api/users/anna {"password":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password' is null"}
-            PUT /api/users/anna {"password":null,"password_hash":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password' is null"}
-            PUT /api/users/anna {"password_hash":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password_hash' is null"}
+            PUT /api/users/anna {"password":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password' is null: text is needed"}
+            PUT /api/users/anna {"password":null,"password_hash":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password' is null: text is needed"}
+            PUT /api/users/anna {"password_hash":null,"tags":"management"} -> 400 {"error":"bad_request","reason":"'password_hash' is null: text is needed"}
             "#,
         )
         .await;

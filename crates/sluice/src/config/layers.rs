@@ -139,8 +139,13 @@ impl<'a> Layers<'a> {
                 false => Err("KEY=VALUE is needed".into()),
             };
             if let Err(problem) = set {
-                // Only the key is shown, because the value may be a secret.
-                problems.push(Problem::new(format_args!("--set {}", shown(key)), problem));
+                // Only the key is shown, because the value may be a secret. Most problems name it themselves.
+                let key = shown(key);
+                let place = match problem.contains(&format!("'{key}'")) {
+                    true => "--set".to_owned(),
+                    false => format!("--set {key}"),
+                };
+                problems.push(Problem::new(place, problem));
             }
         }
         problems

@@ -12,7 +12,7 @@ pub struct ConfigError(pub(super) Vec<Problem>);
 /// One problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// `FILE:LINE`, `FILE`, a variable of the environment, `--set KEY`, or a key.
+    /// `FILE:LINE`, `FILE`, a variable of the environment, `--set`, `--set KEY`, or a key.
     pub place: String,
     pub problem: String,
 }

@@ -133,16 +133,10 @@ fn refusals_name_their_place() {
         assert_eq!(parse(text).unwrap_err(), refusal);
     }
     let arguments = [
-        ("heartbeats=1", "--set heartbeats: unknown key 'heartbeats'; did you mean 'heartbeat'?"),
+        ("heartbeats=1", "--set: unknown key 'heartbeats'; did you mean 'heartbeat'?"),
         ("heartbeat", "--set heartbeat: KEY=VALUE is needed"),
-        (
-            "heartbeat=-1",
-            "--set heartbeat: 'heartbeat' cannot be '-1': a whole number from 0 to 65535 is needed",
-        ),
-        (
-            "management.tcp.ip=here",
-            "--set management.tcp.ip: 'management.tcp.ip' cannot be 'here': an IP address is needed",
-        ),
+        ("heartbeat=-1", "--set: 'heartbeat' cannot be '-1': a whole number from 0 to 65535 is needed"),
+        ("management.tcp.ip=here", "--set: 'management.tcp.ip' cannot be 'here': an IP address is needed"),
     ];
     for (argument, refusal) in arguments {
         assert_eq!(set(argument).unwrap_err(), refusal);
@@ -154,7 +148,7 @@ fn all_problems_are_reported_at_once() {
     let text = "a = 1\nshards = 3\nb.c = 2\n\nheartbeat = x\nnothing\nssl_options.dhfile = /d\n";
     let refused = Config::parse(text, "f", &["d=1".into()]).unwrap_err().to_string();
     let places: Vec<&str> = refused.lines().map(|line| line.split(": ").next().unwrap()).collect();
-    assert_eq!(places, ["f:1", "f:3", "f:5", "f:6", "f:7", "--set d"], "{refused}");
+    assert_eq!(places, ["f:1", "f:3", "f:5", "f:6", "f:7", "--set"], "{refused}");
     let refused = parse(&"a = 1\n".repeat(52)).unwrap_err();
     assert_eq!((refused.lines().count(), refused.lines().last()), (51, Some("and 2 more")));
 }
