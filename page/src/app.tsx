@@ -202,7 +202,7 @@ function View({ at }: { at: string[] }): JSX.Element {
     case "why":
       return <WhyView />;
     case "admin":
-      return <Admin tab={first ?? "vhosts"} />;
+      return <Admin key={key} tab={first ?? "vhosts"} name={second} />;
     default:
       return <Empty title="There is no such view.">Go to the <a href={href([])}>overview</a>.</Empty>;
   }

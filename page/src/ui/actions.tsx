@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type ApiError, toApiError } from "../lib/api";
+import { administers, me } from "../lib/me";
 import { refresh } from "../lib/poll";
 import { Command, Dialog, Name, Problem } from "./parts";
 
@@ -63,6 +64,11 @@ export function Action({ label, title, confirm, danger, primary, command, childr
       )}
     </>
   );
+}
+
+/** What only administrators may use. Others do not see it. */
+export function AdminOnly({ children, instead }: { children: ComponentChildren; instead?: ComponentChildren }): JSX.Element {
+  return <>{administers(me.use()) ? children : instead}</>;
 }
 
 /** The sentence of a question that names an object. */
