@@ -23,7 +23,7 @@ use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, described, exchanges,
     explain, health, json, memory, messages, moving, openapi, overview, page, page_login, parameters, parts,
-    policies, queues, quorum, search, settings, shape, topics, traces, vhosts,
+    policies, queues, quorum, search, settings, shape, topics, traces, troubles, vhosts,
 };
 
 /// The largest request body, in bytes. A larger one is refused, as in RabbitMQ.
@@ -277,6 +277,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::ListChannelsOfConnection => channels::of_connection(call).await,
         Action::GetChannel => channels::get(call).await,
         Action::ListConsumers | Action::ListConsumersInVhost => channels::consumers(call).await,
+        Action::Troubles => troubles::list(call).await,
         Action::ExplainLink => explain::link(call).await,
         Action::ExplainLinkOfVhost => explain::link_of_vhost(call).await,
         Action::ExplainQueue => explain::queue(call).await,

@@ -63,6 +63,7 @@ mod shape;
 mod shown;
 mod topics;
 mod traces;
+mod troubles;
 mod vhosts;
 mod view;
 

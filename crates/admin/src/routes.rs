@@ -162,6 +162,7 @@ pub enum Action {
     GetChannel,
     ListConsumers,
     ListConsumersInVhost,
+    Troubles,
     ExplainLink,
     ExplainLinkOfVhost,
     ExplainQueue,
@@ -425,6 +426,7 @@ pub const ROUTES: &[Route] = routes! {
     Get "/api/vhosts/{vhost}/channels" => ListChannelsInVhost, [Manage, ReadConnection];
     Get "/api/consumers" => ListConsumers, [Manage, ReadConnection];
     Get "/api/consumers/{vhost}" => ListConsumersInVhost, [Manage, ReadConnection];
+    Get "/api/explain" => Troubles, [Manage, ReadOverview];
     Get "/api/explain/links/{name}" => ExplainLink, [Manage, ExplainConnection];
     Get "/api/explain/links/{vhost}/{name}" => ExplainLinkOfVhost, [Manage, ExplainConnection];
     Get "/api/explain/queues/{vhost}/{name}" => ExplainQueue, [Manage, ExplainQueue];

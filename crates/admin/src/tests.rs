@@ -26,7 +26,7 @@ use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, ConsumerRow, GroupRow, PassedCounts, ProtocolRow};
 
 use self::http::{Server, raw, request};
-use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, ShardFacts};
+use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, ShardFacts, Trouble};
 
 use crate::routes::{Action, ROUTES, Route};
 
@@ -606,6 +606,7 @@ async fn explanations() {
             GET /api/explain/links/other/l%2F1 -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no link 'l/1' in vhost 'other'"}
             GET /api/explain/queues/other/q -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'other'"}
             GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_staged":0,"queue_ready":0,"queue_unsettled":0,"queue_delayed":0,"queue_leaving":0,"queue_over_limit":0,"queue_consumers":0,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[]}
+            GET /api/explain -> 200 {"troubles":[],"looked_at":{"queues":1,"connections":0}}
             GET /api/explain/queues/%2F/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'nope' in vhost '/'"}
             GET /api/explain/connections/a%20-%3E%20b -> 200 {"kind":"connection","name":"a -> b","cause":"waiting_for_receipts",..
             GET /api/explain/connections/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no connection 'nope'"}
@@ -635,4 +636,36 @@ async fn explanations() {
     for (user, page) in pages {
         server.check(user, page).await;
     }
+}
+
+#[tokio::test]
+async fn troubles() {
+    let server = Server::start().await;
+    let page = r#"
+        PUT /api/vhosts/other -> 201
+        PUT /api/queues/%2F/full -> 201
+        PUT /api/queues/other/full -> 201
+        PUT /api/queues/other/empty -> 201
+        GET /api/explain -> 200 {"troubles":[],"looked_at":{"queues":3,"connections":0}}
+        "#;
+    server.check("guest", page).await;
+    server.desk.state().ready.insert("full".into(), 7);
+    let here = r#"{"kind":"queue","name":"full","numbers":{"queue_ready":7,"queue_ready_bytes":70,"queue_oldest_ms":1},"vhost":"/"}"#;
+    let there = here.replace(r#""vhost":"/""#, r#""vhost":"other""#);
+    let list = |sentence: &str, objects: &[&str], queues| {
+        format!(
+            r#"GET /api/explain -> 200 {{"troubles":[{{"cause":"queue_without_consumer","severity":"warning","sentence":"{sentence}","meaning":{},"advice":{},"objects":[{}],"count":{}}}],"looked_at":{{"queues":{queues},"connections":0}}}}"#,
+            serde_json::to_string(Trouble::QueueWithoutConsumer.meaning()).unwrap(),
+            serde_json::to_string(Trouble::QueueWithoutConsumer.advice()).unwrap(),
+            objects.join(","),
+            objects.len(),
+        )
+    };
+    let both = list("2 queues grow, and no client consumes from them", &[here, &there], 3);
+    server.check("guest", &both).await;
+    let one = list("1 queue grows, and no client consumes from it", &[here], 1);
+    for user in ["monitor", "own", "powerless"] {
+        server.check(user, &one).await;
+    }
+    server.check("app", r#"GET /api/explain -> 401 {"error":"not_authorised",.."#).await;
 }

@@ -7,6 +7,8 @@
 mod address;
 mod look;
 mod shard;
+mod trouble;
+mod trouble_texts;
 
 use std::sync::Arc;
 
@@ -20,6 +22,9 @@ use crate::ids::QueueId;
 pub use self::address::{AddressCause, AddressFacts};
 pub use self::look::{End, Look, Wanted};
 pub use self::shard::ShardFacts;
+pub use self::trouble::{
+    Group, HELD_LONG_MS, HeldLong, Kind, OBJECTS_MAX, Object, Resources, Severity, Trouble, Troubles,
+};
 
 /// What stops the messages. The variants are ordered from the worst to the best. Among several links, the worst cause
 /// explains their connection, and the best cause explains their queue.

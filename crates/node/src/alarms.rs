@@ -66,6 +66,8 @@ pub struct Measured {
     pub memory_limit: u64,
     pub disk_free: u64,
     pub disk_free_limit: u64,
+    /// The size of the file system. 0 if it cannot be measured.
+    pub disk_total: u64,
     pub memory_alarm: bool,
     pub disk_alarm: bool,
 }
@@ -182,12 +184,17 @@ fn measure(limits: AlarmLimits, data_dir: &Path) -> Measured {
     let (memory_limit, disk_free_limit) = limits.in_bytes();
     let memory_used = memory_used().unwrap_or(0);
     // A value that cannot be measured raises no alarm: a broker that refuses all publishers is of no use.
-    let disk_free = rustix::fs::statvfs(data_dir).map_or(u64::MAX, |s| s.f_bavail * s.f_frsize);
+    let disk = rustix::fs::statvfs(data_dir).ok();
+    let disk_free = disk.as_ref().map_or(u64::MAX, |s| s.f_bavail * s.f_frsize);
+    // Without the blocks that only root may use.
+    let usable = |s: &rustix::fs::StatVfs| s.f_blocks.saturating_sub(s.f_bfree.saturating_sub(s.f_bavail));
+    let disk_total = disk.as_ref().map_or(0, |s| usable(s) * s.f_frsize);
     Measured {
         memory_used,
         memory_limit,
         disk_free,
         disk_free_limit,
+        disk_total,
         memory_alarm: memory_used > memory_limit,
         disk_alarm: disk_free < disk_free_limit,
     }

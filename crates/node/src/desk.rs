@@ -13,6 +13,7 @@ mod permit;
 mod quorum;
 mod statistics;
 mod traces;
+mod troubles;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};

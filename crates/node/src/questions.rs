@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use broker::access::{AccessRefused, Identity};
+use broker::access::{AccessRefused, Authority, Identity};
 use broker::catalog::{
     Answer, Binding, BindingCursor, CatalogError, Command, Parameters, Policy, QueueRecord,
 };
@@ -16,7 +16,7 @@ use broker::desk::{
     VhostNumbers,
 };
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{ConnectionFacts, End, LogFacts, ShardFacts, Wanted};
+use broker::explain::{ConnectionFacts, End, LogFacts, ShardFacts, Troubles, Wanted};
 use broker::ids::{QueueId, ShardId};
 use broker::moving::Moving;
 use broker::traces::Traces;
@@ -96,6 +96,10 @@ pub enum Question {
     /// Asks for the state of the shard and of the log, and for the links of the wanted connections from place `from` on.
     /// Answered by [`Reply::Look`].
     Look { wanted: Wanted, from: usize },
+    /// Asks for the state of the shard and of the log, and for what is not well with its queues and connections, from place
+    /// `from` on: by virtual host, and of connections only of those of this user, if one is named. The same virtual host may be
+    /// in several parts. Answered by [`Reply::Troubles`].
+    Troubles { of: Option<(Authority, Arc<str>)>, from: usize },
     /// Sets what is traced. Answered by [`Reply::TracesSet`].
     SetTraces(Arc<Traces>),
     /// Closes the connection of this name. Answered by [`Reply::Closed`].
@@ -143,6 +147,7 @@ pub enum Reply {
     Totals(Box<Totals>),
     Connections(Part<ConnectionRow>),
     Look(Part<ConnectionFacts>, LogFacts, ShardFacts),
+    Troubles(Part<(Arc<str>, Troubles)>, LogFacts, ShardFacts),
     /// True if the connection was on this shard.
     Closed(Result<bool, AccessRefused>),
     TracesSet,

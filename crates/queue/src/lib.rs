@@ -8,6 +8,7 @@ mod contract;
 mod driver;
 mod fifo;
 mod grant;
+mod lately;
 mod seqs;
 mod storage;
 mod stream;
@@ -20,6 +21,7 @@ pub use fifo::{
     BrowserLoad, DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, PEEK_BYTES_MAX, PEEK_STEPS_MAX, Peek,
     PeekBlock, PeekEnd, Peeked, PeekedMessage, Restoring, stored_bytes,
 };
+pub use lately::Lately;
 pub use ranges::Span;
 pub use seqs::Seqs;
 pub use storage::*;

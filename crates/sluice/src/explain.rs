@@ -1,4 +1,6 @@
-//! `sluice explain`: why nothing moves, as one cause and the numbers behind it.
+//! `sluice explain`: why nothing moves, as causes and the numbers behind them; without a name, everything that is not well.
+
+mod troubles;
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -21,10 +23,10 @@ Exit codes:
   2  wrong usage
   3  nobody answers there
 
-docs/operations.md tells of each cause what to do about it.")]
+Without a name, everything that is not well is listed, the worst first. docs/operations.md has all causes.")]
 pub struct Explain {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
     /// Print the response of the management API
     #[arg(long, global = true)]
     json: bool,
@@ -71,7 +73,8 @@ enum What {
 /// # Errors
 /// The broker's error.
 pub fn run(explain: &Explain) -> Result<(), Failure> {
-    let (words, path) = match &explain.what {
+    let Some(what) = &explain.what else { return list(explain) };
+    let (words, path) = match what {
         What::Queue { name, vhost } => {
             ("explain the queue", format!("/api/explain/queues/{}/{}", segment(vhost), segment(name)))
         }
@@ -91,6 +94,15 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
     let make = async || {
         let (_, answer) = explain.api.ask(words, Method::GET, &path, None).await?;
         Ok(if explain.json { escape::json(&answer) } else { shown(&answer) })
+    };
+    crate::amqp::block_on(explain.watch.print(make))
+}
+
+/// Prints everything that is not well.
+fn list(explain: &Explain) -> Result<(), Failure> {
+    let make = async || {
+        let (_, answer) = explain.api.ask("list the troubles", Method::GET, "/api/explain", None).await?;
+        Ok(if explain.json { escape::json(&answer) } else { troubles::shown(&answer) })
     };
     crate::amqp::block_on(explain.watch.print(make))
 }

@@ -17,7 +17,7 @@ use broker::catalog::{
 };
 use broker::desk::*;
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{AddressFacts, Explanation, Look, QueueFacts, Subject};
+use broker::explain::{AddressFacts, Explanation, Look, QueueFacts, Subject, Troubles};
 use broker::ids::QueueId;
 use broker::traces::{TraceChange, Traces};
 
@@ -568,6 +568,21 @@ impl Desk for FakeDesk {
             }
         }
         look.explain(&look, &subject).map_err(DeskError::Catalog)
+    }
+
+    async fn troubles(&self, who: &Identity) -> Result<Troubles, DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::ReadOverview, &[])?;
+        let records: Vec<_> = state.catalog.queues_from(0).map(|(_, record)| record.clone()).collect();
+        let mut troubles = Troubles::default();
+        for row in state.rows(&records) {
+            let record = state.record(&row.vhost, &row.name)?;
+            if state.permit(who, &row.vhost, Verb::ReadQueue, &[]).is_ok() {
+                troubles.queues += 1;
+                troubles.add_queue(&record, &row.report, row.group.as_ref(), 8_000);
+            }
+        }
+        Ok(troubles)
     }
 
     async fn explain_address(&self, who: &Identity, address: IpAddr) -> Result<AddressFacts, DeskError> {

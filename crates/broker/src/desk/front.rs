@@ -19,7 +19,7 @@ use crate::catalog::{
     AccountChange, Binding, Command, ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
 };
 use crate::exchange_counts::{ExchangeCounts, ExchangeId};
-use crate::explain::{AddressFacts, Explanation, Subject};
+use crate::explain::{AddressFacts, Explanation, Subject, Troubles};
 use crate::ids::QueueId;
 use crate::traces::{TraceChange, Traces};
 
@@ -376,6 +376,9 @@ pub trait Desk: Clone + Send + Sync + 'static {
         who: &Identity,
         subject: Subject,
     ) -> impl Future<Output = Result<Explanation, DeskError>> + Send;
+
+    /// Returns everything that is not well, as far as the user may see it. Certificates are not known here.
+    fn troubles(&self, who: &Identity) -> impl Future<Output = Result<Troubles, DeskError>> + Send;
 
     /// Returns what is known about the logins of an address.
     fn explain_address(

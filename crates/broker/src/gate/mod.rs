@@ -23,7 +23,7 @@ use crate::client_budget::Unread;
 use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::desk::{ConnectionRow, PassedCounts};
-use crate::explain::{ConnectionFacts, Wanted};
+use crate::explain::{ConnectionFacts, HeldLong, Wanted};
 use crate::ids::{QueueId, ShardId};
 use crate::mail::GateAddress;
 use crate::peer::Peer;
@@ -418,6 +418,11 @@ impl Gate {
     /// the socket has not accepted, `incomplete_bytes` those of an incomplete frame.
     pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
         product_or!(self, gate => gate.facts(unwritten_bytes, incomplete_bytes), None)
+    }
+
+    /// Returns the consumers of the connection that hold all that they may for too long.
+    pub fn held_long(&self, now_ms: u64) -> HeldLong {
+        product_or!(self, gate => gate.held_long(now_ms), HeldLong::default())
     }
 
     /// Returns true if the connection matters for the explanation.

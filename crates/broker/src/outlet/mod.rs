@@ -339,6 +339,11 @@ impl<A> Outlet<A> {
         cx.post.request(self.queue, request);
     }
 
+    /// Returns true if the peer has as many unsettled deliveries as it may.
+    pub fn is_at_limit(&self) -> bool {
+        self.room() == 0
+    }
+
     fn room(&self) -> u32 {
         self.unsettled_max.saturating_sub(self.unsettled)
     }

@@ -21,7 +21,7 @@ use broker::desk::{
     QueueSpec, Reclaimed, ResourceLimits, Start, VhostNumbers,
 };
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{AddressFacts, Explanation, Subject};
+use broker::explain::{AddressFacts, Explanation, Subject, Troubles};
 use broker::ids::{DECIDER, QueueId};
 use broker::settings::SLUICE_VERSION;
 use broker::traces::{TraceChange, Traces};
@@ -541,6 +541,10 @@ impl Desk for NodeDesk {
 
     async fn explain(&self, who: &Identity, subject: Subject) -> Result<Explanation, DeskError> {
         self.explained(who, &subject).await
+    }
+
+    async fn troubles(&self, who: &Identity) -> Result<Troubles, DeskError> {
+        self.all_troubles(who).await
     }
 
     async fn explain_address(&self, who: &Identity, address: IpAddr) -> Result<AddressFacts, DeskError> {

@@ -81,7 +81,9 @@ impl Shard {
             | Question::Delivered(ids) => ids.len(),
             Question::AtEnds(ends) => ends.len(),
             Question::ExchangeCounts(ids) => ids.len(),
-            Question::VhostNumbers { from } => part(*from, self.vhost_places()),
+            Question::VhostNumbers { from } | Question::Troubles { from, .. } => {
+                part(*from, self.vhost_places())
+            }
             Question::Queues { from } | Question::UsedQueues { from } => part(*from, catalog.queue_places()),
             Question::Exchanges { from } => part(*from, catalog.exchange_places()),
             Question::Bindings { .. } | Question::QueuesIn { .. } => PLACES_PER_PART,
@@ -168,6 +170,10 @@ impl Shard {
             }
             Question::VhostNumbers { from } => Reply::VhostNumbers(self.vhost_numbers(from)),
             Question::UsedQueues { from } => Reply::UsedQueues(self.used_queues(from)),
+            Question::Troubles { of, from } => {
+                let of = of.as_ref().map(|(authority, name)| UserRef { authority: *authority, name });
+                Reply::Troubles(self.troubles(of, from), self.storage.facts(), self.facts())
+            }
             Question::Bindings { from } => {
                 let (rows, next) = self.catalog().bindings_from(from, PLACES_PER_PART);
                 Reply::Bindings(Part { rows, next })

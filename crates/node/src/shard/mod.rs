@@ -41,6 +41,7 @@ mod receipts;
 mod requests;
 mod storage;
 mod streams;
+mod troubles;
 mod turn;
 mod vhosts;
 mod walks;

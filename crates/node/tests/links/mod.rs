@@ -26,6 +26,7 @@ mod refused;
 mod searches;
 mod state;
 mod streams;
+mod troubles;
 mod unfinished;
 mod unread;
 mod unwritten;

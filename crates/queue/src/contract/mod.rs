@@ -11,6 +11,8 @@ use std::sync::Arc;
 use message::{Annotations, DeathReason, DeliveryMax, Message};
 use ranges::{Range, Ranges, Span};
 
+use crate::Lately;
+
 pub use self::config::{
     Config, DeadLetter, DelayedRetry, Overflow, QueueType, QuorumConfig, RetryKind, StreamConfig,
 };
@@ -625,6 +627,11 @@ pub struct Report {
     /// The number of times that a consumer's annotations were discarded, because the message or its queue had
     /// no capacity for them.
     pub annotations_refused: u64,
+    /// The publishes that were refused because the queue is at a length limit. Those of streams have none.
+    pub rejected: Lately,
+    /// The time at which the newest ready message arrived, in milliseconds since the epoch. If it is on the disk, a time after
+    /// which no message of its run arrived. `None` for streams.
+    pub tail_at_ms: Option<u64>,
     /// What is retained of a stream. `None` for other queues. All retained messages count as `ready`.
     pub stream: Option<Retained>,
 }

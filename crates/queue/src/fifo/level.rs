@@ -75,6 +75,12 @@ impl Head<'_> {
     }
 }
 
+/// A message that may be the newest of a level: itself, or the run that it is in.
+pub(super) enum Tail<'a> {
+    Entry(&'a Entry),
+    Run(u32),
+}
+
 impl<'a> From<&'a Lone> for Head<'a> {
     fn from(lone: &'a Lone) -> Self {
         match lone {
@@ -153,6 +159,21 @@ impl Level {
             Part::References(part) => part.front().copied().map(Head::Reference),
             Part::Unread(rest) => Some(Head::Rest(rest)),
         }
+    }
+
+    /// Returns the last message of the line and the last one that was put back. One of them is the newest.
+    pub fn tails(&self) -> impl Iterator<Item = Tail<'_>> {
+        let line = match self.rest.back() {
+            None => self.head.back().map(Tail::Entry),
+            Some(Part::InMemory(part)) => part.back().map(Tail::Entry),
+            Some(Part::References(part)) => part.back().map(|reference| Tail::Run(reference.spot.run)),
+            Some(Part::Unread(rest)) => Some(Tail::Run(rest.load.run)),
+        };
+        let returned = self.returned.last_key_value().map(|(_, lone)| match lone {
+            Lone::Full(entry) => Tail::Entry(entry),
+            Lone::Compact(reference) => Tail::Run(reference.spot.run),
+        });
+        line.into_iter().chain(returned)
     }
 
     /// Iterates over all messages in the order of their delivery. The unread messages of a run are one item.

@@ -20,6 +20,7 @@ mod peek;
 mod rare;
 mod ready;
 mod repeat;
+mod report;
 mod restore;
 mod runs;
 mod settle;
@@ -57,7 +58,7 @@ use uncommitted::Place;
 use crate::{
     Attach, Capabilities, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, DeliveryRef,
     Depth, Effect, Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal,
-    RejectReason, Report, Request, Requester, SettleAnswer, Ticket, Verdict,
+    RejectReason, Request, Requester, SettleAnswer, Ticket, Verdict,
 };
 
 /// The results of calls. Each call appends; the caller carries the results out and empties the output.
@@ -279,47 +280,6 @@ impl Fifo {
         self.journal.shrink();
     }
 
-    /// Returns what the machine knows of itself.
-    pub fn report(&self) -> Report {
-        let Depth { ready, unsettled, delayed, leaving } = self.depth();
-        Report {
-            ready,
-            unsettled,
-            leaving,
-            staged: self.journal.staged().0,
-            delayed,
-            ready_bytes: self.ready.bytes(),
-            unsettled_bytes: self.held.bytes(),
-            leaving_bytes: self.leaving.bytes(),
-            delayed_bytes: self.delayed.bytes(),
-            full: self.config.overflow != Overflow::DropHead && self.overflows(1, 1),
-            next_seq: self.next_seq,
-            consumers: self.consumers.count() as u32,
-            damaged: self.is_damaged(),
-            reading: self.reading.is_some() && self.ready.missing().is_some(),
-            next_bytes: self.next_bytes(),
-            next_head_bytes: self.next_head_bytes(),
-            head_at_ms: self.head_at_ms(),
-            active_consumer: self.consumers.active().map(|id| id.0),
-            yielding: self.consumers.is_yielding(),
-            published: self.counts.published,
-            delivered: self.counts.delivered,
-            delivered_settled: self.counts.delivered_settled,
-            fetched: self.seldom.fetched,
-            fetched_settled: self.seldom.fetched_settled,
-            redelivered: self.counts.redelivered,
-            acknowledged: self.counts.acknowledged,
-            expired: self.counts.expired,
-            dropped: self.counts.dropped,
-            dead_lettered: self.counts.dead_lettered,
-            over_limit: self.counts.over_limit,
-            last_was_over_limit: self.counts.over_limit > 0
-                && self.counts.acknowledged == self.counts.acknowledged_before,
-            annotations_refused: self.journal.annotated.refused(),
-            stream: None,
-        }
-    }
-
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -332,6 +292,7 @@ impl Fifo {
     fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output, carrier: &mut dyn Carrier) {
         let Publish { publisher, seq: number, message, pipelines } = publish;
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
+            self.seldom.make().rejected.count(now_ms);
             let verdict = Verdict::Rejected(RejectReason::MaxLength);
             out.receipts.push(publisher, number, verdict, false);
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {

@@ -12,8 +12,8 @@ use super::sizes::TooLarge;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output, lend};
 use crate::{
-    Ages, Block, ConsumerId, Deliver, Delivery, Effect, Fact, GoneFromRun, Living, Load, Marks, Moved,
-    PageOut, Seqs, Stored, Ticket,
+    Ages, Block, ConsumerId, Deliver, Delivery, Effect, Fact, GoneFromRun, Lately, Living, Load, Marks,
+    Moved, PageOut, Seqs, Stored, Ticket,
 };
 
 /// The minimum size of a run in memory, in bytes. A shorter run is not worth paging out.
@@ -48,6 +48,8 @@ pub(super) struct Seldom {
     /// At most [`BROWSERS_MAX`](super::browse::BROWSERS_MAX).
     pub browsers: Vec<Browser>,
     pub too_large: Option<TooLarge>,
+    /// The publishes that were refused because the queue is at a length limit.
+    pub rejected: Lately,
 }
 
 impl Nothing for Seldom {
@@ -58,6 +60,7 @@ impl Nothing for Seldom {
         fetched_settled: 0,
         browsers: Vec::new(),
         too_large: None,
+        rejected: Lately::NONE,
     };
 }
 

@@ -1,7 +1,7 @@
 //! The ready messages of a queue, in order.
 
 use super::entry::{Entry, Reference, Spot};
-use super::level::{Head, Level, Rest};
+use super::level::{Head, Level, Rest, Tail};
 use crate::{Load, Loaded, Stored};
 
 /// If fewer messages than this are in memory, the next block is read. A consumer asks for as many with one
@@ -412,6 +412,11 @@ impl Ready {
         let away =
             self.references().map(Entry::from).filter(|entry| !here.iter().any(|h| h.seq == entry.seq));
         here.iter().cloned().chain(away).collect()
+    }
+
+    /// Returns the newest messages of each level. The newest of all is one of them.
+    pub fn tails(&self) -> impl Iterator<Item = Tail<'_>> {
+        self.made().flat_map(Level::tails)
     }
 
     /// Iterates over the unread parts of runs.

@@ -142,6 +142,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::ListSessions
         | Action::ListSessionsInVhost
         | Action::ListSessionsOfConnection
+        | Action::Troubles
         | Action::ExplainLink
         | Action::ExplainLinkOfVhost
         | Action::ExplainQueue

@@ -137,6 +137,7 @@ impl State {
         row.report.consumers = self.consumers as _;
         row.report.ready_bytes = row.report.ready * 10;
         row.report.head_at_ms = (row.report.ready > 0).then_some(7_999);
+        row.report.tail_at_ms = row.report.head_at_ms;
         row.report.published = self.published.get(&*q.name).copied().unwrap_or(0);
         row.report.damaged = self.damaged.iter().any(|name| **name == *q.name);
         row.group = self.groups.get(&*q.name).copied();

@@ -8,7 +8,7 @@ use super::channel::{Cancelled, Channel, Consumer, Publisher, Role};
 use super::{Gate, PUBLISHER, REPLIES, arguments};
 use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow};
 use crate::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
-use crate::explain::{self, ConnectionFacts, LinkFacts, Place, ShardFacts, Wanted};
+use crate::explain::{self, ConnectionFacts, HeldLong, LinkFacts, Place, ShardFacts, Wanted};
 
 impl Gate {
     /// Returns the number of open channels.
@@ -108,6 +108,20 @@ impl Gate {
             shard: ShardFacts::default(),
             links: links.collect(),
         })
+    }
+
+    /// Returns the consumers that hold all that they may for too long.
+    pub fn held_long(&self, now_ms: u64) -> HeldLong {
+        let mut held = HeldLong::default();
+        for (_, channel) in self.numbered_channels() {
+            for (place, consumer) in open_consumers(channel) {
+                let outlet = &consumer.outlet;
+                let has_room = channel.room(consumer) > 0 && !outlet.is_at_limit();
+                let age_ms = outlet.age_ms(channel.unsettled.oldest_of(place), now_ms);
+                held.add(has_room, consumer.unsettled.into(), age_ms);
+            }
+        }
+        held
     }
 
     /// Returns true if the connection matters for the explanation.

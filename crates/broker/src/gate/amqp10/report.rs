@@ -10,7 +10,7 @@ use super::{Gate, LinkRole, Session, Waiting};
 use crate::counters::Deliveries;
 use crate::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use crate::desk::{ConnectionRow, PassedCounts, ProtocolRow};
-use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, ShardFacts, Wanted};
+use crate::explain::{ConnectionFacts, HeldLong, LinkFacts, Place, Role, SessionFacts, ShardFacts, Wanted};
 use crate::intake::Target;
 
 impl Gate {
@@ -116,6 +116,22 @@ impl Gate {
             shard: ShardFacts::default(),
             links: links.collect(),
         })
+    }
+
+    /// Returns the consumers that hold all that they may for too long.
+    pub fn held_long(&self, now_ms: u64) -> HeldLong {
+        let mut held = HeldLong::default();
+        for (number, session) in self.conn.sessions() {
+            for (handle, link) in session.links() {
+                if let Some(LinkRole::Outlet(consuming)) = self.role_of(number, handle) {
+                    let outlet = &consuming.outlet;
+                    let has_room = counts(link).1 > 0 && !outlet.is_at_limit();
+                    let age_ms = outlet.age_ms(session.oldest_unsettled(handle), now_ms);
+                    held.add(has_room, outlet.unsettled().into(), age_ms);
+                }
+            }
+        }
+        held
     }
 
     /// Returns true if the connection matters for the explanation.

@@ -237,3 +237,35 @@ fn limits_count_the_payload_and_memory_the_properties_too() {
     plain.publish("1234");
     assert_eq!(before - plain.fifo.pageable_bytes(), 13);
 }
+
+#[test]
+fn refused_publishes_are_counted() {
+    for overflow in [Overflow::RejectPublish, Overflow::RejectPublishDlx, Overflow::DropHead] {
+        let mut q = Page::new(with(|config| (config.max_length, config.overflow) = (Some(1), overflow)));
+        q.now_ms = 1_000_000;
+        q.publish("a b");
+        q.now_ms += 70_000;
+        q.publish("c");
+        let rejected = q.fifo.report().rejected;
+        let expected = if overflow == Overflow::DropHead { (0, 0) } else { (2, 1) };
+        assert_eq!((rejected.total(), rejected.within_a_minute(q.now_ms)), expected, "{overflow:?}");
+    }
+}
+
+#[test]
+fn the_arrival_of_the_newest_message_is_known() {
+    let mut q = Page::new(with(|config| config.max_priority = Some(1)));
+    assert_eq!(q.fifo.report().tail_at_ms, None);
+    for (at_ms, messages) in [(2000, "a"), (3000, "b^1"), (4000, "c")] {
+        q.now_ms = at_ms;
+        q.publish(messages);
+        assert_eq!(q.fifo.report().tail_at_ms, Some(at_ms));
+    }
+    // The higher level first: b, a, c.
+    q.attach(1);
+    q.now_ms = 5000;
+    q.grant(1, 0, 3);
+    assert_eq!(q.fifo.report().tail_at_ms, None);
+    q.release(1, 1, 2);
+    assert_eq!(q.fifo.report().tail_at_ms, Some(3000), "a returned message keeps its time");
+}
