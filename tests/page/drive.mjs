@@ -8,6 +8,7 @@ import { forms } from "./forms.mjs";
 import { withProvider } from "./oauth.mjs";
 import { origins } from "./origins.mjs";
 import { queues } from "./queues.mjs";
+import { troubles } from "./troubles.mjs";
 import { causes } from "./why.mjs";
 import { hostile } from "./wire.mjs";
 
@@ -33,6 +34,7 @@ try {
   await routing();
   await forms(broker, tab);
   await finding(broker, tab);
+  await troubles(broker, tab, open);
   await admin();
   for (const view of [hash("queues", "/", "invoices"), hash("exchanges", "/", "shop"), "#/exchanges", ...VIEWS.filter((one) => one.startsWith("#/admin") && !one.endsWith("/features"))]) {
     await check(`${view}: every window can be opened and closed`, () => windows(view));
@@ -115,6 +117,11 @@ async function nothing() {
       return sound(tab, { keyboard: false });
     });
   }
+  await check("nothing is wrong in a broker with nothing", async () => {
+    await tab.go("#/");
+    await tab.page.getByText("Nothing is wrong.").waitFor();
+    return [...includes(await tab.text(".well"), "Looked at 0 queues and 0 connections."), ...(await tab.faults())];
+  });
   await check("a queue is created in place", async () => {
     await tab.go("#/queues");
     const empty = await tab.text();

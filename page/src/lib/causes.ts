@@ -241,6 +241,17 @@ const LABELS: Record<string, string> = {
   log_receipts_held: "Confirms that wait for the log",
   log_groups_held: "Quorum queues that wait for the log",
   memory_receipts_held: "Confirms that wait for memory",
+  certificate_days: "Days left",
+  connection_consumers: "Consumers",
+  connection_oldest_ms: "The oldest delivery waits for",
+  connection_unsettled: "Held by its consumers",
+  disk_free_bytes: "Free",
+  disk_free_limit_bytes: "Alarm below",
+  memory_limit_bytes: "Alarm above",
+  memory_used_bytes: "Used",
+  queue_oldest_ms: "The oldest message waits for",
+  queue_ready_bytes: "Their size",
+  queue_rejected_a_minute: "Refused in the last minute",
 };
 
 /** Returns the words for a number of an answer. */

@@ -3,6 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type ApiError, toApiError } from "../lib/api";
 import { administers, me } from "../lib/me";
+import { narrow } from "../lib/narrow";
 import { refresh } from "../lib/poll";
 import { Command, Dialog, Name, Problem } from "./parts";
 
@@ -63,6 +64,20 @@ export function Action({ label, title, confirm, danger, primary, command, childr
         </Dialog>
       )}
     </>
+  );
+}
+
+/** The buttons of a view. On a phone, they are behind one, because what is looked for comes first. */
+export function Actions({ children }: { children: ComponentChildren }): JSX.Element {
+  if (!narrow.use()) return <div class="actions">{children}</div>;
+  return (
+    <details class="chooser">
+      <summary>Actions</summary>
+      <fieldset>
+        <legend class="hidden">Actions</legend>
+        {children}
+      </fieldset>
+    </details>
   );
 }
 

@@ -3,6 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { me, monitors } from "../lib/me";
 import type { Page } from "../lib/names";
+import { narrow } from "../lib/narrow";
 import { change, place } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { count, visible } from "../lib/text";
@@ -21,6 +22,8 @@ export interface ListColumn<T> extends Column<T> {
   fields: string[];
   /** True if the column is shown unless the user chooses. */
   standard?: boolean;
+  /** True for what people look for first. On a phone, it stands right behind the name, and so does the link "why?". */
+  first?: boolean;
 }
 
 /** A choice that narrows a list: one of several values of a field, or a check box if there are no values. */
@@ -58,7 +61,10 @@ export function OwnOnly({ what }: { what: string }): JSX.Element | null {
 export function List<T>({ title, target, columns, keyFields, rowKey, filter = "name", only = [], actions, note, empty }: ListProps<T>): JSX.Element {
   const { query } = place.use();
   const chosen = query["cols"]?.split(",");
-  const shown = columns.filter((column) => (chosen ? chosen.includes(column.id) : column.standard) || column.id === "name");
+  const isNarrow = narrow.use();
+  const inOrder = columns.filter((column) => (chosen ? chosen.includes(column.id) : column.standard) || column.id === "name");
+  const rank = (column: ListColumn<T>) => (column === columns[0] ? 0 : column.first ? 1 : column.id === "why" ? 2 : 3);
+  const shown = isNarrow ? [...inOrder].sort((a, b) => rank(a) - rank(b)) : inOrder;
   const number = Math.max(1, Number(query["page"]) || 1);
   const name = query["name"] ?? "";
   const by = query["sort"] ?? "";

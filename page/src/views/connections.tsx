@@ -10,7 +10,7 @@ import { useApi } from "../lib/poll";
 import { rateOf } from "../lib/rates";
 import { DASH, bytes, bytesRate, count, duration, isNumber, time, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named } from "../ui/actions";
+import { Action, Actions, Named } from "../ui/actions";
 import { BYTES_PER_SECOND, Chart, rateLines } from "../ui/chart";
 import { List, OwnOnly, type ListColumn } from "../ui/list";
 import { Answer, Empty, Facts, Fields, Missing, Name, NameLink, Panel, State, Table, Text, Why, isMissing, show } from "../ui/parts";
@@ -76,7 +76,7 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
       <div class="listbar">
         <h1 class="name"><Name text={name} /></h1>
         {row && <State state={row.state} />}
-        <div class="actions">
+        <Actions>
           {row && administers(who) && <Trace of={{ kind: "connection", vhost: row.vhost, name }} />}
           {(administers(who) || row?.user === who?.name) && <Action
             label="Close"
@@ -92,7 +92,7 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
             <Named before="The broker closes the connection" name={name} after={row ? ` of the user ${visible(row.user)}. Most clients connect again.` : "."} />
             <Text label="Reason" value={reason} set={setReason} pattern="[ -~]*" hint="The client gets it, and the broker's log. Letters, digits and signs of ASCII." />
           </Action>}
-        </div>
+        </Actions>
       </div>
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "connection", name }} /></Panel>
       <Answer of={connection}>

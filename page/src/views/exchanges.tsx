@@ -11,7 +11,7 @@ import { useApi } from "../lib/poll";
 import { rateOf } from "../lib/rates";
 import { DASH, count, rate, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named } from "../ui/actions";
+import { Action, Actions, Named } from "../ui/actions";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, type ListColumn } from "../ui/list";
 import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, Missing, NameLink, Panel, Select, Text, isMissing, show, unknownArguments } from "../ui/parts";
@@ -118,7 +118,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
       <div class="listbar">
         <h1 class="name"><Name text={exchangeTitle(real)} /></h1>
         {exchange.data && <Badge tone="plain">{exchange.data.type}</Badge>}
-        <div class="actions">
+        <Actions>
           <a class="button" href={href(["routing"], { vhost, exchange: name })}>Where would a message go?</a>
           {real !== "" && may(who, "write", vhost, real) && <Publish vhost={vhost} exchange={real} routingKey="" />}
           {!fixed && may(who, "configure", vhost, real) && (
@@ -136,7 +136,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
               <Named before="The exchange" name={name} after={` in the virtual host ${visible(vhost)} is deleted, with its ${outgoing.data?.length ?? ""} bindings.`} />
             </Action>
           )}
-        </div>
+        </Actions>
       </div>
       <Answer of={exchange}>
         {(row) => (

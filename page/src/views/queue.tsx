@@ -11,7 +11,7 @@ import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, count, isNumber, plural, time, visible } from "../lib/text";
 import { Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
-import { Action, Named } from "../ui/actions";
+import { Action, Actions, Named } from "../ui/actions";
 import { NameField } from "../ui/picker";
 import { Answer, Area, Badge, Empty, Facts, Fields, Name, NameLink, Missing, NotPermitted, Panel, State, Table, Text, Tile, show, isMissing, unknownArguments } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
@@ -44,7 +44,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
       <div class="listbar">
         <h1 class="name"><Name text={name} /></h1>
         {row && <><Badge tone="plain">{row.type}</Badge> <State state={row.state} /></>}
-        <div class="actions">
+        <Actions>
           {may(who, "write", vhost, "") && <Publish vhost={vhost} exchange="" routingKey={name} />}
           {reads && <GetMessages vhost={vhost} name={name} />}
           {reads && !stream && <Move vhost={vhost} name={name} messages={messages} />}
@@ -69,8 +69,9 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
           >
             <Named before="The queue" name={name} after={` in the virtual host ${vhost} is deleted, with ${isNumber(messages) ? plural(messages, "message") : "all messages"} and ${isNumber(row?.consumers) ? plural(row.consumers, "consumer") : "all consumers"} attached.`} />
           </Action>}
-        </div>
+        </Actions>
       </div>
+      {row && <Tiles row={row} />}
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "queue", vhost, name }} /></Panel>
       <Answer of={queue}>{(data) => <Numbers row={data} />}</Answer>
       {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
@@ -94,19 +95,25 @@ function QueueConsumers({ row }: { row: QueueRow }): JSX.Element {
   );
 }
 
+/** The numbers of messages, which are the first thing that people look for. */
+function Tiles({ row }: { row: QueueRow }): JSX.Element {
+  return (
+    <div class="tiles">
+      <Tile label="Ready" value={count(row.messages_ready)} note={show(row, "message_bytes_ready", bytes)} />
+      <Tile label="Unacknowledged" value={count(row.messages_unacknowledged)} note={show(row, "message_bytes_unacknowledged", bytes)} />
+      <Tile label="Consumers" value={count(row.consumers)} />
+      {[["messages_delayed", "Delayed"], ["messages_dlx", "Being dead-lettered"], ["segments", "Segments"], ["first_offset", "First offset"], ["next_offset", "Next offset"], ["closed_from", "Closed from"]].map(([field, label]) => {
+        const value = (row as unknown as Record<string, unknown>)[field ?? ""];
+        return isNumber(value) && (value > 0 || row.type === "stream") ? <Tile label={label ?? ""} value={count(value)} /> : null;
+      })}
+    </div>
+  );
+}
+
 function Numbers({ row }: { row: QueueRow }): JSX.Element {
   const span = useSpan(SPAN);
   return (
     <>
-      <div class="tiles">
-        <Tile label="Ready" value={count(row.messages_ready)} note={show(row, "message_bytes_ready", bytes)} />
-        <Tile label="Unacknowledged" value={count(row.messages_unacknowledged)} note={show(row, "message_bytes_unacknowledged", bytes)} />
-        <Tile label="Consumers" value={count(row.consumers)} />
-        {[["messages_delayed", "Delayed"], ["messages_dlx", "Being dead-lettered"], ["segments", "Segments"], ["first_offset", "First offset"], ["next_offset", "Next offset"], ["closed_from", "Closed from"]].map(([field, label]) => {
-          const value = (row as unknown as Record<string, unknown>)[field ?? ""];
-          return isNumber(value) && (value > 0 || row.type === "stream") ? <Tile label={label ?? ""} value={count(value)} /> : null;
-        })}
-      </div>
       <div class="columns">
         <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
           <div class="charts one">

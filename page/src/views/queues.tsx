@@ -36,7 +36,7 @@ export function Queues(): JSX.Element {
     ...(vhost === "" ? [{ id: "vhost", label: "Virtual host", standard: true, fields: ["vhost"], sort: "vhost", cell: (row: QueueRow) => <Name text={row.vhost} /> }] : []),
     { id: "type", label: "Type", standard: true, fields: ["type"], sort: "type", cell: (row) => <Badge tone="plain">{row.type}</Badge> },
     { id: "state", label: "State", standard: true, fields: ["state"], sort: "state", cell: (row) => <State state={row.state} /> },
-    number("messages_ready", "Ready", true),
+    { ...number("messages_ready", "Ready", true), first: true },
     number("messages_unacknowledged", "Unacked", true),
     number("messages_delayed", "Delayed", false),
     number("messages_dlx", "Dead-lettering", false),

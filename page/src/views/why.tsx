@@ -7,7 +7,7 @@ import { command, inVhost } from "../lib/command";
 import type { Explained } from "../lib/names";
 import { go, href, place } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { bytes, count, isNumber, percent } from "../lib/text";
+import { bytes, count, duration, isNumber, percent } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Answer, Command, Name, NameLink, Panel, Select, Text } from "../ui/parts";
 import { NameField } from "../ui/picker";
@@ -36,9 +36,10 @@ function commandOf({ kind, vhost, name, connection }: Subject): string {
 }
 
 /** Returns a number in its unit, which its name ends with. */
-function valueOf(name: string, value: unknown): string {
+export function valueOf(name: string, value: unknown): string {
   if (!isNumber(value)) return String(value);
   if (name.endsWith("_percent")) return percent(value / 100);
+  if (name.endsWith("_ms")) return duration(value);
   return name.endsWith("_bytes") ? bytes(value) : count(value);
 }
 
