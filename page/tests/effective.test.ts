@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { settings } from "../src/lib/effective";
 
-const shown = (args: Record<string, unknown>, policy: Record<string, unknown> = {}) =>
-  settings({ name: "q", vhost: "/", arguments: args, effective_policy_definition: policy }).map((one) => `${one.short} ${one.value}`);
+const shown = (args: Record<string, unknown>, policy: Record<string, unknown> = {}, type = "quorum") =>
+  settings({ name: "q", vhost: "/", type, arguments: args, effective_policy_definition: policy }).map((one) => `${one.short} ${one.value}`);
 
 describe("the settings of a queue", () => {
   it("come from its arguments and policies, and the smaller number counts", () => {
@@ -11,8 +11,14 @@ describe("the settings of a queue", () => {
   });
 
   it("take texts from the argument first", () => {
-    expect(shown({ "x-dead-letter-exchange": "" }, { "dead-letter-exchange": "other", "dead-letter-routing-key": "dead" })).toEqual(["DLX (default)", "DLK dead"]);
+    expect(shown({ "x-dead-letter-exchange": "" }, { "dead-letter-exchange": "other", "dead-letter-routing-key": "dead" })).toEqual(["DLX (default)", " dead"]);
     expect(shown({ "x-overflow": "drop-head" }, { overflow: "reject-publish" })).toEqual(["full drop-head"]);
+  });
+
+  it("are those that the type has", () => {
+    const policy = { "max-length": 9, "max-length-bytes": 1024, "max-age": "7D", "delivery-limit": 3 };
+    expect(shown({}, policy, "stream")).toEqual(["max 1 KiB", "age 7D"]);
+    expect(shown({}, policy, "classic")).toEqual(["max 9", "max 1 KiB"]);
   });
 
   it("are none for a plain queue", () => {

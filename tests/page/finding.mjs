@@ -56,7 +56,7 @@ export async function finding(broker, tab) {
     await tab.go(hash("queues", "/", "late"));
     await tab.page.getByText("Time to live of messages").waitFor();
     const page = await tab.text();
-    return [...includes(row, "DLX (default)", "DLK dead letters", "TTL 1 ms"), ...includes(limited, "max 5,000"), ...includes(page.replaceAll("\n", " "), "Dead letters go to the exchange (default)", "Time to live of messages 1 ms"), ...(await tab.faults())];
+    return [...includes(row, "DLX (default)", "TTL 1 ms"), ...includes(limited, "max 5,000"), ...includes(page.replaceAll("\n", " "), "Dead letters go to the exchange (default)", "Their routing key dead letters", "Time to live of messages 1 ms"), ...(await tab.faults())];
   });
   await check("an object that does not exist has one message", async () => {
     const wrong = [];
@@ -102,7 +102,7 @@ export async function finding(broker, tab) {
     const text = await tab.text();
     await shot(tab, "vhost");
     await picture(tab, "vhost");
-    const wrong = await sound(tab);
+    const wrong = await sound(tab, { keyboard: false });
     await tab.page.getByRole("link", { name: "Queues and streams of /" }).click();
     await tab.page.getByRole("heading", { name: "Queues and streams" }).waitFor();
     const choice = tab.page.locator("header.top select").first();

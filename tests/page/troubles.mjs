@@ -24,7 +24,7 @@ export async function troubles(broker, tab, open) {
     const text = (await list.innerText()).replaceAll(/\s+/g, " ");
     const wrong = said.troubles.flatMap((one) => includes(text, one.sentence.slice(2)));
     await picture(tab, "troubles", tab.page.locator("section.panel", { has: list }));
-    wrong.push(...(await sound(tab)));
+    wrong.push(...(await sound(tab, { keyboard: false })));
     await list.getByRole("link", { name: "invoices", exact: true }).first().click();
     await tab.page.getByRole("heading", { name: "invoices" }).waitFor();
     return [...wrong, ...expect(said.troubles.length > 0, "the broker names no trouble"), ...(await tab.faults())];

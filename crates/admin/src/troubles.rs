@@ -43,7 +43,7 @@ fn add_certificates(troubles: &mut Troubles, ports: &Ports, now_seconds: i64) {
             };
             match left {
                 ..=0 => troubles.add(Trouble::CertificateEnded, object()),
-                ..=SOON_SECONDS => troubles.add(Trouble::CertificateEndsSoon, object()),
+                1..=SOON_SECONDS => troubles.add(Trouble::CertificateEndsSoon, object()),
                 _ => {}
             }
             if is_unusable {

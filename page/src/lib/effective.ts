@@ -4,7 +4,7 @@ import { bytes, count, duration, isNumber } from "./text";
 
 /** What people want to see of a queue's settings, in this order. */
 export interface Setting {
-  /** The name in a column, which is short. */
+  /** The name in a column, which is short. What has none is shown on the page of a queue only. */
   short: string;
   /** The name on the page of a queue. */
   label: string;
@@ -13,8 +13,14 @@ export interface Setting {
   exchange?: string;
 }
 
+/** The keys that have an effect on streams, and the one of them that has none on queues. A policy may have keys for other types. */
+const OF_STREAMS = ["max-length-bytes", "max-age"];
+const OF_STREAMS_ONLY = "max-age";
+
 /** The smaller number counts if both have one. Of other values, the argument counts. */
 function effective(row: QueueRow, key: string): unknown {
+  if (row.type === "stream" ? !OF_STREAMS.includes(key) : key === OF_STREAMS_ONLY) return undefined;
+  if (key === "delivery-limit" && row.type !== "quorum") return undefined;
   const [own, policy] = [row.arguments?.[`x-${key}`], row.effective_policy_definition?.[key]];
   if (isNumber(own) && isNumber(policy)) return Math.min(own, policy);
   return own ?? policy;
@@ -38,7 +44,7 @@ export function settings(row: QueueRow): Setting[] {
   };
   const exchange = effective(row, "dead-letter-exchange");
   if (typeof exchange === "string") found.push({ short: "DLX", label: "Dead letters go to the exchange", value: exchange === "" ? "(default)" : exchange, exchange });
-  text("dead-letter-routing-key", "DLK", "Their routing key");
+  text("dead-letter-routing-key", "", "Their routing key");
   number("message-ttl", "TTL", "Time to live of messages", span);
   number("max-length", "max", "Most messages", count);
   number("max-length-bytes", "max", "Most bytes", bytes);

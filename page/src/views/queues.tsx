@@ -46,7 +46,7 @@ export function Queues(): JSX.Element {
     rateColumn("deliver_get", "Out", true),
     rateColumn("ack", "Acked", false),
     number("consumers", "Consumers", true),
-    { id: "settings", label: "Limits", standard: true, fields: ["arguments", "effective_policy_definition"], cell: (row) => <Limits row={row} /> },
+    { id: "settings", label: "Limits", standard: true, fields: ["arguments", "effective_policy_definition", "type"], cell: (row) => <Limits row={row} /> },
     { id: "policy", label: "Policy", standard: true, fields: ["policy"], sort: "policy", cell: (row) => <Name text={row.policy ?? ""} /> },
     { id: "operator_policy", label: "Operator policy", fields: ["operator_policy"], sort: "operator_policy", cell: (row) => <Name text={row.operator_policy ?? ""} /> },
     { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
@@ -76,7 +76,7 @@ export function Queues(): JSX.Element {
 
 /** The settings that limit a queue, or decide where its messages go: DLX is its dead-letter exchange, TTL the time to live. */
 function Limits({ row }: { row: QueueRow }): JSX.Element {
-  return <span class="limits">{settings(row).map(({ short, label, value }) => <span class="badge plain" title={`${label}: ${visible(value)}`}><b>{short}</b> <Name text={value} /></span>)}</span>;
+  return <span class="limits">{settings(row).filter(({ short }) => short !== "").map(({ short, label, value }) => <span class="badge plain" title={`${label}: ${visible(value)}`}><b>{short}</b> <Name text={value} /></span>)}</span>;
 }
 
 /** The names of all policies, for a filter. */
