@@ -1,7 +1,7 @@
 //! `/api/explain`: why nothing moves.
 
 use broker::desk::Desk;
-use broker::explain::{AddressCause, Explanation, Subject};
+use broker::explain::{AddressCause, Explanation, Numbers, Place, Reason, Subject};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
@@ -40,8 +40,8 @@ pub async fn address<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         address.parse().map_err(|_| Failure::bad_request(format!("'{address}' is no IP address")))?;
     let facts = call.desk.explain_address(&call.who, address).await?;
     let cause = AddressCause::of(&facts);
-    let numbers: Map<String, Value> =
-        facts.numbers().map(|(k, v)| (k.to_owned(), v.into())).into_iter().collect();
+    let numbers = shown(facts.numbers().to_vec());
+    let advice: Vec<&str> = cause.advice().into_iter().collect();
     Ok(Reply::Json(json!({
         "kind": "address",
         "name": call.param(0),
@@ -49,7 +49,15 @@ pub async fn address<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         "sentence": cause.sentence(),
         "at": null,
         "numbers": numbers,
-        "notes": cause.advice().into_iter().collect::<Vec<_>>(),
+        "notes": advice,
+        "causes": [{
+            "cause": cause.word(),
+            "sentence": cause.sentence(),
+            "meaning": cause.meaning(),
+            "advice": advice,
+            "at": null,
+            "numbers": numbers,
+        }],
     })))
 }
 
@@ -59,23 +67,41 @@ async fn explain<D: Desk>(
     name: usize,
     subject: Subject,
 ) -> Result<Reply, Failure> {
-    let Explanation { cause, at, numbers, notes } = call.desk.explain(&call.who, subject).await?;
-    let at = at.map(|at| {
-        json!({
-            "connection": *at.connection,
-            "session": at.session,
-            "handle": at.handle,
-            "link": at.name,
-        })
-    });
-    let numbers: Map<String, Value> = numbers.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
+    let Explanation { cause, at, numbers, notes, causes } = call.desk.explain(&call.who, subject).await?;
+    let sentence = causes.first().map_or_else(|| cause.sentence().to_owned(), |first| first.sentence.clone());
     Ok(Reply::Json(json!({
         "kind": kind,
         "name": call.param(name),
         "cause": cause.word(),
-        "sentence": cause.sentence(),
-        "at": at,
-        "numbers": numbers,
+        "sentence": sentence,
+        "at": at.as_ref().map(place),
+        "numbers": shown(numbers),
         "notes": notes,
+        "causes": causes.into_iter().map(reason).collect::<Vec<_>>(),
     })))
+}
+
+fn reason(reason: Reason) -> Value {
+    let Reason { cause, at, numbers, sentence, text } = reason;
+    json!({
+        "cause": cause.word(),
+        "sentence": sentence,
+        "meaning": text.meaning,
+        "advice": text.advice,
+        "at": at.as_ref().map(place),
+        "numbers": shown(numbers),
+    })
+}
+
+fn place(at: &Place) -> Value {
+    json!({
+        "connection": *at.connection,
+        "session": at.session,
+        "handle": at.handle,
+        "link": at.name,
+    })
+}
+
+fn shown(numbers: Numbers) -> Map<String, Value> {
+    numbers.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }

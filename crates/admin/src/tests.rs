@@ -599,13 +599,13 @@ async fn explanations() {
             "guest",
             r#"
             PUT /api/queues/%2F/q {} -> 201
-            GET /api/explain/links/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts","sentence":"a queue has not given its receipts yet","at":{"connection":"a -> b","session":0,"handle":1,"link":"l/1"},"numbers":{"connection_unwritten_bytes":0,"session_incoming_window":5,"session_remote_incoming_window":6,"session_pending":0,"session_incomplete_bytes":7,"link_credit":3,"link_delivery_count":4,"link_unconfirmed":2,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[]}
+            GET /api/explain/links/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts","sentence":"a queue has not given its receipts yet","at":{"connection":"a -> b","session":0,"handle":1,"link":"l/1"},"numbers":{"connection_unwritten_bytes":0,"session_incoming_window":5,"session_remote_incoming_window":6,"session_pending":0,"session_incomplete_bytes":7,"link_credit":3,"link_delivery_count":4,"link_unconfirmed":2,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[],"causes":[{"cause":"waiting_for_receipts","sentence":"a queue has not given its receipts yet","meaning":"A queue has messages of this client and has not confirmed them yet. It waits neither for memory nor for the log.","advice":["The broker may be overloaded: look at the CPU.","A stream with x-fsync waits for the disk to sync: look at the disk."],"at":{"connection":"a -> b","session":0,"handle":1,"link":"l/1"},"numbers":{"link_unconfirmed":2}}]}
             GET /api/explain/links/l%2F1?connection=a%20-%3E%20b -> 200 {"kind":"link",..
             GET /api/explain/links/l%2F1?connection=c -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no link 'l/1'"}
             GET /api/explain/links/%2F/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts",..
             GET /api/explain/links/other/l%2F1 -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no link 'l/1' in vhost 'other'"}
             GET /api/explain/queues/other/q -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'other'"}
-            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_staged":0,"queue_ready":0,"queue_unsettled":0,"queue_delayed":0,"queue_leaving":0,"queue_over_limit":0,"queue_consumers":0,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[]}
+            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_staged":0,"queue_ready":0,"queue_unsettled":0,"queue_delayed":0,"queue_leaving":0,"queue_over_limit":0,"queue_consumers":0,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[],"causes":[{"cause":"queue_empty",..
             GET /api/explain -> 200 {"troubles":[],"looked_at":{"queues":1,"connections":0}}
             GET /api/explain/queues/%2F/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'nope' in vhost '/'"}
             GET /api/explain/connections/a%20-%3E%20b -> 200 {"kind":"connection","name":"a -> b","cause":"waiting_for_receipts",..
@@ -616,7 +616,7 @@ async fn explanations() {
             "monitor",
             r#"
             GET /api/explain/links/l%2F1 -> 200 {"kind":"link",..
-            GET /api/explain/addresses/127.0.0.1 -> 200 {"kind":"address","name":"127.0.0.1","cause":"failed_logins_wait","sentence":"many logins of the address have failed, so the answers to failed ones wait","at":null,"numbers":{"failed_logins_waiting":3,"failed_logins_waiting_max":64,"failures":61,"failures_max":60,"failures_of_one_user_max":20,"logins_unchecked":2},"notes":["find the client with the wrong password (the log names the users), and correct or stop it; right passwords are let in as soon as they are checked, and one failure is forgiven each second"]}
+            GET /api/explain/addresses/127.0.0.1 -> 200 {"kind":"address","name":"127.0.0.1","cause":"failed_logins_wait","sentence":"many logins of the address have failed, so the answers to failed ones wait","at":null,"numbers":{"failed_logins_waiting":3,"failed_logins_waiting_max":64,"failures":61,"failures_max":60,"failures_of_one_user_max":20,"logins_unchecked":2},"notes":["find the client with the wrong password (the log names the users), and correct or stop it; right passwords are let in as soon as they are checked, and one failure is forgiven each second"],"causes":[{"cause":"failed_logins_wait",..
             GET /api/explain/addresses/2001:db8::1 -> 200 {"kind":"address","name":"2001:db8::1","cause":"logins_unchecked",..
             GET /api/explain/addresses/nowhere -> 400 {"error":"bad_request","reason":"'nowhere' is no IP address"}
             "#,

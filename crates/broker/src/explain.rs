@@ -1,12 +1,16 @@
-//! Explains why nothing moves: one cause from a closed list, and the numbers behind it.
+//! Explains why nothing moves: causes from a closed list, and the numbers behind them.
 //!
 //! A message passes from its publisher's socket through session, link, queue, link and session to its consumer's
-//! socket. At each step, something can stop it. [`Facts`] are what the broker knows about these steps. [`cause`] alone
-//! decides which of them is the reason. `docs/operations.md` says what to do about each cause.
+//! socket. At each step, something can stop it. [`Facts`] are what the broker knows about these steps. [`causes`] alone
+//! decides which of them are the reasons. [`Cause::text`] says what to do about each cause.
 
 mod address;
+mod causes;
+mod comers;
+mod explanation;
 mod look;
 mod shard;
+mod texts;
 mod trouble;
 mod trouble_texts;
 
@@ -20,8 +24,12 @@ use crate::catalog::QueueRecord;
 use crate::ids::QueueId;
 
 pub use self::address::{AddressCause, AddressFacts};
+pub use self::causes::{CauseAt, causes};
+pub use self::comers::{Comer, Comers};
+pub use self::explanation::{Explanation, Numbers, Pace, Reason};
 pub use self::look::{End, Look, Wanted};
 pub use self::shard::ShardFacts;
+pub use self::texts::Text;
 pub use self::trouble::{
     Group, HELD_LONG_MS, HeldLong, Kind, OBJECTS_MAX, Object, Resources, Severity, Trouble, Troubles,
 };
@@ -299,6 +307,9 @@ pub enum Role {
         consumer: u64,
         unsettled: u32,
         unsettled_max: u32,
+        /// The number of deliveries so far, and of those that the client has accepted.
+        sent: u64,
+        acknowledged: u64,
         /// The largest message that the consumer accepts; see [`queue::Attach`].
         message_bytes_max: Option<DeliveryMax>,
         /// The number of unsettled deliveries that the queue has taken back after the consumer timeout.
@@ -353,21 +364,33 @@ pub struct QueueFacts {
     pub report: queue::Report,
     /// The home of the queue. `None` if it has none, or if it is not known yet: see [`Look::set_homes`].
     pub home: Option<ShardFacts>,
+    /// The number of messages that the queue has refused within the last minute, because it was at its length limit.
+    pub rejected_a_minute: u64,
+    /// True if messages wait in the queue until they expire, and go to another queue then.
+    pub delays: bool,
 }
 
 impl QueueFacts {
-    pub fn new(record: &QueueRecord, report: queue::Report) -> Self {
+    pub fn new(record: &QueueRecord, report: queue::Report, now_ms: u64) -> Self {
         let (vhost, name) = (record.vhost.clone(), record.name.clone());
-        Self { id: record.id, vhost, name, report, home: None }
+        let rejected_a_minute = report.rejected.within_a_minute(now_ms);
+        let delays = trouble::is_delay(&record.config, &report);
+        Self { id: record.id, vhost, name, report, home: None, rejected_a_minute, delays }
     }
 
-    /// Returns true if no message was added or removed since `before`.
-    fn is_unchanged_since(&self, before: &Self) -> bool {
-        let counts = |q: &Self| {
-            let r = &q.report;
-            (r.published, r.delivered, r.acknowledged, r.dropped, r.dead_lettered, r.expired)
-        };
-        counts(self) == counts(before)
+    /// Returns true if the queue refuses messages, or has done so within the last minute.
+    fn refuses(&self) -> bool {
+        self.report.full || self.rejected_a_minute > 0
+    }
+
+    /// Returns true if a message has left the queue since `before`: it was delivered for the first time, or acknowledged. What
+    /// publishers bring is no movement, nor is a message that consumers return again and again, or that is dropped to make room.
+    /// Where no consumer is meant to be, dead letters that have arrived count, too.
+    fn has_moved_since(&self, before: &Self) -> bool {
+        let taken =
+            |q: &Self| (q.report.delivered.saturating_sub(q.report.redelivered), q.report.acknowledged);
+        let dies = self.delays || self.report.ready == 0;
+        taken(self) != taken(before) || dies && self.report.dead_lettered != before.report.dead_lettered
     }
 }
 
@@ -413,7 +436,10 @@ pub enum Facts<'a> {
     Queue {
         queue: &'a QueueFacts,
         consumers: &'a [LinkInPlace<'a>],
+        /// True if a message has left the queue between two inspections.
         moved: bool,
+        /// True if publishers are stopped, on any shard.
+        blocked: bool,
     },
     Connection {
         connection: &'a ConnectionFacts,
@@ -421,242 +447,7 @@ pub enum Facts<'a> {
     },
 }
 
-/// Returns the cause, and the link at which it was found.
-pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) {
-    let of = |link: &LinkInPlace<'a>| (link_cause(link, log), Some(&link.link.place));
-    match facts {
-        Facts::Link(link) => of(&link),
-        Facts::Queue { queue, moved: true, .. } => (moving(queue.home), None),
-        Facts::Connection { links, .. } if links.iter().any(|l| l.moved) => {
-            let slow = links.iter().find(|link| link.moved && link.shard_at_limit().is_some());
-            slow.map_or((Cause::Moving, None), of)
-        }
-        Facts::Queue { queue, consumers, .. } => {
-            let report = &queue.report;
-            match () {
-                () if report.damaged => (Cause::QueueDamaged, None),
-                () if log.failed => (Cause::LogFailed, None),
-                () if report.ready == 0 => (nothing_ready(report), None),
-                () if report.consumers == 0 && report.stream.is_some() => (Cause::NoReader, None),
-                () if report.consumers == 0 => (Cause::NoConsumer, None),
-                // Consumers that are not the single active one stop nothing, so they are skipped.
-                () => consumers
-                    .iter()
-                    .map(of)
-                    .filter(|(cause, _)| *cause != Cause::InactiveConsumer)
-                    .max_by_key(|(cause, _)| *cause)
-                    // The last consumer has just left, or another one is becoming the active one.
-                    .unwrap_or((moving(queue.home), None)),
-            }
-        }
-        Facts::Connection { connection, links, .. } => match () {
-            () if connection.unwritten_bytes > 0 => (Cause::SocketNotRead, None),
-            () => links.iter().map(of).min_by_key(|(cause, _)| *cause).unwrap_or((Cause::NoLinks, None)),
-        },
-    }
-}
-
-/// Returns the cause if nothing stops the messages that this shard handles.
-fn moving(shard: Option<ShardFacts>) -> Cause {
-    match shard {
-        Some(ShardFacts { is_at_limit: true, .. }) => Cause::ShardAtLimit,
-        _ => Cause::Moving,
-    }
-}
-
-fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
-    let LinkInPlace { connection, link, queue, moved } = at;
-    if *moved {
-        return moving(at.shard_at_limit());
-    }
-    if connection.unwritten_bytes > 0 {
-        return Cause::SocketNotRead;
-    }
-    if !link.answered {
-        return Cause::AttachUnanswered;
-    }
-    match &link.role {
-        Role::Publishing { unconfirmed, .. } => match () {
-            () if log.failed => Cause::LogFailed,
-            () if queue.is_some_and(|q| q.report.damaged) => Cause::QueueDamaged,
-            () if connection.blocked => Cause::Alarm,
-            () if *unconfirmed > 0 && log.memory_receipts_held > 0 => Cause::WaitingForMemory,
-            () if *unconfirmed > 0 && queue.is_some_and(|q| q.report.staged > 0) => Cause::WaitingForCommit,
-            () if *unconfirmed > 0 && log.receipts_held > 0 => Cause::WaitingForLog,
-            // The queue is not known, or its group has just begun to elect its leader.
-            () if *unconfirmed > 0 && log.groups_held > 0 => Cause::WaitingForCommit,
-            () if *unconfirmed > 0 => Cause::WaitingForReceipts,
-            () if connection.held_back => Cause::HeldBack,
-            () if link.incomplete_bytes > 0 => Cause::DeliveryIncomplete,
-            () if queue.is_some_and(|q| q.report.full) => Cause::QueueFull,
-            () if link.credit > 0 => Cause::ClientSilent,
-            // The broker grants credit again as soon as nothing is in its way.
-            () => moving(at.shard_at_limit()),
-        },
-        Role::Consuming {
-            consumer, unsettled, unsettled_max, message_bytes_max, revoked, standing, ..
-        } => {
-            if link.waits_for_window() {
-                return Cause::ClientWindowClosed;
-            }
-            let report = queue.map(|q| &q.report);
-            let active = report.and_then(|r| r.active_consumer);
-            let too_large = report.zip(*message_bytes_max).is_some_and(|(report, max)| match max {
-                DeliveryMax::Whole(max) => report.next_bytes > Some(max),
-                DeliveryMax::Head(max) => report.next_head_bytes > Some(max),
-            });
-            match () {
-                () if report.is_some_and(|r| r.ready == 0) => report.map_or(Cause::QueueEmpty, nothing_ready),
-                () if *standing == Some(Standing::AtEnd) => Cause::EndOfStream,
-                () if active.is_some_and(|active| active != *consumer) => Cause::InactiveConsumer,
-                () if *revoked > 0 => Cause::ConsumerTimedOut,
-                // More credit would bring it nothing.
-                () if active.is_some() && report.is_some_and(|r| r.yielding) => Cause::GivingWay,
-                () if too_large => Cause::MessageTooLarge,
-                // Its settlements may have been sent, but not read.
-                () if connection.held_back && (unsettled >= unsettled_max || link.credit == 0) => {
-                    Cause::HeldBack
-                }
-                () if unsettled >= unsettled_max => Cause::UnsettledLimit,
-                () if link.credit == 0 => Cause::NoCredit,
-                () if report.is_some_and(|r| r.reading) || *standing == Some(Standing::Reading) => {
-                    Cause::ReadingBacklog
-                }
-                () => moving(at.shard_at_limit()),
-            }
-        }
-        Role::Replies => match () {
-            () if link.waits_for_window() => Cause::ClientWindowClosed,
-            () if link.credit == 0 => Cause::NoCredit,
-            () => Cause::QueueEmpty,
-        },
-        Role::Management => Cause::ClientSilent,
-    }
-}
-
-/// Returns the reason why a queue has nothing to deliver.
-fn nothing_ready(report: &queue::Report) -> Cause {
-    match () {
-        () if report.staged > 0 => Cause::WaitingForCommit,
-        () if report.unsettled > 0 => Cause::AllUnsettled,
-        () if report.delayed > 0 => Cause::AllDelayed,
-        () if report.leaving > 0 => Cause::DeadLettersLeaving,
-        () if report.last_was_over_limit => Cause::OverDeliveryLimit,
-        () => Cause::QueueEmpty,
-    }
-}
-
-/// A cause and the facts that it is based on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    pub cause: Cause,
-    /// The link at which the cause was found.
-    pub at: Option<Place>,
-    /// The names and values of the numbers, in the order in which a message passes them. A name ends with its
-    /// unit, unless the value is a count.
-    pub numbers: Vec<(&'static str, u64)>,
-    /// Further remarks about this link, one sentence each.
-    pub notes: Vec<String>,
-}
-
-impl Explanation {
-    /// Decides the cause and collects the numbers of the objects that were inspected.
-    pub fn of(facts: Facts<'_>, log: LogFacts) -> Self {
-        let (cause, at) = cause(facts, log);
-        let mut numbers = Vec::new();
-        let mut notes = Vec::new();
-        match facts {
-            Facts::Link(LinkInPlace { connection, link, queue, .. }) => {
-                connection_numbers(connection, &mut numbers);
-                link_numbers(link, &mut numbers);
-                link_notes(link, &mut notes);
-                queue.into_iter().for_each(|queue| queue_numbers(queue, &mut numbers));
-            }
-            Facts::Queue { queue, consumers, .. } => {
-                queue_numbers(queue, &mut numbers);
-                let at = consumers.iter().find(|c| Some(&c.link.place) == at);
-                if let Some(at) = at {
-                    connection_numbers(at.connection, &mut numbers);
-                    link_numbers(at.link, &mut numbers);
-                    link_notes(at.link, &mut notes);
-                }
-            }
-            Facts::Connection { connection, links, .. } => {
-                connection_numbers(connection, &mut numbers);
-                numbers.push(("links", links.len() as u64));
-                let at = links.iter().find(|l| Some(&l.link.place) == at);
-                if let Some(at) = at {
-                    link_numbers(at.link, &mut numbers);
-                    link_notes(at.link, &mut notes);
-                }
-            }
-        }
-        if cause == Cause::ShardAtLimit
-            && let Some(shard) = facts.shard_at_limit(|link| Some(&link.link.place) == at)
-        {
-            numbers.extend(shard.numbers());
-        }
-        numbers.push(("log_receipts_held", log.receipts_held));
-        numbers.push(("log_groups_held", log.groups_held));
-        numbers.push(("memory_receipts_held", log.memory_receipts_held));
-        Self { cause, at: at.cloned(), numbers, notes }
-    }
-}
-
-fn connection_numbers(connection: &ConnectionFacts, numbers: &mut Vec<(&'static str, u64)>) {
-    numbers.push(("connection_unwritten_bytes", connection.unwritten_bytes));
-}
-
-fn link_numbers(link: &LinkFacts, numbers: &mut Vec<(&'static str, u64)>) {
-    if let Some(SessionFacts { incoming_window, remote_incoming_window, pending }) = link.session {
-        numbers.extend([
-            ("session_incoming_window", u64::from(incoming_window)),
-            ("session_remote_incoming_window", u64::from(remote_incoming_window)),
-            ("session_pending", pending),
-        ]);
-    }
-    numbers.extend([
-        ("session_incomplete_bytes", link.incomplete_bytes),
-        ("link_credit", u64::from(link.credit)),
-        ("link_delivery_count", u64::from(link.delivery_count)),
-    ]);
-    match &link.role {
-        Role::Publishing { unconfirmed, .. } => numbers.push(("link_unconfirmed", u64::from(*unconfirmed))),
-        Role::Consuming { unsettled, unsettled_max, message_bytes_max, revoked, .. } => {
-            numbers.extend([
-                ("link_unsettled", u64::from(*unsettled)),
-                ("link_unsettled_max", u64::from(*unsettled_max)),
-            ]);
-            numbers.extend((*revoked > 0).then_some(("link_revoked", *revoked)));
-            numbers.extend(message_bytes_max.map(|max| match max {
-                DeliveryMax::Whole(max) => ("link_message_max_bytes", max),
-                DeliveryMax::Head(max) => ("link_frame_max_bytes", max),
-            }));
-        }
-        Role::Replies | Role::Management => {}
-    }
-}
-
-fn link_notes(link: &LinkFacts, notes: &mut Vec<String>) {
-    if let Role::Consuming { left_out: Some(filters), .. } = &link.role {
-        notes.extend_from_slice(filters);
-    }
-}
-
-fn queue_numbers(queue: &QueueFacts, numbers: &mut Vec<(&'static str, u64)>) {
-    let report = &queue.report;
-    numbers.extend([
-        ("queue_staged", report.staged),
-        ("queue_ready", report.ready),
-        ("queue_unsettled", report.unsettled),
-        ("queue_delayed", report.delayed),
-        ("queue_leaving", report.leaving),
-        ("queue_over_limit", report.over_limit),
-        ("queue_consumers", u64::from(report.consumers)),
-    ]);
-    numbers.extend(report.next_bytes.map(|bytes| ("queue_next_bytes", bytes)));
-    numbers.extend(report.next_head_bytes.map(|bytes| ("queue_next_header_bytes", bytes)));
-}
-
+#[cfg(test)]
+mod states;
 #[cfg(test)]
 mod tests;

@@ -238,6 +238,11 @@ impl Peer {
         self.emit_login(self.actor().user, mechanism, None, cx);
     }
 
+    /// Returns true if the node itself has made the connection, for a request over HTTP.
+    pub fn is_of_node(&self) -> bool {
+        self.is_vouched
+    }
+
     /// Logs in the client that [`Peer::vouched`] describes. Returns false, and does nothing, for any other client and
     /// mechanism. The login is not counted: it was counted where the user logged in.
     pub fn log_in_vouched(&mut self, mechanism: &str) -> bool {

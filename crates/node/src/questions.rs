@@ -16,7 +16,7 @@ use broker::desk::{
     VhostNumbers,
 };
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{ConnectionFacts, End, LogFacts, ShardFacts, Troubles, Wanted};
+use broker::explain::{Comer, ConnectionFacts, End, LogFacts, ShardFacts, Troubles, Wanted};
 use broker::ids::{QueueId, ShardId};
 use broker::moving::Moving;
 use broker::traces::Traces;
@@ -147,7 +147,13 @@ pub enum Reply {
     Totals(Box<Totals>),
     Connections(Part<ConnectionRow>),
     Look(Part<ConnectionFacts>, LogFacts, ShardFacts),
-    Troubles(Part<(Arc<str>, Troubles)>, LogFacts, ShardFacts),
+    /// The part that begins at 0 also has the clients whose connections were brief, and how many there were within a minute.
+    Troubles {
+        part: Part<(Arc<str>, Troubles)>,
+        comers: Vec<(Comer, u64)>,
+        log: LogFacts,
+        shard: ShardFacts,
+    },
     /// True if the connection was on this shard.
     Closed(Result<bool, AccessRefused>),
     TracesSet,

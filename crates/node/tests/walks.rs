@@ -316,6 +316,15 @@ impl World {
         }
         self.settle();
         assert_eq!(*answered.borrow(), 3);
+        let (mut counted, mut next) = (0, Some(0));
+        while let Some(from) = next {
+            let Reply::Troubles { part, .. } = self.ask(Question::Troubles { of: None, from }) else {
+                panic!()
+            };
+            counted += part.rows.iter().map(|(_, troubles)| troubles.queues).sum::<u64>();
+            next = part.next;
+        }
+        assert_eq!(counted, queues as u64);
         let Reply::Totals(totals) = self.ask(Question::Totals) else { panic!() };
         assert_eq!(totals.depth.ready, queues.div_ceil(10) as u64);
         let (mut listed, mut next) = (0, Some(BindingCursor::default()));

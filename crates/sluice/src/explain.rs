@@ -107,23 +107,58 @@ fn list(explain: &Explain) -> Result<(), Failure> {
     crate::amqp::block_on(explain.watch.print(make))
 }
 
-/// Renders the cause, the link where it was found, the notes, and the numbers, one per line.
+/// Renders the worst cause with the link where it was found, the notes, what it means, what to do, and the numbers, one per line.
+/// Other causes follow, each with the same except the notes.
 pub fn shown(answer: &Value) -> String {
-    let word = |field: &Value| escape::line(field.as_str().unwrap_or_default()).into_owned();
-    let mut text = format!("{}: {}\n", word(&answer["cause"]), word(&answer["sentence"]));
-    let at = &answer["at"];
+    let causes = answer["causes"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut text = String::new();
+    cause(answer, causes.first().unwrap_or(answer), &mut text);
+    for other in causes.iter().skip(1) {
+        text.push_str("\nalso ");
+        cause(other, other, &mut text);
+    }
+    text
+}
+
+fn word(field: &Value) -> String {
+    escape::line(field.as_str().unwrap_or_default()).into_owned()
+}
+
+/// Renders one cause. `texts` has what it means and what to do.
+fn cause(cause: &Value, texts: &Value, text: &mut String) {
+    let at = &cause["at"];
     // Writing to a string cannot fail.
+    let _ = writeln!(text, "{}: {}", word(&cause["cause"]), word(&cause["sentence"]));
     if at.is_object() {
         let (link, connection) = (word(&at["link"]), word(&at["connection"]));
         let _ = writeln!(text, "at link '{link}' of {connection} (channel {})", at["session"]);
     }
-    for note in answer["notes"].as_array().into_iter().flatten() {
-        let _ = writeln!(text, "{}", word(note));
+    let advice: Vec<String> = texts["advice"].as_array().into_iter().flatten().map(word).collect();
+    for note in cause["notes"].as_array().into_iter().flatten().map(word) {
+        // The advice for an address is a note, too.
+        if !advice.contains(&note) {
+            let _ = writeln!(text, "{note}");
+        }
     }
-    for (name, value) in answer["numbers"].as_object().into_iter().flatten() {
+    write_texts(texts, "", text);
+    for (name, value) in cause["numbers"].as_object().into_iter().flatten() {
         let _ = writeln!(text, "  {name:<30} {value}");
     }
-    text
+}
+
+/// Writes what a cause or a trouble means, and what to do. Each line begins with `indent`.
+fn write_texts(texts: &Value, indent: &str, text: &mut String) {
+    // Writing to a string cannot fail.
+    if texts["meaning"].is_string() {
+        let _ = writeln!(text, "{indent}What it means: {}", word(&texts["meaning"]));
+    }
+    let advice = texts["advice"].as_array().map_or(&[][..], Vec::as_slice);
+    if !advice.is_empty() {
+        let _ = writeln!(text, "{indent}What to do:");
+    }
+    for step in advice {
+        let _ = writeln!(text, "{indent}- {}", word(step));
+    }
 }
 
 #[cfg(test)]
@@ -153,5 +188,37 @@ filter 'f' is left out
             shown(&json!({"cause": "moving", "sentence": "messages are moving", "at": null})),
             "moving: messages are moving\n"
         );
+    }
+
+    #[test]
+    fn each_cause_says_what_it_means_and_what_to_do() {
+        let cause = |cause: &str, numbers: Value| {
+            json!({
+                "cause": cause, "sentence": "it is so", "at": null, "numbers": numbers,
+                "meaning": "It means this.", "advice": ["Do this.", "Then that."],
+            })
+        };
+        let answer = json!({
+            "cause": "queue_full", "sentence": "it is so", "at": null, "notes": [],
+            "numbers": {"queue_ready": 3, "queue_consumers": 0},
+            "causes": [cause("queue_full", json!({"queue_ready": 3})), cause("no_consumer", json!({"queue_consumers": 0}))],
+        });
+        let expected = "\
+queue_full: it is so
+What it means: It means this.
+What to do:
+- Do this.
+- Then that.
+  queue_ready                    3
+  queue_consumers                0
+
+also no_consumer: it is so
+What it means: It means this.
+What to do:
+- Do this.
+- Then that.
+  queue_consumers                0
+";
+        assert_eq!(shown(&answer), expected);
     }
 }

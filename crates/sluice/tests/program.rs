@@ -21,6 +21,7 @@ mod descriptors;
 mod doctor;
 mod doors;
 mod events;
+mod explain;
 mod follow;
 mod forget;
 mod golden;

@@ -223,32 +223,6 @@ fn lists_are_tables() {
 }
 
 #[test]
-fn explain_names_the_cause() {
-    let directory = Directory::new("verbs");
-    let broker = Broker::start(&directory);
-    broker.verb(&["declare", "queue", "a/b"]).done();
-    let explained = broker.verb(&["explain", "queue", "a/b"]).done();
-    assert!(explained.starts_with("queue_empty: the queue is empty\n"), "{explained}");
-    broker.verb(&["send", "a/b", "x"]).done();
-    let explained = broker.verb(&["explain", "queue", "a/b", "--json"]).done();
-    let explained: Value = serde_json::from_str(&explained).unwrap();
-    assert_eq!(
-        (&explained["cause"], &explained["numbers"]["queue_ready"]),
-        (&json!("no_consumer"), &json!(1))
-    );
-    assert_eq!(
-        (&explained["kind"], &explained["name"], &explained["at"]),
-        (&json!("queue"), &json!("a/b"), &json!(null))
-    );
-    broker.verb(&["explain", "queue", "c"]).refused(1, &["explain the queue", "no queue 'c' in vhost '/'"]);
-    broker.verb(&["explain", "queue", "a/b", "--vhost", "/"]).done();
-    broker.verb(&["explain", "queue", "a/b", "-p", "other"]).refused(1, &["no vhost 'other'"]);
-    broker.verb(&["explain", "link", "l/1"]).refused(1, &["explain the link", "no link 'l/1'"]);
-    broker.verb(&["explain", "link", "l/1", "-p", "a/b"]).refused(1, &["no link 'l/1' in vhost 'a/b'"]);
-    broker.verb(&["explain", "connection", "c"]).refused(1, &["no connection 'c'"]);
-}
-
-#[test]
 fn what_operators_do_has_verbs() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);

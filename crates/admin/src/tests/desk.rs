@@ -551,7 +551,7 @@ impl Desk for FakeDesk {
             Subject::Queue { vhost, name } => {
                 state.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)])?;
                 let record = state.record(vhost, name)?;
-                look.queues.push(QueueFacts::new(&record, state.row(&record).report));
+                look.queues.push(QueueFacts::new(&record, state.row(&record).report, 8_000));
             }
             Subject::Link { .. } | Subject::Connection { .. } => {
                 if let Subject::Link { vhost: Some(vhost), .. } = &subject {
@@ -579,7 +579,8 @@ impl Desk for FakeDesk {
             let record = state.record(&row.vhost, &row.name)?;
             if state.permit(who, &row.vhost, Verb::ReadQueue, &[]).is_ok() {
                 troubles.queues += 1;
-                troubles.add_queue(&record, &row.report, row.group.as_ref(), 8_000);
+                let is_led = row.group.as_ref().is_none_or(|group| group.is_healthy());
+                troubles.add_queue(&record, &row.report, is_led, 8_000);
             }
         }
         Ok(troubles)

@@ -75,6 +75,24 @@ impl AddressCause {
         }
     }
 
+    /// Says more about what it means, for people.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::LoginsClosed | Self::FailedLoginsWait => {
+                "Whoever guesses passwords has to wait. So has a client with a wrong password that tries again and again."
+            }
+            Self::LoginsUnchecked => {
+                "Checking a password takes long on purpose. More logins come than can be checked."
+            }
+            Self::FailedLoginsMayWait => {
+                "Logins of the address have failed. So many failures of one user would make the next one wait."
+            }
+            Self::LoginsCalm => {
+                "Logins from this address are checked at once, and failed ones are answered at once."
+            }
+        }
+    }
+
     /// Says what to do, for people. `None`: nothing.
     pub const fn advice(self) -> Option<&'static str> {
         match self {

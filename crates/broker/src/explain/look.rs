@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    ConnectionFacts, Explanation, Facts, LinkInPlace, LogFacts, Place, QueueFacts, Role, ShardFacts, Subject,
+    ConnectionFacts, Explanation, Facts, LinkInPlace, LogFacts, Pace, Place, QueueFacts, Role, ShardFacts,
+    Subject,
 };
 use crate::catalog::CatalogError;
 use crate::ids::{QueueId, ShardId};
@@ -65,6 +66,42 @@ impl Look {
     /// # Errors
     /// The subject does not exist, or several links have this name.
     pub fn explain(&self, before: &Self, subject: &Subject) -> Result<Explanation, CatalogError> {
+        self.explain_with(before, subject, |_| None)
+    }
+
+    /// Explains the subject, and says how fast clients acknowledge. `later` is another look at it, `ms` milliseconds after
+    /// `before`.
+    ///
+    /// # Errors
+    /// Those of [`Look::explain`].
+    pub fn explain_with_pace(
+        &self,
+        before: &Self,
+        subject: &Subject,
+        later: &Self,
+        ms: u64,
+    ) -> Result<Explanation, CatalogError> {
+        self.explain_with(before, subject, |place| {
+            let acknowledged = later.acknowledged(place)?.saturating_sub(before.acknowledged(place)?);
+            Some(Pace { acknowledged, ms })
+        })
+    }
+
+    /// Returns how many deliveries a consumer has acknowledged so far.
+    fn acknowledged(&self, place: &Place) -> Option<u64> {
+        let connection = self.connections.iter().find(|connection| connection.name == place.connection)?;
+        match connection.links.iter().find(|link| link.place == *place)?.role {
+            Role::Consuming { acknowledged, .. } => Some(acknowledged),
+            _ => None,
+        }
+    }
+
+    fn explain_with(
+        &self,
+        before: &Self,
+        subject: &Subject,
+        pace: impl Fn(&Place) -> Option<Pace>,
+    ) -> Result<Explanation, CatalogError> {
         let not_found = |reason: String| CatalogError::NotFound { reason };
         let links = |connection| self.links(before, connection);
         match subject {
@@ -78,23 +115,25 @@ impl Look {
                         Some(vhost) => format!("no link '{name}' in vhost '{vhost}'"),
                         None => format!("no link '{name}'"),
                     })),
-                    [link] => Ok(Explanation::of(Facts::Link(*link), self.log)),
+                    [link] => Ok(Explanation::of(Facts::Link(*link), self.log, pace)),
                     more => Err(ambiguous(name, more)),
                 }
             }
             Subject::Queue { vhost, name } => {
                 let queue = self.queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))?;
-                let moved = before.queue(vhost, name).is_some_and(|before| !queue.is_unchanged_since(before));
+                let moved = before.queue(vhost, name).is_some_and(|before| queue.has_moved_since(before));
                 let mut consumers: Vec<_> = self.connections.iter().flat_map(links).collect();
                 consumers
                     .retain(|l| matches!(l.link.role, Role::Consuming { queue: of, .. } if of == queue.id));
-                Ok(Explanation::of(Facts::Queue { queue, consumers: &consumers, moved }, self.log))
+                let blocked = self.shards.iter().any(|shard| shard.is_blocked);
+                let facts = Facts::Queue { queue, consumers: &consumers, moved, blocked };
+                Ok(Explanation::of(facts, self.log, pace))
             }
             Subject::Connection { name } => {
                 let connection = self.connections.iter().find(|c| *c.name == **name);
                 let connection = connection.ok_or_else(|| not_found(format!("no connection '{name}'")))?;
                 let links: Vec<_> = links(connection).collect();
-                Ok(Explanation::of(Facts::Connection { connection, links: &links }, self.log))
+                Ok(Explanation::of(Facts::Connection { connection, links: &links }, self.log, pace))
             }
         }
     }

@@ -15,6 +15,8 @@ pub struct ShardFacts {
     pub queues: u64,
     /// The number of shards of the node.
     pub shards: u64,
+    /// True if publishers are stopped: an alarm is raised, or the node stops.
+    pub is_blocked: bool,
 }
 
 impl ShardFacts {

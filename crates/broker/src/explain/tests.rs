@@ -6,6 +6,11 @@ use super::*;
 use crate::access::Authority;
 use crate::catalog::CatalogError;
 
+/// Returns the worst cause.
+fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> CauseAt<'a> {
+    causes(facts, log)[0]
+}
+
 const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0, groups_held: 0, memory_receipts_held: 0 };
 const QUEUE: QueueId = QueueId::new(1, 0);
 const ME: u64 = 7;
@@ -13,7 +18,7 @@ const SESSION: SessionFacts = SessionFacts { incoming_window: 400, remote_incomi
 /// Two deliveries wait for a window that is closed.
 const SHUT: SessionFacts = SessionFacts { remote_incoming_window: 0, pending: 2, ..SESSION };
 
-fn connection() -> ConnectionFacts {
+pub(super) fn connection() -> ConnectionFacts {
     let (name, user, vhost) = ("c".into(), "u".into(), "/".into());
     ConnectionFacts {
         name,
@@ -44,7 +49,7 @@ fn publishing(unconfirmed: u32) -> LinkFacts {
     link(Role::Publishing { queue: Some("q".into()), unconfirmed })
 }
 
-fn consuming(unsettled: u32) -> LinkFacts {
+pub(super) fn consuming(unsettled: u32) -> LinkFacts {
     link(consuming_role(ME, unsettled))
 }
 
@@ -54,6 +59,8 @@ fn consuming_role(consumer: u64, unsettled: u32) -> Role {
         consumer,
         unsettled,
         unsettled_max: 100,
+        sent: 0,
+        acknowledged: 0,
         message_bytes_max: Some(DeliveryMax::Whole(1000)),
         revoked: 0,
         standing: None,
@@ -61,8 +68,16 @@ fn consuming_role(consumer: u64, unsettled: u32) -> Role {
     }
 }
 
-fn queue(report: Report) -> QueueFacts {
-    QueueFacts { id: QUEUE, vhost: "/".into(), name: "q".into(), report, home: None }
+pub(super) fn queue(report: Report) -> QueueFacts {
+    QueueFacts {
+        id: QUEUE,
+        vhost: "/".into(),
+        name: "q".into(),
+        report,
+        home: None,
+        rejected_a_minute: 0,
+        delays: false,
+    }
 }
 
 fn ready(ready: u64) -> Report {
@@ -95,11 +110,12 @@ fn the_cause_at_a_publishing_link() {
     let full = |_: &mut ConnectionFacts, q: &mut QueueFacts| q.report.full = true;
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
     // The rows begin with the worst cause. Each row lacks the causes of the rows above.
-    assert_eq!(at(&publishing(3), ready(1), failed, stuck), Cause::SocketNotRead);
-    assert_eq!(at(&unanswered, ready(1), failed, alarm), Cause::AttachUnanswered);
-    assert_eq!(at(&publishing(3), ready(1), failed, alarm), Cause::LogFailed);
+    assert_eq!(at(&publishing(3), ready(1), failed, stuck), Cause::LogFailed);
     let damaged = Report { damaged: true, ..Report::default() };
     assert_eq!(at(&publishing(3), damaged, held, alarm), Cause::QueueDamaged);
+    assert_eq!(at(&publishing(3), ready(1), held, stuck), Cause::SocketNotRead);
+    assert_eq!(at(&unanswered, ready(1), LOG, alarm), Cause::Alarm);
+    assert_eq!(at(&unanswered, ready(1), LOG, as_is), Cause::AttachUnanswered);
     assert_eq!(at(&publishing(3), ready(1), held, alarm), Cause::Alarm);
     assert_eq!(at(&publishing(3), ready(1), crowded, alarm), Cause::Alarm);
     assert_eq!(at(&publishing(3), ready(1), crowded, full), Cause::WaitingForMemory);
@@ -112,7 +128,8 @@ fn the_cause_at_a_publishing_link() {
     let ahead = |c: &mut ConnectionFacts, q: &mut QueueFacts| (c.held_back, q.report.full) = (true, true);
     assert_eq!(at(&publishing(3), ready(1), LOG, ahead), Cause::WaitingForReceipts);
     assert_eq!(at(&partial, ready(1), held, ahead), Cause::HeldBack);
-    assert_eq!(at(&partial, ready(1), held, full), Cause::DeliveryIncomplete);
+    assert_eq!(at(&partial, ready(1), held, full), Cause::QueueFull);
+    assert_eq!(at(&partial, ready(1), held, as_is), Cause::DeliveryIncomplete);
     assert_eq!(at(&publishing(0), ready(1), held, full), Cause::QueueFull);
     assert_eq!(at(&publishing(0), ready(1), held, as_is), Cause::ClientSilent);
     assert_eq!(at(&LinkFacts { credit: 0, ..publishing(0) }, ready(1), LOG, as_is), Cause::Moving);
@@ -204,6 +221,8 @@ fn the_cause_at_a_stream() {
             consumer: ME,
             unsettled,
             unsettled_max: 100,
+            sent: 0,
+            acknowledged: 0,
             message_bytes_max: None,
             revoked: 0,
             standing,
@@ -225,7 +244,7 @@ fn the_cause_at_a_stream() {
         let queue = queue(report);
         let place = |link| LinkInPlace { connection: &connection, link, queue: Some(&queue), moved: false };
         let consumers: Vec<_> = links.iter().map(place).collect();
-        cause(Facts::Queue { queue: &queue, consumers: &consumers, moved: false }, LOG).0
+        cause(Facts::Queue { queue: &queue, consumers: &consumers, moved: false, blocked: false }, LOG).0
     };
     assert_eq!(of(Report { consumers: 0, ..stream(5) }, &[]), Cause::NoReader);
     assert_eq!(of(Report { consumers: 0, ..stream(0) }, &[]), Cause::QueueEmpty);
@@ -257,14 +276,15 @@ fn the_cause_at_a_queue() {
         let queue = queue(report);
         let place = |link| LinkInPlace { connection: &connection, link, queue: Some(&queue), moved: false };
         let consumers: Vec<_> = links.iter().map(place).collect();
-        cause(Facts::Queue { queue: &queue, consumers: &consumers, moved }, log).0
+        cause(Facts::Queue { queue: &queue, consumers: &consumers, moved, blocked: false }, log).0
     };
     let failed = LogFacts { failed: true, ..LOG };
     let no_credit = LinkFacts { credit: 0, ..consuming(0) };
     let other = LinkFacts { role: consuming_role(ME + 1, 0), ..no_credit.clone() };
     let none = Report { consumers: 0, ..ready(1) };
     let single = Report { active_consumer: Some(ME), ..ready(1) };
-    assert_eq!(of(none.clone(), &[], failed, true), Cause::Moving);
+    assert_eq!(of(none.clone(), &[], LOG, true), Cause::Moving);
+    assert_eq!(of(none.clone(), &[], failed, true), Cause::LogFailed);
     assert_eq!(of(none.clone(), &[], failed, false), Cause::LogFailed);
     assert_eq!(of(none, &[], LOG, false), Cause::NoConsumer);
     assert_eq!(
@@ -313,8 +333,10 @@ fn the_cause_at_a_connection() {
     assert_eq!(of(&[], 0), Cause::NoLinks);
 }
 
-const FULL: ShardFacts = ShardFacts { number: 3, busy_percent: 97, is_at_limit: true, queues: 12, shards: 4 };
-const FREE: ShardFacts = ShardFacts { number: 1, busy_percent: 94, is_at_limit: false, queues: 1, shards: 4 };
+const FULL: ShardFacts =
+    ShardFacts { number: 3, busy_percent: 97, is_at_limit: true, queues: 12, shards: 4, is_blocked: false };
+const FREE: ShardFacts =
+    ShardFacts { number: 1, busy_percent: 94, is_at_limit: false, queues: 1, shards: 4, is_blocked: false };
 
 /// A shard at its limit explains what moves, and what nothing else stops. It hides no other cause.
 #[test]
@@ -362,7 +384,11 @@ fn a_shard_at_its_limit_explains_queues_and_connections() {
         let connection = ConnectionFacts { shard: own, ..connection() };
         let place = |link| LinkInPlace { connection: &connection, link, queue: Some(&queue), moved: false };
         let consumers: Vec<_> = links.iter().map(place).collect();
-        Explanation::of(Facts::Queue { queue: &queue, consumers: &consumers, moved }, LOG)
+        Explanation::of(
+            Facts::Queue { queue: &queue, consumers: &consumers, moved, blocked: false },
+            LOG,
+            |_| None,
+        )
     };
     let free = of_queue(Some(FREE), FREE, &[consuming(0)], true);
     assert_eq!(free.cause, Cause::Moving);
@@ -393,7 +419,7 @@ fn a_shard_at_its_limit_explains_queues_and_connections() {
             })
             .collect();
         let facts = Facts::Connection { connection: &connection, links: &places };
-        Explanation::of(facts, LOG)
+        Explanation::of(facts, LOG, |_| None)
     };
     let other = LinkFacts { place: Place { handle: 1, ..consuming(0).place }, ..consuming(0) };
     let [moves, stands] = [true, false].map(|moved| (publishing(0), moved, FREE));
@@ -469,6 +495,68 @@ fn consumers_that_wait_for_their_turn_hide_the_active_one_from_nobody() {
     };
     assert_eq!(seen(Some(ME)), (1, Cause::NoCredit));
     assert_eq!(seen(None), (10, Cause::NoCredit));
+}
+
+/// Returns the sentence and the text for one consumer.
+fn words_for(link: &LinkFacts, pace: Option<Pace>) -> (String, Text, Numbers) {
+    let (connection, queue) = (connection(), queue(ready(1)));
+    let place = LinkInPlace { connection: &connection, link, queue: Some(&queue), moved: false };
+    let reason = Explanation::of(Facts::Link(place), LOG, |_| pace).causes.remove(0);
+    (reason.sentence, reason.text, reason.numbers)
+}
+
+#[test]
+fn a_slow_consumer_is_told_from_one_that_asks_for_nothing() {
+    let mut link = LinkFacts { credit: 0, ..consuming(5) };
+    let never = words_for(&link, None);
+    assert_eq!((&*never.0, never.1), ("the client has granted no credit", Cause::NoCredit.text()));
+    if let Role::Consuming { sent, .. } = &mut link.role {
+        *sent = 9;
+    }
+    assert_eq!(words_for(&link, None).0, "the client has used up its credit: it holds 5 messages");
+    let pace = Some(Pace { acknowledged: 7, ms: 1_000 });
+    let slow = words_for(&link, pace);
+    assert_eq!(slow.0, "the client has used up its credit: it holds 5 messages and acknowledges 7 a second");
+    assert_ne!(slow.1, never.1, "there is other advice");
+    assert!(slow.2.contains(&("link_acknowledged_a_second", 7)), "{slow:?}");
+    let at_limit = words_for(&consuming(100), Some(Pace { acknowledged: 1, ms: 2_100 }));
+    let expected = "the client has reached its limit of unsettled deliveries: it holds 100 messages and acknowledges 0 a second";
+    assert_eq!(at_limit.0, expected);
+}
+
+#[test]
+fn a_queue_that_refuses_or_delays_says_so() {
+    let of = |queue: QueueFacts| {
+        let facts = Facts::Queue { queue: &queue, consumers: &[], moved: false, blocked: true };
+        let reasons = Explanation::of(facts, LOG, |_| None).causes;
+        reasons.into_iter().map(|reason| (reason.cause, reason.sentence)).collect::<Vec<_>>()
+    };
+    let alone = Report { consumers: 0, full: true, ..ready(1) };
+    let reasons = of(QueueFacts { rejected_a_minute: 1, delays: true, ..queue(alone) });
+    let causes: Vec<Cause> = reasons.iter().map(|(cause, _)| *cause).collect();
+    assert_eq!(causes, [Cause::Alarm, Cause::QueueFull, Cause::NoConsumer]);
+    assert_eq!(
+        reasons[1].1,
+        "the queue is at its length limit: it has refused 1 message within the last minute"
+    );
+    assert!(reasons[2].1.contains("wait until they expire"), "{reasons:?}");
+    let reasons = of(QueueFacts { rejected_a_minute: 2, ..queue(ready(0)) });
+    assert_eq!(
+        reasons[1].1,
+        "the queue was at its length limit: it has refused 2 messages within the last minute"
+    );
+}
+
+/// A publisher whose messages are refused goes on sending them.
+#[test]
+fn a_publisher_is_told_what_is_refused_while_it_sends() {
+    let (connection, link) = (connection(), publishing(0));
+    let queue = QueueFacts { rejected_a_minute: 3, ..queue(ready(1)) };
+    let place = LinkInPlace { connection: &connection, link: &link, queue: Some(&queue), moved: true };
+    let of = |facts| causes(facts, LOG).into_iter().map(|(cause, _)| cause).collect::<Vec<_>>();
+    assert_eq!(of(Facts::Link(place)), [Cause::QueueFull, Cause::Moving]);
+    let facts = Facts::Connection { connection: &connection, links: &[place] };
+    assert_eq!(of(facts), [Cause::QueueFull, Cause::Moving]);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::catalog::QueueRecord;
-use crate::desk::GroupRow;
 
 /// The most objects that an entry names. It counts the others. Ten names fit on a screen, and show what the objects have in
 /// common.
@@ -207,14 +206,9 @@ impl Troubles {
         self.connections += connections;
     }
 
-    /// Adds the troubles of a queue or stream. It counts when its name is looked at, not here.
-    pub fn add_queue(
-        &mut self,
-        queue: &QueueRecord,
-        report: &queue::Report,
-        group: Option<&GroupRow>,
-        now_ms: u64,
-    ) {
+    /// Adds the troubles of a queue or stream. `is_led` is false for a quorum queue whose Raft group works for nobody. The queue
+    /// is not counted here.
+    pub fn add_queue(&mut self, queue: &QueueRecord, report: &queue::Report, is_led: bool, now_ms: u64) {
         let rejected = report.rejected.within_a_minute(now_ms);
         let mut add = |trouble, weight, numbers: &[(&'static str, u64)]| {
             let kind = if queue.is_stream() { Kind::Stream } else { Kind::Queue };
@@ -226,7 +220,7 @@ impl Troubles {
         if report.damaged {
             return add(Trouble::QueueDamaged, report.ready, &[ready, consumers]);
         }
-        if group.is_some_and(|group| !group.is_healthy()) {
+        if !is_led {
             add(Trouble::GroupWithoutLeader, report.messages(), &[ready, consumers]);
         }
         let counts =

@@ -299,12 +299,15 @@ impl<A> Outlet<A> {
 
     /// Returns what `sluice explain` shows of the consumer.
     pub fn facts(&self) -> explain::Role {
-        let Self { queue, consumer, unsettled, unsettled_max, message_bytes_max, .. } = *self;
+        let Self { queue, consumer, unsettled, unsettled_max, sent, acknowledged, message_bytes_max, .. } =
+            *self;
         explain::Role::Consuming {
             queue,
             consumer: consumer.0,
             unsettled,
             unsettled_max,
+            sent,
+            acknowledged,
             message_bytes_max,
             revoked: self.revoked.as_ref().map_or(0, |revoked| revoked.unsettled.len() as u64),
             // The progress of a reader is not known here. The reader adds it.

@@ -1,10 +1,10 @@
-//! Explains why nothing moves, from two observations of all shards.
+//! Explains why nothing moves, from two observations of all shards. A third one tells how fast clients acknowledge.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker::access::{Identity, Resource, Verb};
-use broker::desk::DeskError;
-use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject, Wanted};
+use broker::desk::{DeskError, QueueNumbers};
+use broker::explain::{ConnectionFacts, Explanation, Look, Place, QueueFacts, Subject, Wanted};
 use broker::ids::DECIDER;
 
 use super::NodeDesk;
@@ -13,6 +13,9 @@ use crate::questions::{PLACES_PER_PART, Question, Reply};
 
 /// The time between the two observations: long enough to see progress if there is any.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The further time until the third observation, if one is needed: after a second, what a slow consumer does can be counted.
+const LOOK_LATER: Duration = Duration::from_millis(900);
 
 /// The number of connections after which an observation of a shard ends. Some of its consumers are enough to
 /// explain a queue.
@@ -27,22 +30,33 @@ impl NodeDesk {
         if let Subject::Queue { vhost, name } = subject {
             self.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)]).await?;
         }
+        let begin = Instant::now();
         let before = self.look(who, subject).await?;
         tokio::time::sleep(LOOK_AGAIN).await;
         let now = self.look(who, subject).await?;
         let mut explanation = now.explain(&before, subject).map_err(DeskError::Catalog)?;
-        // The cause may have been found at another user's link. Then the cause is shown, but not the place.
-        if let Some(at) = &explanation.at {
-            let found = now.connections.iter().find(|c| c.name == at.connection);
-            let is_seen = match found {
-                Some(connection) => self.may_see(who, connection).await.is_ok(),
-                None => false,
-            };
-            if !is_seen {
-                explanation.at = None;
+        if explanation.wants_pace() {
+            tokio::time::sleep(LOOK_LATER).await;
+            let ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+            // The subject may have gone meanwhile. What was seen before is still an answer.
+            if let Ok(later) = self.look(who, subject).await {
+                explanation =
+                    now.explain_with_pace(&before, subject, &later, ms).map_err(DeskError::Catalog)?;
             }
         }
+        // A cause may have been found at another user's link. Then the cause is shown, but not the place.
+        explanation.at = self.place_seen(who, &now, explanation.at.take()).await;
+        for reason in &mut explanation.causes {
+            reason.at = self.place_seen(who, &now, reason.at.take()).await;
+        }
         Ok(explanation)
+    }
+
+    /// Returns the place if the user may see its connection.
+    async fn place_seen(&self, who: &Identity, look: &Look, at: Option<Place>) -> Option<Place> {
+        let at = at?;
+        let found = look.connections.iter().find(|c| c.name == at.connection)?;
+        self.may_see(who, found).await.is_ok().then_some(at)
     }
 
     async fn may_see(&self, who: &Identity, connection: &ConnectionFacts) -> Result<(), DeskError> {
@@ -62,7 +76,7 @@ impl NodeDesk {
                 let numbers = self.reports(std::slice::from_ref(&record)).await?.remove(0);
                 active = numbers.report.active_consumer;
                 let wanted = Wanted::Consumers(record.id);
-                look.queues.push(QueueFacts::new(&record, numbers.report));
+                look.queues.push(QueueFacts::new(&record, numbers.report, self.inner.clock.now_ms()));
                 wanted
             }
         };
@@ -108,8 +122,9 @@ impl NodeDesk {
         records.sort_unstable_by_key(|record| record.id);
         records.dedup_by_key(|record| record.id);
         let reports = self.reports(&records).await?;
-        look.queues =
-            records.iter().zip(reports).map(|(r, numbers)| QueueFacts::new(r, numbers.report)).collect();
+        let now_ms = self.inner.clock.now_ms();
+        let facts = |(record, numbers): (&_, QueueNumbers)| QueueFacts::new(record, numbers.report, now_ms);
+        look.queues = records.iter().map(|record| &**record).zip(reports).map(facts).collect();
         self.find_homes(&mut look).await?;
         Ok(look)
     }

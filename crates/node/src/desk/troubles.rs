@@ -1,11 +1,11 @@
 //! Lists everything that is not well, as far as the user may see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 
 use broker::access::{Authority, Identity, Resource, UserRef, Verb};
 use broker::desk::DeskError;
-use broker::explain::{Kind, LogFacts, Object, Resources, ShardFacts, Trouble, Troubles};
+use broker::explain::{Comer, Kind, LogFacts, Object, Resources, ShardFacts, Trouble, Troubles};
 
 use super::NodeDesk;
 use super::ask::other_answer;
@@ -27,23 +27,30 @@ impl NodeDesk {
         // Whoever may not read the connections of others is asked about their own only.
         let owner = who.owner();
         let of = (!is_monitor).then(|| (owner.authority, Arc::<str>::from(owner.name)));
+        let mut all_comers: HashMap<Comer, u64> = HashMap::new();
         let mut by_vhost: BTreeMap<Arc<str>, Troubles> = BTreeMap::new();
         for shard in 0..self.inner.shards.len() {
             let mut from = Some(0);
             while let Some(place) = from {
                 let question = Question::Troubles { of: of.clone(), from: place };
-                let Reply::Troubles(part, log, facts) = self.ask(shard, question).await? else {
+                let Reply::Troubles { part, comers, log, shard } = self.ask(shard, question).await? else {
                     return Err(other_answer());
                 };
                 from = part.next;
+                for (comer, count) in comers {
+                    *all_comers.entry(comer).or_default() += count;
+                }
                 for (vhost, troubles) in part.rows {
                     by_vhost.entry(vhost).or_default().merge(troubles);
                 }
                 // Every part repeats the state of the shard and of its log.
                 if from.is_none() {
-                    add_shard(&mut all, log, facts, is_monitor);
+                    add_shard(&mut all, log, shard, is_monitor);
                 }
             }
+        }
+        for (comer, count) in all_comers {
+            by_vhost.entry(comer.vhost.clone()).or_default().add_comer(&comer, count);
         }
         for (vhost, troubles) in by_vhost {
             if self.sees_all_of(who, &vhost, of.as_ref()).await {

@@ -172,7 +172,12 @@ impl Shard {
             Question::UsedQueues { from } => Reply::UsedQueues(self.used_queues(from)),
             Question::Troubles { of, from } => {
                 let of = of.as_ref().map(|(authority, name)| UserRef { authority: *authority, name });
-                Reply::Troubles(self.troubles(of, from), self.storage.facts(), self.facts())
+                let comers = match from {
+                    0 => self.brief_clients(of),
+                    _ => Vec::new(),
+                };
+                let (log, shard) = (self.storage.facts(), self.facts());
+                Reply::Troubles { part: self.troubles(of, from), comers, log, shard }
             }
             Question::Bindings { from } => {
                 let (rows, next) = self.catalog().bindings_from(from, PLACES_PER_PART);
@@ -305,6 +310,7 @@ impl Shard {
             is_at_limit: self.load.is_at_limit(),
             queues: self.homes(),
             shards: self.mail.shards().len() as u64,
+            is_blocked: self.connections.is_blocked(),
         }
     }
 

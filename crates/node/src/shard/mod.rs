@@ -53,6 +53,7 @@ use broker::access::Access;
 use broker::catalog::Catalog;
 use broker::client_budget::ClientBudget;
 use broker::counters::Counters;
+use broker::explain::Comers;
 use broker::ids::ShardId;
 use broker::load::{BusyTime, Load};
 use broker::placements::Placements;
@@ -136,6 +137,8 @@ pub struct Shard {
     walks: Walks,
     pub counters: Counters,
     past: vhosts::Past,
+    /// Clients whose connections were brief.
+    comers: Comers,
     /// What was done when the current turn began.
     done: late::Done,
     load: Load,
@@ -163,6 +166,7 @@ impl Shard {
             walks: Walks::default(),
             counters: Counters::default(),
             past: vhosts::Past::default(),
+            comers: Comers::default(),
             done: late::Done::default(),
             load: Load::default(),
             chores_done_ms: 0,

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use broker::access::{Identity, UserRef};
-use broker::explain::Troubles;
+use broker::explain::{Comer, Comers, Troubles};
 use broker::ids::DECIDER;
 
 use super::Shard;
+use super::connections::Conn;
 use crate::questions::{PLACES_PER_PART, Part};
 
 impl Shard {
@@ -28,7 +29,8 @@ impl Shard {
                 let troubles = of_vhost(&mut by_vhost, &record.vhost);
                 troubles.queues += u64::from(self.here.id == DECIDER);
                 if let Some(report) = report {
-                    troubles.add_queue(&record, &report, self.group_row(record.id).as_ref(), now_ms);
+                    let is_led = self.group_row(record.id).is_none_or(|group| group.is_healthy());
+                    troubles.add_queue(&record, &report, is_led, now_ms);
                 }
             }
             if let Some(conn) = self.connections.get(place).filter(|conn| conn.gate.phase().is_open())
@@ -42,6 +44,30 @@ impl Shard {
             }
         }
         Part { rows: by_vhost.into_iter().collect(), next: (end < places).then_some(end) }
+    }
+
+    /// Counts a connection that has closed soon after it was opened. Connections of the node itself, and those that were never
+    /// open, do not count.
+    pub(super) fn note_brief(&mut self, gone: &Conn) {
+        let (peer, now_ms) = (gone.gate.peer(), self.here.now_ms);
+        if !Comers::is_brief(peer.connected_at_ms, now_ms) || peer.past.is_none() || peer.is_of_node() {
+            return;
+        }
+        if let Some(identity) = &peer.identity {
+            let comer = Comer {
+                vhost: peer.vhost.clone(),
+                authority: identity.authority(),
+                user: identity.user.clone(),
+                address: peer.address.to_canonical(),
+            };
+            self.comers.count(comer, now_ms);
+        }
+    }
+
+    /// Returns the clients of this user, or of all, whose connections here were brief, and how many there were within the last
+    /// minute.
+    pub fn brief_clients(&self, of: Option<UserRef<'_>>) -> Vec<(Comer, u64)> {
+        self.comers.within_a_minute(of, self.here.now_ms)
     }
 }
 

@@ -25,7 +25,7 @@ impl House {
             .placements()
             .home(record.id)
             .and_then(|home| self.shards[usize::from(home)].queue_report(record.id));
-        QueueFacts::new(record, report.unwrap_or_default())
+        QueueFacts::new(record, report.unwrap_or_default(), self.now_ms)
     }
 
     /// Returns what the desk collects from all shards.
@@ -109,6 +109,11 @@ fn plain() -> (House, usize, usize, u32) {
 
 fn text(text: &str) -> Value {
     Value::String(text.into())
+}
+
+/// Returns all causes.
+fn words(explanation: &Explanation) -> Vec<Cause> {
+    explanation.causes.iter().map(|reason| reason.cause).collect()
 }
 
 /// A case: the expected cause, the explanation found, and the numbers that it must contain.
@@ -324,7 +329,8 @@ fn cases() -> Vec<Case> {
     h.reject(consumer, 0);
     let numbers = &[("queue_ready", 0), ("queue_leaving", 1)];
     case(Cause::QueueFull, h.explain(&h.link(publisher, 0)), numbers);
-    case(Cause::DeadLettersLeaving, h.explain(&queue()), numbers);
+    case(Cause::QueueFull, h.explain(&queue()), numbers);
+    assert_eq!(words(&h.explain(&queue())), [Cause::QueueFull, Cause::DeadLettersLeaving]);
 
     let dead = [
         ("x-max-length", Value::Uint(0)),
@@ -474,6 +480,59 @@ fn a_full_shard_is_the_cause_while_it_is_full() {
     // The other shard does the work of the consumer's connection only.
     assert_eq!(causes(&mut h, &[(1, 6, 100)]), [moving, full, moving, full]);
     assert_eq!(causes(&mut h, &[(1, 6, 0)]), [moving; 4]);
+}
+
+/// Messages that arrive are no movement. Those that leave are.
+#[test]
+fn publishing_alone_is_no_movement() {
+    let (mut h, publisher, consumer, out) = plain();
+    h.send(publisher, out, b"1");
+    let before = h.look(&queue());
+    h.send(publisher, out, b"2");
+    let cause = |h: &House, before: &Look| h.look(&queue()).explain(before, &queue()).unwrap().cause;
+    assert_eq!(cause(&h, &before), Cause::NoConsumer);
+    let link = h.receiver(consumer, "/queues/q");
+    let before = h.look(&queue());
+    h.send(publisher, out, b"3");
+    assert_eq!(cause(&h, &before), Cause::NoCredit);
+    h.grant(consumer, link, 1);
+    assert_eq!(cause(&h, &before), Cause::Moving);
+    // A message that comes back and is delivered again has not left.
+    h.release(consumer, 0);
+    let before = h.look(&queue());
+    h.grant(consumer, link, 1);
+    assert_ne!(cause(&h, &before), Cause::Moving);
+}
+
+#[test]
+fn a_queue_says_what_stops_its_publishers() {
+    let limits = [("x-max-length", Value::Uint(1)), ("x-overflow", text("reject-publish"))];
+    let (mut h, publisher, _, out) = house(Settings::default(), &limits);
+    (0..4).for_each(|_| h.send(publisher, out, b"1"));
+    let full = h.explain(&queue());
+    assert_eq!(words(&full), [Cause::QueueFull, Cause::NoConsumer]);
+    assert!(full.causes[0].numbers.contains(&("queue_rejected_a_minute", 3)), "{full:?}");
+    assert!(full.causes[0].sentence.contains("refused 3 messages"), "{full:?}");
+    h.alarm(true);
+    assert_eq!(words(&h.explain(&queue())), [Cause::Alarm, Cause::QueueFull, Cause::NoConsumer]);
+}
+
+#[test]
+fn the_pace_of_a_consumer_is_counted() {
+    let (mut h, publisher, consumer, out) = plain();
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 3);
+    (0..4).for_each(|_| h.send(publisher, out, b"1"));
+    let before = h.look(&queue());
+    let now = h.look(&queue());
+    let first = now.explain(&before, &queue()).unwrap();
+    assert!(first.wants_pace(), "{first:?}");
+    h.accept(consumer, 0);
+    let later = h.look(&queue());
+    let explained = now.explain_with_pace(&before, &queue(), &later, 1_000).unwrap();
+    let expected = "the client has used up its credit: it holds 3 messages and acknowledges 1 a second";
+    assert_eq!((explained.cause, &*explained.causes[0].sentence), (Cause::NoCredit, expected));
+    assert!(explained.numbers.contains(&("link_acknowledged_a_second", 1)), "{explained:?}");
 }
 
 #[test]

@@ -304,6 +304,12 @@ impl House {
         self.settle();
     }
 
+    /// Accepts the delivery with this id.
+    pub fn accept(&mut self, peer: usize, id: u32) {
+        self.peers[peer].conn.disposition(0, Role::Receiver, (id, id), true, &DeliveryState::Accepted);
+        self.settle();
+    }
+
     /// Returns the delivery with this id as failed.
     pub fn fail(&mut self, peer: usize, id: u32) {
         let failed = Modified { delivery_failed: Some(true), ..Modified::default() };

@@ -1,5 +1,7 @@
 //! What the list of troubles finds in real machines.
 
+use std::collections::HashMap;
+
 use amqp10::Value;
 use broker::explain::{HELD_LONG_MS, Kind, OBJECTS_MAX, Trouble, Troubles};
 use broker::settings::Settings;
@@ -22,6 +24,11 @@ impl House {
                 }
             }
         }
+        let mut comers = HashMap::new();
+        for (comer, count) in self.shards.iter().flat_map(|shard| shard.brief_clients(None)) {
+            *comers.entry(comer).or_default() += count;
+        }
+        comers.iter().for_each(|(comer, count)| all.add_comer(comer, *count));
         all
     }
 
@@ -146,6 +153,31 @@ fn a_consumer_that_settles_nothing_is_found() {
     let numbers = &object.objects[0].numbers;
     let expected = [("connection_consumers", 1), ("connection_unsettled", 1)];
     assert!(expected.iter().all(|number| numbers.contains(number)), "{numbers:?}");
+}
+
+/// On all shards together.
+#[test]
+fn clients_that_come_again_and_again_are_found() {
+    let mut h = House::new(2, settings());
+    let mut peers: Vec<usize> = (0..30).map(|number| h.connect(number % 2)).collect();
+    let mut leave = |h: &mut House, count: usize| {
+        for peer in peers.drain(..count) {
+            let (shard, key) = (h.peers[peer].shard, h.peers[peer].key);
+            h.shards[shard].disconnect(key);
+        }
+    };
+    h.wait(5_000);
+    leave(&mut h, 9);
+    assert_eq!(found(&h), []);
+    leave(&mut h, 1);
+    let troubles = found(&h);
+    assert_eq!((troubles.len(), troubles[0].0, troubles[0].1), (1, Trouble::ClientsReconnect, 1));
+    assert_eq!(troubles[0].2.len(), 1);
+    h.wait(60_000);
+    assert_eq!(found(&h), []);
+    // Those that have stayed for long do not count, however many they are.
+    leave(&mut h, 20);
+    assert_eq!(found(&h), []);
 }
 
 #[test]

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::{word, write_texts};
 use crate::escape;
 
 /// Renders the troubles, the worst first: each with its objects, what it means and what to do.
 pub fn shown(answer: &Value) -> String {
-    let word = |field: &Value| escape::line(field.as_str().unwrap_or_default()).into_owned();
     let looked_at = &answer["looked_at"];
     let number = |name: &str| looked_at[name].as_u64().unwrap_or_default();
     let (queues, connections) = (number("queues"), number("connections"));
@@ -25,11 +25,7 @@ pub fn shown(answer: &Value) -> String {
         if more > 0 {
             let _ = writeln!(text, "  and {more} more");
         }
-        let _ = writeln!(text, "  What it means: {}", word(&trouble["meaning"]));
-        text.push_str("  What to do:\n");
-        for advice in trouble["advice"].as_array().into_iter().flatten() {
-            let _ = writeln!(text, "  - {}", word(advice));
-        }
+        write_texts(trouble, "  ", &mut text);
         text.push('\n');
     }
     if text.is_empty() {
@@ -41,7 +37,6 @@ pub fn shown(answer: &Value) -> String {
 
 /// Renders an object: what it is, and its numbers.
 fn shown_object(object: &Value) -> String {
-    let word = |field: &Value| escape::line(field.as_str().unwrap_or_default()).into_owned();
     let mut text = format!("{} '{}'", word(&object["kind"]), word(&object["name"]));
     if object["vhost"].is_string() {
         let _ = write!(text, " in '{}'", word(&object["vhost"]));

@@ -136,6 +136,7 @@ impl Shard {
         if self.connections.conns.contains(key) {
             let mut conn = self.connections.conns.remove(key);
             self.keep_numbers(&conn);
+            self.note_brief(&conn);
             self.connections.deadlines.forget(key, &mut conn.noted_ms);
             *self.connections.open.of(&conn.gate) -= conn.sessions;
             tracing::info!(name: PEER, target: CONNECTION, connection = %conn.gate.peer().name, "connection gone");
