@@ -92,7 +92,7 @@ export async function troubles(broker, tab, open) {
     const name = await row.locator("td").first().boundingBox();
     await shot(small, "phone-list");
     await small.go(hash("queues", "/", "invoices"));
-    await small.page.locator(".explain .sentence").waitFor();
+    await small.page.locator(".explain .sentence").first().waitFor();
     const [ready, cause, actions] = await Promise.all([".tile", ".explain .sentence", ".listbar"].map((one) => small.page.locator(one).first().boundingBox()));
     await shot(small, "phone-queue");
     wrong.push(...(await sound(small, { keyboard: false })));
