@@ -1,9 +1,10 @@
 /** The frame: login, navigation, alarms, and the view that the address names. */
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, basic, goneSince, login, loginNote, path, request, toApiError } from "./lib/api";
 import { type Me, me } from "./lib/me";
 import type { AlarmAnswer } from "./lib/names";
+import { narrow } from "./lib/narrow";
 import { href, place } from "./lib/place";
 import { begin, finish, isBack, provider, type Provider } from "./lib/oauth";
 import { INTERVALS, interval, useApi } from "./lib/poll";
@@ -121,7 +122,7 @@ function Frame(): JSX.Element {
       <header class="top">
         <a class="brand" href="#/"><span class="mark" aria-hidden="true" />Sluice</a>
         <Health />
-        <div class="tools">
+        <Tools>
           <VhostChoice />
           <label>Every <select value={interval.use()} onChange={(event) => interval.set(event.currentTarget.value)}>
             {INTERVALS.map((seconds) => <option value={seconds} selected={seconds === interval.get()}>{seconds === "0" ? "never" : `${seconds} s`}</option>)}
@@ -131,7 +132,7 @@ function Frame(): JSX.Element {
           </select></label>
           <span class="user"><Name text={login.get()?.user ?? ""} /></span>
           <button type="button" class="quiet" onClick={() => { loginNote.set(""); login.set(null); }}>Log out</button>
-        </div>
+        </Tools>
       </header>
       <nav class="side" aria-label="Views">
         <ul>
@@ -147,6 +148,20 @@ function Frame(): JSX.Element {
         <View at={at} />
       </main>
     </>
+  );
+}
+
+/** The choices of the header. On a phone, they are behind a button, so that the header is one row. */
+function Tools({ children }: { children: ComponentChildren }): JSX.Element {
+  if (!narrow.use()) return <div class="tools">{children}</div>;
+  return (
+    <details class="chooser menu">
+      <summary>Menu</summary>
+      <fieldset>
+        <legend class="hidden">Menu</legend>
+        {children}
+      </fieldset>
+    </details>
   );
 }
 
@@ -202,7 +217,7 @@ function View({ at }: { at: string[] }): JSX.Element {
     case "why":
       return <WhyView />;
     case "admin":
-      return <Admin tab={first ?? "vhosts"} />;
+      return <Admin key={key} tab={first ?? "vhosts"} name={second} />;
     default:
       return <Empty title="There is no such view.">Go to the <a href={href([])}>overview</a>.</Empty>;
   }

@@ -3,10 +3,12 @@ import { Broker, HOSTILE, fill, messages, traffic } from "./broker.mjs";
 import { Tab, launch } from "./browser.mjs";
 import { charts } from "./charts.mjs";
 import { check, expect, hash, includes, options, picture, shot, sound, total, until } from "./checks.mjs";
+import { finding, offers } from "./finding.mjs";
 import { forms } from "./forms.mjs";
 import { withProvider } from "./oauth.mjs";
 import { origins } from "./origins.mjs";
 import { queues } from "./queues.mjs";
+import { troubles } from "./troubles.mjs";
 import { causes } from "./why.mjs";
 import { hostile } from "./wire.mjs";
 
@@ -14,8 +16,8 @@ const broker = await Broker.start(process.env.SLUICE_BIN);
 const browser = await launch();
 const open = (more) => Tab.open(browser, broker.url, { fromDist: options.dist, ...more });
 const tab = await open();
-/** The addresses of pages of objects that clients have made: a queue, a quorum queue, a stream, an exchange, and why a queue does not move. */
-const KEPT = [...["invoices", "payments", "audit"].map((name) => hash("queues", "/", name)), hash("exchanges", "/", "shop"), `#/why?${new URLSearchParams({ kind: "queue", vhost: "/", name: "invoices" })}`];
+/** The addresses of pages of objects that clients have made: a queue, a quorum queue, a stream, an exchange, a user, a virtual host, and why a queue does not move. */
+const KEPT = [...["invoices", "payments", "audit"].map((name) => hash("queues", "/", name)), hash("exchanges", "/", "shop"), hash("admin", "users", "viewer"), hash("admin", "vhosts", "/"), `#/why?${new URLSearchParams({ kind: "queue", vhost: "/", name: "invoices" })}`];
 /** The addresses of all views, as the page's own navigation has them, so that a new view is tested, too. */
 let VIEWS = [];
 try {
@@ -31,6 +33,8 @@ try {
   await charts(broker, tab, open);
   await routing();
   await forms(broker, tab);
+  await finding(broker, tab);
+  await troubles(broker, tab, open);
   await admin();
   for (const view of [hash("queues", "/", "invoices"), hash("exchanges", "/", "shop"), "#/exchanges", ...VIEWS.filter((one) => one.startsWith("#/admin") && !one.endsWith("/features"))]) {
     await check(`${view}: every window can be opened and closed`, () => windows(view));
@@ -113,6 +117,11 @@ async function nothing() {
       return sound(tab, { keyboard: false });
     });
   }
+  await check("nothing is wrong in a broker with nothing", async () => {
+    await tab.go("#/");
+    await tab.page.getByText("Nothing is wrong.").waitFor();
+    return [...includes(await tab.text(".well"), "Looked at 0 queues and 0 connections."), ...(await tab.faults())];
+  });
   await check("a queue is created in place", async () => {
     await tab.go("#/queues");
     const empty = await tab.text();
@@ -694,12 +703,21 @@ async function refused() {
       ...(await sound(viewer, { keyboard: false })),
     ];
   });
+  await offers(viewer);
   await check("a trace that is not permitted leaves no queue behind", async () => {
+    // The tag was taken away a moment ago, and the page does not know it yet.
+    const whoami = (url) => url.pathname === "/api/whoami";
+    await viewer.page.route(whoami, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), tags: ["administrator"] } });
+    });
+    await viewer.page.reload();
     await viewer.go(hash("queues", "/", "orders"));
     await viewer.page.getByRole("button", { name: "Trace", exact: true }).click();
     const dialog = viewer.page.getByRole("dialog");
     await dialog.getByRole("button", { name: "Start" }).click();
     await dialog.getByText("Not administrator user").nth(1).waitFor();
+    await viewer.page.unroute(whoami);
     const left = (await broker.api("GET", "/api/queues?name=trace-&page=1&page_size=10")).items;
     return [...expect(left.length === 0, `there is ${left[0]?.name}`), ...(await sound(viewer, { keyboard: false }))];
   });

@@ -15,6 +15,7 @@ export async function forms(broker, tab) {
     const choice = dialog.getByLabel("Choose an argument");
     await dialog.getByLabel("Name", { exact: true }).fill("chosen");
     await dialog.getByLabel("Type").selectOption("quorum");
+    await until("the arguments", async () => (await choice.locator("option").count()) > 1);
     const names = await choice.locator("option").evaluateAll((all) => all.map((one) => one.value).filter((one) => one !== ""));
     const wanted = known.filter((one) => one.types.includes("quorum")).map((one) => one.name);
     await choice.selectOption("x-delivery-limit");

@@ -35,7 +35,7 @@ export async function queues(broker, tab) {
     const closed = await tab.page.locator("article.message").count();
     const heights = await lines.evaluateAll((all) => all.map((one) => one.getBoundingClientRect().height));
     const first = await lines.first().innerText();
-    const dense = await sound(tab);
+    const dense = await sound(tab, { keyboard: false });
     await shot(tab, "messages-closed");
     await picture(tab, "messages");
     await lines.first().getByRole("button", { name: "Open the message 1" }).focus();

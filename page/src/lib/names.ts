@@ -204,14 +204,24 @@ export interface AlarmAnswer {
   alarms?: { node?: string; resource?: string }[];
 }
 
-export interface Explained {
-  kind: string;
-  name: string;
+/** One of the causes why nothing moves. */
+export interface CauseRow {
   cause: string;
   sentence: string;
-  at?: { connection?: string; session?: number; handle?: number; link?: string } | null;
+  meaning?: string;
+  /** What to do, step by step. */
+  advice?: string[];
+  at?: { connection?: string; session?: number; handle?: number; link?: string } | null | undefined;
   numbers?: Record<string, unknown>;
+}
+
+/** The answer to "why does nothing move?". Its own fields are those of the worst cause, but with all numbers. */
+export interface Explained extends CauseRow {
+  kind: string;
+  name: string;
   notes?: string[];
+  /** All causes, the worst first. */
+  causes?: CauseRow[];
 }
 
 export interface MessageRow {

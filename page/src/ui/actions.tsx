@@ -2,6 +2,8 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type ApiError, toApiError } from "../lib/api";
+import { administers, me } from "../lib/me";
+import { narrow } from "../lib/narrow";
 import { refresh } from "../lib/poll";
 import { Command, Dialog, Name, Problem } from "./parts";
 
@@ -63,6 +65,25 @@ export function Action({ label, title, confirm, danger, primary, command, childr
       )}
     </>
   );
+}
+
+/** The buttons of a view. On a phone, they are behind one, because what is looked for comes first. */
+export function Actions({ children }: { children: ComponentChildren }): JSX.Element {
+  if (!narrow.use()) return <div class="actions">{children}</div>;
+  return (
+    <details class="chooser">
+      <summary>Actions</summary>
+      <fieldset>
+        <legend class="hidden">Actions</legend>
+        {children}
+      </fieldset>
+    </details>
+  );
+}
+
+/** What only administrators may use. Others do not see it. */
+export function AdminOnly({ children, instead }: { children: ComponentChildren; instead?: ComponentChildren }): JSX.Element {
+  return <>{administers(me.use()) ? children : instead}</>;
 }
 
 /** The sentence of a question that names an object. */

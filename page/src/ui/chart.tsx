@@ -56,6 +56,8 @@ export function Chart({ title, unit, lines, span }: ChartProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>();
   const [dark, setDark] = useState(false);
+  /** The time that the keyboard has chosen. It stays chosen when the line moves on. */
+  const held = useRef<number>();
   /** The time under the mouse or of the keyboard, in milliseconds since the epoch. */
   const [shown, setShown] = useState<number | null>(null);
   const chosen = theme.use();
@@ -74,6 +76,8 @@ export function Chart({ title, unit, lines, span }: ChartProps): JSX.Element {
     const colour = (name: string) => css.getPropertyValue(name).trim();
     const axis: uPlot.Axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const under = (now: uPlot) => {
+      // New samples move the line below the cursor before the time that was chosen is found again.
+      if (held.current !== undefined) return setShown(held.current);
       const index = now.cursor.idx;
       const at = index === null || index === undefined ? undefined : now.data[0][index];
       setShown(at === undefined || index === 0 ? null : Math.round(at * 1000));
@@ -107,6 +111,7 @@ export function Chart({ title, unit, lines, span }: ChartProps): JSX.Element {
   }, [shape, dark, span]);
   useEffect(() => {
     plot.current?.setData(joined(lines, span));
+    if (held.current !== undefined) move(held.current);
   }, [lines, span]);
   const times = inside(lines, span);
   const at = shown !== null && times.includes(shown) ? shown : undefined;
@@ -122,6 +127,7 @@ export function Chart({ title, unit, lines, span }: ChartProps): JSX.Element {
     drawn.setCursor({ left, top: 0 });
   };
   const hide = () => {
+    held.current = undefined;
     plot.current?.setCursor({ left: -10, top: -10 });
     setShown(null);
   };
@@ -131,6 +137,7 @@ export function Chart({ title, unit, lines, span }: ChartProps): JSX.Element {
     if (event.key === "Escape") hide();
     if (to === undefined) return;
     event.preventDefault();
+    held.current = times[to];
     move(times[to]);
   };
   const left = at === undefined || !plot.current ? 0 : plot.current.valToPos(at / 1000, "x") + plot.current.bbox.left / devicePixelRatio;
@@ -151,6 +158,7 @@ export function Chart({ title, unit, lines, span }: ChartProps): JSX.Element {
           aria-valuetext={visible(spoken)}
           onKeyDown={key}
           onBlur={hide}
+          onMouseMove={() => (held.current = undefined)}
         />
         {at !== undefined && (
           <div class="under" aria-hidden="true" style={left > width / 2 ? { right: `${width - left + 10}px` } : { left: `${left + 10}px` }}>

@@ -3,13 +3,16 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { me, monitors } from "../lib/me";
 import type { Page } from "../lib/names";
+import { narrow } from "../lib/narrow";
 import { change, place } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { count, visible } from "../lib/text";
-import { Answer, type Column, NotPermitted, Table } from "./parts";
+import { remembered } from "../lib/store";
+import { Answer, Check, type Column, NotPermitted, Select, Table } from "./parts";
 
-/** The number of rows of a page. More would not be read, and would cost the browser and the broker. */
-const PAGE_ROWS = 50;
+/** The numbers of rows of a page. The broker sends at most 500. */
+const PAGE_ROWS = ["50", "100", "200", "500"];
+const rowsChosen = remembered("sluice.rows", "50");
 
 /** The time after the last key press until the filter is sent, in milliseconds. */
 const TYPING_MS = 300;
@@ -19,6 +22,16 @@ export interface ListColumn<T> extends Column<T> {
   fields: string[];
   /** True if the column is shown unless the user chooses. */
   standard?: boolean;
+  /** True for what people look for first. On a phone, it stands right behind the name, and so does the link "why?". */
+  first?: boolean;
+}
+
+/** A choice that narrows a list: one of several values of a field, or a check box if there are no values. */
+export interface OnlyFilter {
+  /** The parameter of the broker. */
+  param: "type" | "state" | "policy" | "problem";
+  label: string;
+  values?: string[];
 }
 
 interface ListProps<T> {
@@ -31,6 +44,8 @@ interface ListProps<T> {
   rowKey: (row: T) => string;
   /** What the filter of the broker looks at. */
   filter?: string;
+  /** Further filters, which the broker applies. */
+  only?: OnlyFilter[];
   actions?: ComponentChildren;
   /** What is to be said about the rows that are not shown. */
   note?: ComponentChildren;
@@ -43,15 +58,22 @@ export function OwnOnly({ what }: { what: string }): JSX.Element | null {
   return who === null || monitors(who) ? null : <p class="hint">These are the {what} of your own login. Those of others: <NotPermitted>it needs the tag monitoring</NotPermitted>.</p>;
 }
 
-export function List<T>({ title, target, columns, keyFields, rowKey, filter = "name", actions, note, empty }: ListProps<T>): JSX.Element {
+export function List<T>({ title, target, columns, keyFields, rowKey, filter = "name", only = [], actions, note, empty }: ListProps<T>): JSX.Element {
   const { query } = place.use();
   const chosen = query["cols"]?.split(",");
-  const shown = columns.filter((column) => (chosen ? chosen.includes(column.id) : column.standard) || column.id === "name");
+  const isNarrow = narrow.use();
+  const inOrder = columns.filter((column) => (chosen ? chosen.includes(column.id) : column.standard) || column.id === "name");
+  const rank = (column: ListColumn<T>) => (column === columns[0] ? 0 : column.first ? 1 : column.id === "why" ? 2 : 3);
+  const shown = isNarrow ? [...inOrder].sort((a, b) => rank(a) - rank(b)) : inOrder;
   const number = Math.max(1, Number(query["page"]) || 1);
   const name = query["name"] ?? "";
   const by = query["sort"] ?? "";
-  const search = new URLSearchParams({ page: String(number), page_size: String(PAGE_ROWS) });
+  const usual = rowsChosen.use();
+  const size = PAGE_ROWS.find((one) => one === (query["rows"] ?? usual)) ?? "50";
+  const search = new URLSearchParams({ page: String(number), page_size: size });
   if (name) search.set("name", name);
+  const narrowed = only.filter(({ param }) => query[param]);
+  for (const { param } of narrowed) search.set(param, query[param] ?? "");
   // The broker has the order of names at hand. Any other order costs it a look at all rows.
   if (by && by !== "name") search.set("sort", by);
   if (query["desc"]) search.set("sort_reverse", "true");
@@ -65,8 +87,9 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = "n
     <section class="list" aria-label={title}>
       <div class="listbar">
         <h1>{title}</h1>
-        {rows.data && <span class="total" role="status">{rows.previous ? "looking…" : total(rows.data, name)}</span>}
+        {rows.data && <span class="total" role="status">{rows.previous ? "looking…" : total(rows.data, name !== "" || narrowed.length > 0)}</span>}
         <Filter value={name} what={filter} />
+        {only.length > 0 && <Narrow only={only} active={narrowed.length} />}
         <Chooser columns={columns} shown={shown} />
         {actions && <div class="actions">{actions}</div>}
       </div>
@@ -81,9 +104,9 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = "n
                 rows={page.items}
                 rowKey={rowKey}
                 sorting={{ by: by || "name", descending: query["desc"] === "1", change: (sort, descending) => change({ sort: sort === "name" ? undefined : sort, desc: descending ? "1" : undefined, page: undefined }) }}
-                empty={name ? <div class="empty"><p class="title">{`No ${filter} contains “${visible(name)}”.`}</p></div> : empty}
+                empty={narrowed.length > 0 ? <div class="empty"><p class="title">Nothing fits the filters: {narrowed.map(({ param, label }) => (param === "problem" ? label : `${label} ${visible(query[param] ?? "")}`)).join(", ")}.</p></div> : name ? <div class="empty"><p class="title">{`No ${filter} contains “${visible(name)}”.`}</p></div> : empty}
               />
-              {page.page_count > 1 && <Pager page={page.page} pages={page.page_count} />}
+              {(page.page_count > 1 || size !== "50") && <Pager page={page.page} pages={page.page_count} size={size} />}
             </>
           )}
         </Answer>
@@ -92,8 +115,8 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = "n
   );
 }
 
-function total(page: Page<unknown>, name: string): string {
-  return name ? `${count(page.filtered_count)} of ${count(page.total_count)}` : count(page.total_count);
+function total(page: Page<unknown>, isNarrowed: boolean): string {
+  return isNarrowed ? `${count(page.filtered_count)} of ${count(page.total_count)}` : count(page.total_count);
 }
 
 function Filter({ value, what }: { value: string; what: string }): JSX.Element {
@@ -116,6 +139,27 @@ function Filter({ value, what }: { value: string; what: string }): JSX.Element {
         timer.current = setTimeout(() => change({ name: text || undefined, page: undefined }), TYPING_MS);
       }}
     />
+  );
+}
+
+/** The choices that narrow a list. They are in the address. */
+function Narrow({ only, active }: { only: OnlyFilter[]; active: number }): JSX.Element {
+  const { query } = place.use();
+  return (
+    <details class="chooser">
+      <summary>Filters{active > 0 && ` (${active})`}</summary>
+      <fieldset>
+        <legend class="hidden">Filters</legend>
+        {only.map(({ param, label, values }) =>
+          values ? (
+            <Select label={label} value={query[param] ?? ""} set={(value) => change({ [param]: value || undefined, page: undefined })} options={[["", "any"], ...values.map((one): [string, string] => [one, visible(one)])]} />
+          ) : (
+            <Check label={label} value={query[param] === "true"} set={(on) => change({ [param]: on ? "true" : undefined, page: undefined })} />
+          ),
+        )}
+        <button type="button" class="quiet" disabled={active === 0} onClick={() => change(Object.fromEntries([["page", undefined], ...only.map(({ param }) => [param, undefined])]))}>No filters</button>
+      </fieldset>
+    </details>
   );
 }
 
@@ -145,7 +189,7 @@ function Chooser<T>({ columns, shown }: { columns: ListColumn<T>[]; shown: ListC
   );
 }
 
-function Pager({ page, pages }: { page: number; pages: number }): JSX.Element {
+function Pager({ page, pages, size }: { page: number; pages: number; size: string }): JSX.Element {
   const to = (number: number) => change({ page: number > 1 ? String(number) : undefined });
   return (
     <nav class="pager" aria-label="Pages">
@@ -154,6 +198,9 @@ function Pager({ page, pages }: { page: number; pages: number }): JSX.Element {
       <span>Page {count(page)} of {count(pages)}</span>
       <button type="button" disabled={page >= pages} onClick={() => to(page + 1)}>Next</button>
       <button type="button" disabled={page >= pages} onClick={() => to(pages)}>Last</button>
+      <label>Rows <select value={size} onChange={(event) => { rowsChosen.set(event.currentTarget.value); change({ rows: event.currentTarget.value, page: undefined }); }}>
+        {PAGE_ROWS.map((one) => <option value={one} selected={one === size}>{one}</option>)}
+      </select></label>
     </nav>
   );
 }

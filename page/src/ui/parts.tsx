@@ -109,6 +109,25 @@ export function Problem({ error }: { error: ApiError }): JSX.Element {
   );
 }
 
+/** The one message of a view whose object does not exist. */
+export function Missing({ what, name, list, label }: { what: string; name: string; list: string; label: string }): JSX.Element {
+  return (
+    <>
+      <p class="crumbs"><a href={list}>{label}</a></p>
+      <h1 class="name"><Name text={name} /></h1>
+      <div class="problem" role="status">
+        <strong>Not found</strong>
+        <span>There is no {what} <b class="name"><Name text={name} /></b>. It was deleted or has ended, or you may not see it.</span>
+      </div>
+    </>
+  );
+}
+
+/** True if the broker says that the object of a view does not exist. */
+export function isMissing(error: ApiError | undefined): boolean {
+  return error !== undefined && error.status === 404 && !error.refused;
+}
+
 /** Shows an answer, its error, or that it is on its way. After an error, the last answer stays, greyed. */
 export function Answer<T>({ of, children }: { of: { data: T | undefined; error: ApiError | undefined }; children: (data: T) => ComponentChildren }): JSX.Element {
   const { data, error } = of;

@@ -3,21 +3,26 @@ import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { ApiError, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
+import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { rateOf } from "../lib/rates";
 import { DASH, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named } from "../ui/actions";
-import { Answer, Badge, Check, Empty, Field, Name, Panel, Select, Table, Text, show } from "../ui/parts";
+import { Action, AdminOnly, Named } from "../ui/actions";
+import { Answer, Badge, Check, Empty, Field, Name, NameLink, NotPermitted, Panel, Select, Table, Text, show } from "../ui/parts";
 import { NameField } from "../ui/picker";
 import { Nodes } from "./nodes";
 import { Parameters } from "./parameters";
 import { Policies } from "./policies";
 import { Users } from "./users";
+import { UserView } from "./user";
+import { VhostView } from "./vhost";
 
 const TABS: [string, string][] = [["vhosts", "Virtual hosts"], ["users", "Users"], ["policies", "Policies"], ["limits", "Limits"], ["parameters", "Parameters"], ["nodes", "Cluster and nodes"], ["definitions", "Definitions"], ["features", "Features"]];
 
-export function Admin({ tab }: { tab: string }): JSX.Element {
+export function Admin({ tab, name }: { tab: string; name: string | undefined }): JSX.Element {
+  if (name !== undefined && tab === "users") return <UserView name={name} />;
+  if (name !== undefined && tab === "vhosts") return <VhostView name={name} />;
   return (
     <>
       <h1>Admin</h1>
@@ -29,7 +34,7 @@ export function Admin({ tab }: { tab: string }): JSX.Element {
   );
 }
 
-interface VhostRow {
+export interface VhostRow {
   name: string;
   description?: string;
   tags?: string[];
@@ -42,7 +47,7 @@ interface VhostRow {
 function Vhosts(): JSX.Element {
   const vhosts = useApi<VhostRow[]>(path("vhosts"));
   return (
-    <Panel title="Virtual hosts" tight aside={<EditVhost />}>
+    <Panel title="Virtual hosts" tight aside={<AdminOnly><EditVhost /></AdminOnly>}>
       <Answer of={vhosts}>
         {(rows) => (
           <Table
@@ -50,7 +55,7 @@ function Vhosts(): JSX.Element {
             rows={rows}
             rowKey={(row) => row.name}
             columns={[
-              { id: "name", label: "Name", cell: (row) => <b class="name"><Name text={row.name} /></b> },
+              { id: "name", label: "Name", cell: (row) => <NameLink to={href(["admin", "vhosts", row.name])} text={row.name} /> },
               { id: "description", label: "Description", cell: (row) => <Name text={row.description ?? ""} /> },
               { id: "tags", label: "Tags", cell: (row) => <Name text={(row.tags ?? []).join(", ")} /> },
               { id: "type", label: "Default queue type", cell: (row) => row.default_queue_type ?? DASH },
@@ -61,7 +66,7 @@ function Vhosts(): JSX.Element {
                 id: "actions",
                 label: "",
                 cell: (row) => (
-                  <span class="actions">
+                  <AdminOnly><span class="actions">
                     <EditVhost row={row} />
                     <Action
                       label={row.protected_from_deletion ? "Unprotect" : "Protect"}
@@ -75,7 +80,7 @@ function Vhosts(): JSX.Element {
                     <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the virtual host" danger command={command(["delete", "vhost"], [], [row.name])} run={async () => void (await request("DELETE", path("vhosts", row.name)))}>
                       <Named before="All queues, messages, exchanges, policies and permissions of" name={row.name} after=" are deleted, and its connections are closed." />
                     </Action>
-                  </span>
+                  </span></AdminOnly>
                 ),
               },
             ]}
@@ -87,7 +92,7 @@ function Vhosts(): JSX.Element {
 }
 
 /** Adds a virtual host, or edits the description, the tags and the default queue type of one. */
-function EditVhost({ row }: { row?: VhostRow }): JSX.Element {
+export function EditVhost({ row }: { row?: VhostRow }): JSX.Element {
   const [name, setName] = useState(row?.name ?? "");
   const [description, setDescription] = useState(row?.description ?? "");
   const [tags, setTags] = useState((row?.tags ?? []).join(","));
@@ -132,9 +137,9 @@ function Limits(): JSX.Element {
           id: "actions",
           label: "",
           cell: (row) => (
-            <Action label="Remove" title="Remove this limit?" confirm="Remove the limit" danger command={command(["clear", "limit"], kind === "user" ? [["--user", row.name]] : inVhost(row.name), [row.limit])} run={async () => void (await request("DELETE", path(`${kind}-limits`, row.name, row.limit)))}>
+            <AdminOnly><Action label="Remove" title="Remove this limit?" confirm="Remove the limit" danger command={command(["clear", "limit"], kind === "user" ? [["--user", row.name]] : inVhost(row.name), [row.limit])} run={async () => void (await request("DELETE", path(`${kind}-limits`, row.name, row.limit)))}>
               <Named before={`From then on, ${row.limit} has no limit in`} name={row.name} />
-            </Action>
+            </Action></AdminOnly>
           ),
         },
       ]}
@@ -143,19 +148,19 @@ function Limits(): JSX.Element {
   );
   return (
     <>
-      <Panel title="Limits of virtual hosts" tight aside={<SetLimit kind="vhost" />}>
+      <Panel title="Limits of virtual hosts" tight aside={<AdminOnly><SetLimit kind="vhost" /></AdminOnly>}>
         <Answer of={vhosts}>{(rows) => table("vhost", rowsOf(rows, (row: { vhost: string }) => row.vhost))}</Answer>
       </Panel>
-      <Panel title="Limits of users" tight aside={<SetLimit kind="user" />}>
+      <Panel title="Limits of users" tight aside={<AdminOnly><SetLimit kind="user" /></AdminOnly>}>
         <Answer of={users}>{(rows) => table("user", rowsOf(rows, (row: { user: string }) => row.user))}</Answer>
       </Panel>
     </>
   );
 }
 
-function SetLimit({ kind }: { kind: "vhost" | "user" }): JSX.Element {
+export function SetLimit({ kind, of }: { kind: "vhost" | "user"; of?: string }): JSX.Element {
   const limits = kind === "vhost" ? ["max-connections", "max-queues"] : ["max-connections", "max-channels"];
-  const [name, setName] = useState(kind === "vhost" ? chosenVhost.get() || "/" : "");
+  const [name, setName] = useState(of ?? (kind === "vhost" ? chosenVhost.get() || "/" : ""));
   const [limit, setLimit] = useState(limits[0] ?? "");
   const [value, setValue] = useState("");
   return (
@@ -182,7 +187,7 @@ function Definitions(): JSX.Element {
   return (
     <Panel title="Definitions">
       <p>Definitions are everything but the messages, in RabbitMQ's form{vhost !== "" && <>: here only those of the virtual host <b><Name text={vhost} /></b></>}.</p>
-      <div class="actions">
+      <AdminOnly instead={<p><NotPermitted>it needs the tag administrator</NotPermitted></p>}><div class="actions">
         <Action
           label="Export"
           title={`Export the definitions ${where}`}
@@ -225,7 +230,7 @@ function Definitions(): JSX.Element {
           <p>The broker carries out all definitions of the file, or none if one is wrong. What exists and is not in the file stays.</p>
           <Field label="File">{(id) => <input id={id} ref={file} type="file" accept="application/json,.json" required />}</Field>
         </Action>
-      </div>
+      </div></AdminOnly>
     </Panel>
   );
 }

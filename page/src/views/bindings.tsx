@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { exchangeInPath, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
+import { may, me } from "../lib/me";
 import type { BindingRow } from "../lib/names";
 import { Action } from "../ui/actions";
 import { Fields, Name, Table } from "../ui/parts";
@@ -23,7 +24,10 @@ export function BindingTable({ caption, rows, end, action, empty }: { caption: s
   );
 }
 
-export function Unbind({ row }: { row: BindingRow }): JSX.Element {
+/** The button that removes a binding, for users who may. */
+export function Unbind({ row }: { row: BindingRow }): JSX.Element | null {
+  const who = me.use();
+  if (!may(who, "write", row.vhost, row.destination) || !may(who, "read", row.vhost, row.source)) return null;
   const kind = row.destination_type === "exchange" ? "e" : "q";
   const options: [string, string?][] = [...inVhost(row.vhost), ["--key", row.routing_key], ...(kind === "e" ? [["--to-exchange"] as [string]] : []), ...Object.entries(row.arguments).map(([name, value]): [string, string] => ["--argument", `${name}=${JSON.stringify(value)}`])];
   return (

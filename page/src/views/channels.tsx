@@ -8,7 +8,7 @@ import { DASH, count, duration } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, OwnOnly, type ListColumn } from "../ui/list";
-import { Answer, Badge, type Column, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Why, show } from "../ui/parts";
+import { Answer, Badge, type Column, Empty, Facts, Fields, Missing, Name, NameLink, Panel, State, Table, Why, isMissing, show } from "../ui/parts";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
 import { CHANNEL_RATES } from "./sessions";
 
@@ -39,7 +39,7 @@ export function Channels(): JSX.Element {
     { id: "why", label: "", standard: true, fields: ["connection_details"], cell: (row) => (row.connection_details?.name ? <Why kind="connection" name={row.connection_details.name} /> : null) },
   ];
   return (
-    <List key={vhost} title="Channels" target={vhost === "" ? path("channels") : path("vhosts", vhost, "channels")} columns={columns} keyFields={["name"]} rowKey={(row) => row.name} note={<OwnOnly what="channels" />} empty={<Empty title="There are no channels.">Channels belong to AMQP 0.9.1. Clients of AMQP 1.0 have <a href="#/sessions">sessions</a>.</Empty>} />
+    <List key={vhost} title="Channels" target={vhost === "" ? path("channels") : path("vhosts", vhost, "channels")} columns={columns} keyFields={["name"]} rowKey={(row) => row.name} only={[{ param: "state", label: "State", values: ["running", "flow"] }]} note={<OwnOnly what="channels" />} empty={<Empty title="There are no channels.">Channels belong to AMQP 0.9.1. Clients of AMQP 1.0 have <a href="#/sessions">sessions</a>.</Empty>} />
   );
 }
 
@@ -47,6 +47,7 @@ export function ChannelView({ name }: { name: string }): JSX.Element {
   const span = useSpan(SPAN);
   const channel = useApi<ChannelRow>(`${path("channels", name)}?${span.query}`, { keep: true });
   const connection = channel.data?.connection_details?.name;
+  if (isMissing(channel.error)) return <Missing what="channel" name={name} list="#/channels" label="Channels" />;
   return (
     <>
       <p class="crumbs"><a href="#/channels">Channels</a></p>

@@ -3,16 +3,17 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command } from "../lib/command";
+import { administers, me } from "../lib/me";
 import type { ChannelRow, ConnectionRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { rateOf } from "../lib/rates";
 import { DASH, bytes, bytesRate, count, duration, isNumber, time, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named } from "../ui/actions";
+import { Action, Actions, Named } from "../ui/actions";
 import { BYTES_PER_SECOND, Chart, rateLines } from "../ui/chart";
 import { List, OwnOnly, type ListColumn } from "../ui/list";
-import { Answer, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Why, show } from "../ui/parts";
+import { Answer, Empty, Facts, Fields, Missing, Name, NameLink, Panel, State, Table, Text, Why, isMissing, show } from "../ui/parts";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
 import { Session, sessionHref } from "./sessions";
 import { Trace } from "./trace";
@@ -55,6 +56,7 @@ export function Connections(): JSX.Element {
       columns={columns}
       keyFields={["name"]}
       rowKey={(row) => row.name}
+      only={[{ param: "problem", label: "Only those that are held back or blocked" }, { param: "state", label: "State", values: ["running", "blocked", "flow"] }]}
       note={<OwnOnly what="connections" />}
       empty={<Empty title="Nobody is connected." />}
     />
@@ -66,15 +68,17 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
   const connection = useApi<ConnectionRow>(`${path("connections", name)}?${span.query}`, { keep: true });
   const row = connection.data;
   const [reason, setReason] = useState("");
+  const who = me.use();
+  if (isMissing(connection.error)) return <Missing what="connection" name={name} list="#/connections" label="Connections" />;
   return (
     <>
       <p class="crumbs"><a href="#/connections">Connections</a></p>
       <div class="listbar">
         <h1 class="name"><Name text={name} /></h1>
         {row && <State state={row.state} />}
-        <div class="actions">
-          {row && <Trace of={{ kind: "connection", vhost: row.vhost, name }} />}
-          <Action
+        <Actions>
+          {row && administers(who) && <Trace of={{ kind: "connection", vhost: row.vhost, name }} />}
+          {(administers(who) || row?.user === who?.name) && <Action
             label="Close"
             title="Close this connection?"
             confirm="Close the connection"
@@ -87,8 +91,8 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
           >
             <Named before="The broker closes the connection" name={name} after={row ? ` of the user ${visible(row.user)}. Most clients connect again.` : "."} />
             <Text label="Reason" value={reason} set={setReason} pattern="[ -~]*" hint="The client gets it, and the broker's log. Letters, digits and signs of ASCII." />
-          </Action>
-        </div>
+          </Action>}
+        </Actions>
       </div>
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "connection", name }} /></Panel>
       <Answer of={connection}>

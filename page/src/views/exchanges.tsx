@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { exchangeInPath, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
+import { may, mayAny, me } from "../lib/me";
 import type { BindingRow, ExchangeRow, Overview } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
@@ -10,14 +11,15 @@ import { useApi } from "../lib/poll";
 import { rateOf } from "../lib/rates";
 import { DASH, count, rate, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named } from "../ui/actions";
+import { Action, Actions, Named } from "../ui/actions";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, type ListColumn } from "../ui/list";
-import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, show, unknownArguments } from "../ui/parts";
+import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, Missing, NameLink, Panel, Select, Text, isMissing, show, unknownArguments } from "../ui/parts";
 import { NameField, Picker, VhostField, useKnown } from "../ui/picker";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { Publish } from "./publish";
+import { usePolicyNames } from "./queues";
 
 /** The span of the chart unless the user chooses. */
 const SPAN = "10 min";
@@ -30,6 +32,7 @@ export function exchangeTitle(name: string): string {
 
 export function Exchanges(): JSX.Element {
   const vhost = chosenVhost.use();
+  const types = useExchangeTypes();
   const rateColumn = (field: string, label: string): ListColumn<ExchangeRow> => ({
     id: field,
     label,
@@ -50,7 +53,13 @@ export function Exchanges(): JSX.Element {
     { id: "arguments", label: "Arguments", standard: true, fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
     { id: "try", label: "", standard: true, fields: [], cell: (row) => <a class="why" href={href(["routing"], { vhost: row.vhost, exchange: exchangeInPath(row.name) })}>try</a> },
   ];
-  return <List key={vhost} title="Exchanges" target={vhost === "" ? path("exchanges") : path("exchanges", vhost)} columns={columns} keyFields={["name", "vhost"]} rowKey={(row) => `${row.vhost}\u0000${row.name}`} actions={<CreateExchange vhost={vhost || "/"} />} empty={<Empty title="There are no exchanges." />} />;
+  return <List key={vhost} title="Exchanges" target={vhost === "" ? path("exchanges") : path("exchanges", vhost)} columns={columns} keyFields={["name", "vhost"]} rowKey={(row) => `${row.vhost}\u0000${row.name}`} only={[{ param: "type", label: "Type", values: types }, { param: "policy", label: "Policy", values: usePolicyNames(vhost) }]} actions={mayAny(me.use(), "configure", vhost) && <CreateExchange vhost={vhost || "/"} />} empty={<Empty title="There are no exchanges." />} />;
+}
+
+/** The types of exchanges that the broker has. */
+function useExchangeTypes(): string[] {
+  const overview = useApi<Overview>(`${path("overview")}?columns=exchange_types`, { once: true });
+  return overview.data?.exchange_types?.map((type) => type.name) ?? ["direct", "fanout", "topic", "headers"];
 }
 
 /** The arguments that exchanges of a type take. */
@@ -60,8 +69,7 @@ function ExchangeArguments({ vhost, type, lines, set }: { vhost: string; type: s
 }
 
 function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
-  const overview = useApi<Overview>(`${path("overview")}?columns=exchange_types`, { once: true });
-  const types = overview.data?.exchange_types?.map((type) => type.name) ?? ["direct", "fanout", "topic", "headers"];
+  const types = useExchangeTypes();
   const [vhost, setVhost] = useState(initial);
   const [name, setName] = useState("");
   const [type, setType] = useState("topic");
@@ -102,16 +110,18 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
   const outgoing = useApi<BindingRow[]>(`${target}/bindings/source`);
   const incoming = useApi<BindingRow[]>(real === "" ? null : `${target}/bindings/destination`);
   const fixed = real === "" || real.startsWith("amq.");
+  const who = me.use();
+  if (isMissing(exchange.error)) return <Missing what={`exchange in the virtual host ${visible(vhost)} with the name`} name={name} list="#/exchanges" label="Exchanges" />;
   return (
     <>
       <p class="crumbs"><a href="#/exchanges">Exchanges</a> / <Name text={vhost} /></p>
       <div class="listbar">
         <h1 class="name"><Name text={exchangeTitle(real)} /></h1>
         {exchange.data && <Badge tone="plain">{exchange.data.type}</Badge>}
-        <div class="actions">
+        <Actions>
           <a class="button" href={href(["routing"], { vhost, exchange: name })}>Where would a message go?</a>
-          {real !== "" && <Publish vhost={vhost} exchange={real} routingKey="" />}
-          {!fixed && (
+          {real !== "" && may(who, "write", vhost, real) && <Publish vhost={vhost} exchange={real} routingKey="" />}
+          {!fixed && may(who, "configure", vhost, real) && (
             <Action
               label="Delete"
               title={`Delete ${name}?`}
@@ -126,7 +136,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
               <Named before="The exchange" name={name} after={` in the virtual host ${visible(vhost)} is deleted, with its ${outgoing.data?.length ?? ""} bindings.`} />
             </Action>
           )}
-        </div>
+        </Actions>
       </div>
       <Answer of={exchange}>
         {(row) => (
@@ -158,7 +168,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
           </div>
         )}
       </Answer>
-      <Panel title="From here to" tight aside={real === "" ? null : <Bind vhost={vhost} source={real} />}>
+      <Panel title="From here to" tight aside={real === "" || !may(who, "read", vhost, real) ? null : <Bind vhost={vhost} source={real} />}>
         {real === "" ? (
           <Empty title="Every queue is bound by its own name.">These bindings cannot be changed.</Empty>
         ) : (

@@ -5,6 +5,7 @@ import { ApiError, path, request, toApiError } from "../lib/api";
 import { recognise } from "../lib/body";
 import { command, inVhost } from "../lib/command";
 import { deaths, redriven } from "../lib/deaths";
+import { may, me } from "../lib/me";
 import type { MessageRow } from "../lib/names";
 import { change, href, place } from "../lib/place";
 import { refresh } from "../lib/poll";
@@ -30,6 +31,7 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
   const [until, setUntil] = useState(latest);
   const [found, setFound] = useState<Found>();
   const [looks, setLooks] = useState(0);
+  const reads = may(me.use(), "read", vhost, name);
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   const asked: Asked = { from, filter: wanted, since: toTime(since), until: toTime(until) };
@@ -74,7 +76,7 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
       {error && <Problem error={error} />}
       {messages && narrow && scanned > 0 && <p class="hint" role="status">{count(messages.length)} of the {plural(scanned, "message")} that {scanned === 1 ? "was" : "were"} read {messages.length === 1 ? "matches" : "match"}.</p>}
       {messages && scanned === 0 && <Empty title="There is no message at this place." />}
-      {messages && messages.length > 0 && <MessageTable key={looks} vhost={vhost} rows={messages} actions={(row) => !stream && <><SendBack vhost={vhost} name={name} row={row} /><MoveOne vhost={vhost} name={name} row={row} /></>} />}
+      {messages && messages.length > 0 && <MessageTable key={looks} vhost={vhost} rows={messages} actions={(row) => reads && !stream && <><SendBack vhost={vhost} name={name} row={row} /><MoveOne vhost={vhost} name={name} row={row} /></>} />}
       <Command text={command(["browse"], [...inVhost(vhost), ...options], [name])} />
     </Panel>
   );

@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command } from "../lib/command";
+import { administers, me } from "../lib/me";
 import type { NodeRow, ShardRow } from "../lib/names";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, count, duration, percent, short } from "../lib/text";
@@ -18,11 +19,12 @@ const CHARTS: [string, string, Unit][] = [["Memory", "mem_used", BYTES], ["Disk 
 
 export function Nodes(): JSX.Element {
   const cluster = useApi<{ name: string }>(path("cluster-name"));
+  const who = me.use();
   const span = useSpan(SPAN);
   const nodes = useApi<NodeRow[]>(`${path("nodes")}?${span.query}`, { keep: true });
   return (
     <>
-      <Panel title="Cluster" aside={cluster.data && <Rename name={cluster.data.name} />}>
+      <Panel title="Cluster" aside={cluster.data && administers(who) && <Rename name={cluster.data.name} />}>
         <Answer of={cluster}>{({ name }) => <p>Its name is <b class="name"><Name text={name} /></b>.</p>}</Answer>
       </Panel>
       <Panel title="Nodes" tight>

@@ -7,6 +7,7 @@ import { DASH, bytes, count, duration, isNumber, percent } from "../lib/text";
 import { Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
 import { Answer, Badge, Bar, Facts, NotPermitted, Panel, Table, Tile, show } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
+import { Troubles } from "./troubles";
 
 /** The part of the file descriptors from which on new clients will soon find none. */
 const FDS_BAD = 0.9;
@@ -32,6 +33,7 @@ export function OverviewView(): JSX.Element {
         <h1>Overview</h1>
         {data && <span class="total">{data.cluster_name} · Sluice {data.sluice_version ?? DASH} (as RabbitMQ {data.product_version ?? DASH}) · up {duration(data.uptime)}</span>}
       </div>
+      <Troubles />
       <Answer of={overview}>
         {(now) => (
           <div class="tiles">

@@ -5,7 +5,7 @@ import { ApiError, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { useApi } from "../lib/poll";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named } from "../ui/actions";
+import { Action, AdminOnly, Named } from "../ui/actions";
 import { Answer, Area, Empty, Name, Panel, Table, Text } from "../ui/parts";
 import { VhostField } from "../ui/picker";
 
@@ -63,10 +63,10 @@ export function Parameters(): JSX.Element {
   );
   return (
     <>
-      <Panel title="Parameters of virtual hosts" tight aside={<SetParameter />}>
+      <Panel title="Parameters of virtual hosts" tight aside={<AdminOnly><SetParameter /></AdminOnly>}>
         <Answer of={parameters}>{(rows) => table("Parameters of virtual hosts", rows.filter((row) => vhost === "" || row.vhost === vhost), false)}</Answer>
       </Panel>
-      <Panel title="Parameters of the cluster" tight aside={<SetParameter global />}>
+      <Panel title="Parameters of the cluster" tight aside={<AdminOnly><SetParameter global /></AdminOnly>}>
         <Answer of={globals}>{(rows) => table("Parameters of the cluster", rows, true)}</Answer>
       </Panel>
     </>

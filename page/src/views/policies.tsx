@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { type ApiError, path, request, toApiError } from "../lib/api";
 import { command, inVhost } from "../lib/command";
+import { administers, makesPolicies, me } from "../lib/me";
 import type { Page, QueueRow } from "../lib/names";
 import { keysFor } from "../lib/known";
 import { pairs, toObject, typedPairs } from "../lib/pairs";
@@ -38,9 +39,11 @@ export function Policies(): JSX.Element {
 function PolicyTable({ kind }: { kind: Kind }): JSX.Element {
   const vhost = chosenVhost.use();
   const policies = useApi<PolicyRow[]>(vhost === "" ? path(kind) : path(kind, vhost));
+  const who = me.use();
+  const sets = kind === "policies" ? makesPolicies(who) : administers(who);
   const title = kind === "policies" ? "Policies" : "Operator policies";
   return (
-    <Panel title={title} tight aside={<EditPolicy kind={kind} />}>
+    <Panel title={title} tight aside={sets && <EditPolicy kind={kind} />}>
       <Answer of={policies}>
         {(rows) => (
           <Table
@@ -60,10 +63,10 @@ function PolicyTable({ kind }: { kind: Kind }): JSX.Element {
                 cell: (row) => (
                   <span class="actions">
                     <Matches kind={kind} row={row} />
-                    <EditPolicy kind={kind} row={row} />
-                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the policy" danger command={command(["clear", "policy"], ofKind(kind, row.vhost), [row.name])} run={async () => void (await request("DELETE", path(kind, row.vhost, row.name)))}>
+                    {sets && <EditPolicy kind={kind} row={row} />}
+                    {sets && <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the policy" danger command={command(["clear", "policy"], ofKind(kind, row.vhost), [row.name])} run={async () => void (await request("DELETE", path(kind, row.vhost, row.name)))}>
                       <Named before="The queues and exchanges that it is in force for get the next policy that matches, or none:" name={row.name} />
-                    </Action>
+                    </Action>}
                   </span>
                 ),
               },

@@ -1,17 +1,19 @@
 /** One queue or stream. */
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
-import { path, request } from "../lib/api";
+import { exchangeInPath, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
+import { settings } from "../lib/effective";
+import { administers, may, me } from "../lib/me";
 import type { BindingRow, QueueRow } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { DASH, bytes, count, isNumber, plural, time } from "../lib/text";
+import { DASH, bytes, count, isNumber, plural, time, visible } from "../lib/text";
 import { Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
-import { Action, Named } from "../ui/actions";
+import { Action, Actions, Named } from "../ui/actions";
 import { NameField } from "../ui/picker";
-import { Answer, Area, Badge, Empty, Facts, Fields, Name, NameLink, NotPermitted, Panel, State, Table, Text, Tile, show, unknownArguments } from "../ui/parts";
+import { Answer, Area, Badge, Empty, Facts, Fields, Name, NameLink, Missing, NotPermitted, Panel, State, Table, Text, Tile, show, isMissing, unknownArguments } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { ConsumerTable } from "./channels";
@@ -33,25 +35,28 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
   const row = queue.data;
   const stream = row?.type === "stream";
   const messages = row?.messages;
+  const who = me.use();
+  const [reads, configures] = [may(who, "read", vhost, name), may(who, "configure", vhost, name)];
+  if (isMissing(queue.error)) return <Missing what={`queue in the virtual host ${visible(vhost)} with the name`} name={name} list="#/queues" label="Queues and streams" />;
   return (
     <>
       <p class="crumbs"><a href="#/queues">Queues and streams</a> / <Name text={vhost} /></p>
       <div class="listbar">
         <h1 class="name"><Name text={name} /></h1>
         {row && <><Badge tone="plain">{row.type}</Badge> <State state={row.state} /></>}
-        <div class="actions">
-          <Publish vhost={vhost} exchange="" routingKey={name} />
-          <GetMessages vhost={vhost} name={name} />
-          {!stream && <Move vhost={vhost} name={name} messages={messages} />}
-          <Trace of={{ kind: "queue", vhost, name }} />
-          {!stream && <Redrive vhost={vhost} name={name} messages={messages} />}
-          {!stream && (
+        <Actions>
+          {may(who, "write", vhost, "") && <Publish vhost={vhost} exchange="" routingKey={name} />}
+          {reads && <GetMessages vhost={vhost} name={name} />}
+          {reads && !stream && <Move vhost={vhost} name={name} messages={messages} />}
+          {administers(who) && <Trace of={{ kind: "queue", vhost, name }} />}
+          {reads && !stream && <Redrive vhost={vhost} name={name} messages={messages} />}
+          {reads && !stream && (
             <Action label="Purge" title={`Purge ${name}?`} confirm={isNumber(messages) ? `Purge ${plural(messages, "message")}` : "Purge"} danger command={command(["purge", "queue"], inVhost(vhost), [name])} run={async () => void (await request("DELETE", `${target}/contents`))}>
               <Named before="All ready messages leave the queue" name={name} after=" for good." />
               <p>It has {count(messages)} messages; {show(row, "messages_unacknowledged", count)} of them are held by consumers and stay.</p>
             </Action>
           )}
-          <Action
+          {configures && <Action
             label="Delete"
             title={`Delete ${name}?`}
             confirm="Delete the queue"
@@ -63,9 +68,10 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
             }}
           >
             <Named before="The queue" name={name} after={` in the virtual host ${vhost} is deleted, with ${isNumber(messages) ? plural(messages, "message") : "all messages"} and ${isNumber(row?.consumers) ? plural(row.consumers, "consumer") : "all consumers"} attached.`} />
-          </Action>
-        </div>
+          </Action>}
+        </Actions>
       </div>
+      {row && <Tiles row={row} />}
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "queue", vhost, name }} /></Panel>
       <Answer of={queue}>{(data) => <Numbers row={data} />}</Answer>
       {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
@@ -89,19 +95,25 @@ function QueueConsumers({ row }: { row: QueueRow }): JSX.Element {
   );
 }
 
+/** The numbers of messages, which are the first thing that people look for. */
+function Tiles({ row }: { row: QueueRow }): JSX.Element {
+  return (
+    <div class="tiles">
+      <Tile label="Ready" value={count(row.messages_ready)} note={show(row, "message_bytes_ready", bytes)} />
+      <Tile label="Unacknowledged" value={count(row.messages_unacknowledged)} note={show(row, "message_bytes_unacknowledged", bytes)} />
+      <Tile label="Consumers" value={count(row.consumers)} />
+      {[["messages_delayed", "Delayed"], ["messages_dlx", "Being dead-lettered"], ["segments", "Segments"], ["first_offset", "First offset"], ["next_offset", "Next offset"], ["closed_from", "Closed from"]].map(([field, label]) => {
+        const value = (row as unknown as Record<string, unknown>)[field ?? ""];
+        return isNumber(value) && (value > 0 || row.type === "stream") ? <Tile label={label ?? ""} value={count(value)} /> : null;
+      })}
+    </div>
+  );
+}
+
 function Numbers({ row }: { row: QueueRow }): JSX.Element {
   const span = useSpan(SPAN);
   return (
     <>
-      <div class="tiles">
-        <Tile label="Ready" value={count(row.messages_ready)} note={show(row, "message_bytes_ready", bytes)} />
-        <Tile label="Unacknowledged" value={count(row.messages_unacknowledged)} note={show(row, "message_bytes_unacknowledged", bytes)} />
-        <Tile label="Consumers" value={count(row.consumers)} />
-        {[["messages_delayed", "Delayed"], ["messages_dlx", "Being dead-lettered"], ["segments", "Segments"], ["first_offset", "First offset"], ["next_offset", "Next offset"], ["closed_from", "Closed from"]].map(([field, label]) => {
-          const value = (row as unknown as Record<string, unknown>)[field ?? ""];
-          return isNumber(value) && (value > 0 || row.type === "stream") ? <Tile label={label ?? ""} value={count(value)} /> : null;
-        })}
-      </div>
       <div class="columns">
         <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
           <div class="charts one">
@@ -117,6 +129,7 @@ function Numbers({ row }: { row: QueueRow }): JSX.Element {
               ["Policy", row.policy ? <Name text={row.policy} /> : DASH],
               ["Operator policy", row.operator_policy ? <Name text={row.operator_policy} /> : DASH],
               ["Effective policy", <Fields map={row.effective_policy_definition} />],
+              ...settings(row).map(({ label, value, exchange }): [string, ComponentChildren] => [label, exchange !== undefined ? <NameLink to={href(["exchanges", row.vhost, exchangeInPath(exchange)])} text={value} /> : <Name text={value} />]),
               ["Durable", row.durable ? "yes" : "no"],
               ["Deleted with its last consumer", row.auto_delete ? "yes" : "no"],
               ["Exclusive", row.exclusive ? "yes" : "no"],
@@ -171,7 +184,7 @@ function QueueBindings({ vhost, name }: { vhost: string; name: string }): JSX.El
       title="Bindings"
       tight
       aside={
-        <Action
+        may(me.use(), "write", vhost, name) && <Action
           label="Bind"
           title={`Bind an exchange to ${name}`}
           confirm="Bind"

@@ -3,11 +3,14 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
+import { settings } from "../lib/effective";
+import { mayAny, me } from "../lib/me";
 import type { QueueRow } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { rateOf } from "../lib/rates";
-import { DASH, bytes, count, rate } from "../lib/text";
+import { useApi } from "../lib/poll";
+import { DASH, bytes, count, rate, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action } from "../ui/actions";
 import { List, type ListColumn } from "../ui/list";
@@ -33,7 +36,7 @@ export function Queues(): JSX.Element {
     ...(vhost === "" ? [{ id: "vhost", label: "Virtual host", standard: true, fields: ["vhost"], sort: "vhost", cell: (row: QueueRow) => <Name text={row.vhost} /> }] : []),
     { id: "type", label: "Type", standard: true, fields: ["type"], sort: "type", cell: (row) => <Badge tone="plain">{row.type}</Badge> },
     { id: "state", label: "State", standard: true, fields: ["state"], sort: "state", cell: (row) => <State state={row.state} /> },
-    number("messages_ready", "Ready", true),
+    { ...number("messages_ready", "Ready", true), first: true },
     number("messages_unacknowledged", "Unacked", true),
     number("messages_delayed", "Delayed", false),
     number("messages_dlx", "Dead-lettering", false),
@@ -43,6 +46,7 @@ export function Queues(): JSX.Element {
     rateColumn("deliver_get", "Out", true),
     rateColumn("ack", "Acked", false),
     number("consumers", "Consumers", true),
+    { id: "settings", label: "Limits", standard: true, fields: ["arguments", "effective_policy_definition", "type"], cell: (row) => <Limits row={row} /> },
     { id: "policy", label: "Policy", standard: true, fields: ["policy"], sort: "policy", cell: (row) => <Name text={row.policy ?? ""} /> },
     { id: "operator_policy", label: "Operator policy", fields: ["operator_policy"], sort: "operator_policy", cell: (row) => <Name text={row.operator_policy ?? ""} /> },
     { id: "arguments", label: "Arguments", fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
@@ -58,10 +62,27 @@ export function Queues(): JSX.Element {
       columns={columns}
       keyFields={["name", "vhost"]}
       rowKey={keyOf}
-      actions={<CreateQueue vhost={vhost || "/"} />}
+      only={[
+        { param: "problem", label: "Only with a problem" },
+        { param: "type", label: "Type", values: ["classic", "quorum", "stream"] },
+        { param: "state", label: "State", values: ["running", "damaged"] },
+        { param: "policy", label: "Policy", values: usePolicyNames(vhost) },
+      ]}
+      actions={mayAny(me.use(), "configure", vhost) && <CreateQueue vhost={vhost || "/"} />}
       empty={<Empty title="There are no queues.">Create one here, or let your clients declare theirs.</Empty>}
     />
   );
+}
+
+/** The settings that limit a queue, or decide where its messages go: DLX is its dead-letter exchange, TTL the time to live. */
+function Limits({ row }: { row: QueueRow }): JSX.Element {
+  return <span class="limits">{settings(row).filter(({ short }) => short !== "").map(({ short, label, value }) => <span class="badge plain" title={`${label}: ${visible(value)}`}><b>{short}</b> <Name text={value} /></span>)}</span>;
+}
+
+/** The names of all policies, for a filter. */
+export function usePolicyNames(vhost: string): string[] {
+  const [own, operator] = ["policies", "operator-policies"].map((kind) => useApi<{ name: string }[]>(`${vhost === "" ? path(kind) : path(kind, vhost)}?columns=name`, { once: true }));
+  return [...new Set([...(own?.data ?? []), ...(operator?.data ?? [])].map((row) => row.name))].sort();
 }
 
 /** The nodes with a member of the queue's group, and those whose member does not run. Classic queues have none. */

@@ -3,20 +3,22 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
+import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named } from "../ui/actions";
+import { Action, AdminOnly, Named } from "../ui/actions";
 import { NameField, VhostField } from "../ui/picker";
-import { Answer, Empty, Name, Panel, Table, Text } from "../ui/parts";
+import { Answer, Empty, Name, NameLink, Panel, Table, Text } from "../ui/parts";
 
-interface UserRow {
+export interface UserRow {
   name: string;
+  limits?: Record<string, number>;
   tags?: string[] | string;
   hashing_algorithm?: string;
 }
 
-interface PermissionRow {
+export interface PermissionRow {
   user: string;
   vhost: string;
   configure: string;
@@ -24,7 +26,7 @@ interface PermissionRow {
   read: string;
 }
 
-interface TopicRow {
+export interface TopicRow {
   user: string;
   vhost: string;
   exchange: string;
@@ -32,16 +34,15 @@ interface TopicRow {
   read: string;
 }
 
-const tagsOf = (row: UserRow) => (Array.isArray(row.tags) ? row.tags.join(", ") : (row.tags ?? ""));
+export const tagsOf = (row: UserRow) => (Array.isArray(row.tags) ? row.tags.join(", ") : (row.tags ?? ""));
 
 export function Users(): JSX.Element {
   const users = useApi<UserRow[]>(`${path("users")}?columns=name,tags,hashing_algorithm`);
   const permissions = useApi<PermissionRow[]>(path("permissions"));
   const topics = useApi<TopicRow[]>(path("topic-permissions"));
-  const pattern = (text: string) => (text === "" ? <span class="hint">nothing</span> : <code><Name text={text} /></code>);
   return (
     <>
-      <Panel title="Users" tight aside={<EditUser />}>
+      <Panel title="Users" tight aside={<AdminOnly><EditUser /></AdminOnly>}>
         <Answer of={users}>
           {(rows) => (
             <Table
@@ -49,7 +50,7 @@ export function Users(): JSX.Element {
               rows={rows}
               rowKey={(row) => row.name}
               columns={[
-                { id: "name", label: "Name", cell: (row) => <b class="name"><Name text={row.name} /></b> },
+                { id: "name", label: "Name", cell: (row) => <NameLink to={href(["admin", "users", row.name])} text={row.name} /> },
                 { id: "tags", label: "Tags", cell: (row) => <Name text={tagsOf(row) || DASH} /> },
                 { id: "vhosts", label: "Can use", cell: (row) => <Name text={(permissions.data ?? []).filter((one) => one.user === row.name).map((one) => one.vhost).join(", ") || "no virtual host"} /> },
                 { id: "hash", label: "Password", cell: (row) => row.hashing_algorithm?.replace("rabbit_password_hashing_", "") ?? DASH },
@@ -70,16 +71,33 @@ export function Users(): JSX.Element {
           )}
         </Answer>
       </Panel>
-      <Panel title="Permissions" tight aside={<SetPermission />}>
+      <Panel title="Permissions" tight aside={<AdminOnly><SetPermission /></AdminOnly>}>
         <Answer of={permissions}>
-          {(rows) => (
-            <Table
+          {(rows) => <PermissionTable rows={rows} />}
+        </Answer>
+      </Panel>
+      <Panel title="Topic permissions" tight aside={<AdminOnly><SetTopic /></AdminOnly>}>
+        <Answer of={topics}>
+          {(rows) => <TopicTable rows={rows} />}
+        </Answer>
+      </Panel>
+    </>
+  );
+}
+
+/** A regular expression for names; an empty one matches nothing. */
+const pattern = (text: string) => (text === "" ? <span class="hint">nothing</span> : <code><Name text={text} /></code>);
+
+/** What users may do in virtual hosts. */
+export function PermissionTable({ rows }: { rows: PermissionRow[] }): JSX.Element {
+  return (
+    <Table
               caption="Permissions"
               rows={rows}
               rowKey={(row) => `${row.user}\u0000${row.vhost}`}
               columns={[
-                { id: "user", label: "User", cell: (row) => <b class="name"><Name text={row.user} /></b> },
-                { id: "vhost", label: "Virtual host", cell: (row) => <Name text={row.vhost} /> },
+                { id: "user", label: "User", cell: (row) => <NameLink to={href(["admin", "users", row.user])} text={row.user} /> },
+                { id: "vhost", label: "Virtual host", cell: (row) => <NameLink to={href(["admin", "vhosts", row.vhost])} text={row.vhost} /> },
                 { id: "configure", label: "Configure", cell: (row) => pattern(row.configure) },
                 { id: "write", label: "Write", cell: (row) => pattern(row.write) },
                 { id: "read", label: "Read", cell: (row) => pattern(row.read) },
@@ -96,18 +114,18 @@ export function Users(): JSX.Element {
               ]}
               empty={<Empty title="No user may use a virtual host." />}
             />
-          )}
-        </Answer>
-      </Panel>
-      <Panel title="Topic permissions" tight aside={<SetTopic />}>
-        <Answer of={topics}>
-          {(rows) => (
-            <Table
+  );
+}
+
+/** The keys to which users are restricted. */
+export function TopicTable({ rows }: { rows: TopicRow[] }): JSX.Element {
+  return (
+    <Table
               caption="Topic permissions"
               rows={rows}
               rowKey={(row) => `${row.user}\u0000${row.vhost}\u0000${row.exchange}`}
               columns={[
-                { id: "user", label: "User", cell: (row) => <b class="name"><Name text={row.user} /></b> },
+                { id: "user", label: "User", cell: (row) => <NameLink to={href(["admin", "users", row.user])} text={row.user} /> },
                 { id: "vhost", label: "Virtual host", cell: (row) => <Name text={row.vhost} /> },
                 { id: "exchange", label: "Exchange", cell: (row) => <Name text={row.exchange} /> },
                 { id: "write", label: "Publish with keys", cell: (row) => pattern(row.write) },
@@ -125,14 +143,10 @@ export function Users(): JSX.Element {
               ]}
               empty={<Empty title="No user is restricted to certain keys." />}
             />
-          )}
-        </Answer>
-      </Panel>
-    </>
   );
 }
 
-function EditUser({ row }: { row?: UserRow }): JSX.Element {
+export function EditUser({ row }: { row?: UserRow }): JSX.Element {
   const [name, setName] = useState(row?.name ?? "");
   const [password, setPassword] = useState("");
   const [tags, setTags] = useState(row ? tagsOf(row) : "");
@@ -158,9 +172,9 @@ function EditUser({ row }: { row?: UserRow }): JSX.Element {
   );
 }
 
-function SetPermission({ row }: { row?: PermissionRow }): JSX.Element {
-  const [user, setUser] = useState(row?.user ?? "");
-  const [vhost, setVhost] = useState(row?.vhost ?? (chosenVhost.get() || "/"));
+export function SetPermission({ row, user: of, vhost: where }: { row?: PermissionRow; user?: string; vhost?: string }): JSX.Element {
+  const [user, setUser] = useState(row?.user ?? of ?? "");
+  const [vhost, setVhost] = useState(row?.vhost ?? where ?? (chosenVhost.get() || "/"));
   const [configure, setConfigure] = useState(row?.configure ?? ".*");
   const [write, setWrite] = useState(row?.write ?? ".*");
   const [read, setRead] = useState(row?.read ?? ".*");
@@ -181,8 +195,8 @@ function SetPermission({ row }: { row?: PermissionRow }): JSX.Element {
   );
 }
 
-function SetTopic({ row }: { row?: TopicRow }): JSX.Element {
-  const [user, setUser] = useState(row?.user ?? "");
+export function SetTopic({ row, user: of }: { row?: TopicRow; user?: string }): JSX.Element {
+  const [user, setUser] = useState(row?.user ?? of ?? "");
   const [vhost, setVhost] = useState(row?.vhost ?? (chosenVhost.get() || "/"));
   const [exchange, setExchange] = useState(row?.exchange ?? "amq.topic");
   const [write, setWrite] = useState(row?.write ?? ".*");

@@ -2,12 +2,12 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { path } from "../lib/api";
-import { cause, label } from "../lib/causes";
+import { label, toneOf } from "../lib/causes";
 import { command, inVhost } from "../lib/command";
-import type { Explained } from "../lib/names";
+import type { CauseRow, Explained } from "../lib/names";
 import { go, href, place } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { bytes, count, isNumber, percent } from "../lib/text";
+import { bytes, count, duration, isNumber, percent } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Answer, Command, Name, NameLink, Panel, Select, Text } from "../ui/parts";
 import { NameField } from "../ui/picker";
@@ -36,9 +36,10 @@ function commandOf({ kind, vhost, name, connection }: Subject): string {
 }
 
 /** Returns a number in its unit, which its name ends with. */
-function valueOf(name: string, value: unknown): string {
+export function valueOf(name: string, value: unknown): string {
   if (!isNumber(value)) return String(value);
   if (name.endsWith("_percent")) return percent(value / 100);
+  if (name.endsWith("_ms")) return duration(value);
   return name.endsWith("_bytes") ? bytes(value) : count(value);
 }
 
@@ -48,25 +49,11 @@ export function Explanation({ subject }: { subject: Subject }): JSX.Element {
   return (
     <Answer of={answer}>
       {(explained) => {
-        const { tone, means, advice, numbers: telling } = cause(explained.cause);
         const numbers = Object.entries(explained.numbers ?? {});
-        const shown = telling.flatMap((name): [string, unknown][] => numbers.filter(([key]) => key === name));
+        const causes = explained.causes ?? [{ cause: explained.cause, sentence: explained.sentence, at: explained.at }];
         return (
-          <div class={`explain ${tone}`}>
-            <p class="sentence"><span class={`badge ${tone}`}>{explained.cause.replaceAll("_", " ")}</span> <Name text={explained.sentence} /></p>
-            <p>{means}</p>
-            <p><b>What to do:</b> {advice}</p>
-            {shown.length > 0 && (
-              <dl class="telling">
-                {shown.map(([key, value]) => <div><dt>{label(key)}</dt><dd>{valueOf(key, value)}</dd></div>)}
-              </dl>
-            )}
-            {explained.at?.connection && (
-              <p>
-                At {explained.at.link !== undefined && explained.at.link !== null && <>the link <b><Name text={explained.at.link} /></b> of </>}the connection{" "}
-                <NameLink to={href(["connections", explained.at.connection])} text={explained.at.connection} />
-              </p>
-            )}
+          <div class="causes">
+            {causes.map((one) => <CauseView key={`${one.cause} ${JSON.stringify(one.at ?? null)}`} of={one} />)}
             {(explained.notes ?? []).map((note) => <p class="note"><Name text={note} /></p>)}
             {numbers.length > 0 && (
               <details>
@@ -81,6 +68,36 @@ export function Explanation({ subject }: { subject: Subject }): JSX.Element {
         );
       }}
     </Answer>
+  );
+}
+
+/** One of the causes: what it is, what it means, what to do, and the numbers that show it. */
+function CauseView({ of: { cause, sentence, meaning, advice = [], at, numbers } }: { of: CauseRow }): JSX.Element {
+  const tone = toneOf(cause);
+  const shown = Object.entries(numbers ?? {});
+  const [only] = advice;
+  return (
+    <div class={`explain ${tone}`}>
+      <p class="sentence"><span class={`badge ${tone}`}>{cause.replaceAll("_", " ")}</span> <Name text={sentence} /></p>
+      {meaning && <p><Name text={meaning} /></p>}
+      {advice.length < 2 ? <p><b>What to do:</b> <Name text={only ?? "nothing"} /></p> : (
+        <>
+          <p><b>What to do:</b></p>
+          <ol class="advice">{advice.map((one) => <li><Name text={one} /></li>)}</ol>
+        </>
+      )}
+      {shown.length > 0 && (
+        <dl class="telling">
+          {shown.map(([key, value]) => <div><dt>{label(key)}</dt><dd>{valueOf(key, value)}</dd></div>)}
+        </dl>
+      )}
+      {at?.connection && (
+        <p>
+          At {at.link !== undefined && at.link !== null && <>the link <b><Name text={at.link} /></b> of </>}the connection{" "}
+          <NameLink to={href(["connections", at.connection])} text={at.connection} />
+        </p>
+      )}
+    </div>
   );
 }
 

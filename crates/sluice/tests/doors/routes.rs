@@ -151,6 +151,7 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::Version
         | Action::ClusterName
         | Action::OpenApi
+        | Action::Arguments
         | Action::EffectiveSettings
         | Action::SetSetting
         | Action::ResetSetting
