@@ -45,6 +45,7 @@ mod page_login;
 mod pages;
 mod parameters;
 mod parts;
+mod pauses;
 mod places;
 mod plugins;
 mod policies;
