@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
@@ -12,6 +13,7 @@ use broker::access::Identity;
 use broker::desk::Desk;
 use serde_json::{Map, Value};
 
+use crate::aside::aside;
 use crate::audit::Line;
 use crate::auth::Sender;
 use crate::budget::{Budget, Held};
@@ -51,7 +53,7 @@ pub struct Call<'a, D> {
     /// The fields of the body; empty if the method has no body.
     pub fields: Map<String, Value>,
     /// The body of definitions, which have too many fields; empty for other actions.
-    pub body: Vec<u8>,
+    pub body: Arc<[u8]>,
     /// The value of the header `X-Reason`.
     pub reason: Option<String>,
     /// True with the header `If-None-Match: *`: the client wants to change nothing that exists [RFC 9110, 13.1.2].
@@ -139,11 +141,11 @@ async fn carry_out<D: Desk>(
             head.headers.get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
         let body = read_body(body, announced, &mut held, ports.bodies()).await?;
         match route.action {
-            Action::PostDefinitions | Action::PostDefinitionsOfVhost => (Map::new(), body.to_vec()),
-            _ => (json::parse_body(&body)?, Vec::new()),
+            Action::PostDefinitions | Action::PostDefinitionsOfVhost => (Map::new(), body.into()),
+            _ => (aside(body.len(), move || json::parse_body(&body)).await??, Vec::new().into()),
         }
     } else {
-        (Map::new(), Vec::new())
+        (Map::new(), Vec::new().into())
     };
     let query = Query::parse(head.uri.query().unwrap_or_default());
     query.check()?;

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod aside;
 mod attempts;
 mod audit;
 mod auth;
