@@ -14,12 +14,12 @@ use crate::call::Call;
 use crate::reply::{Failure, Reply};
 use crate::{json, shape, vhosts};
 
-pub fn list_users<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    user_rows(call, |_| true)
+pub async fn list_users<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    user_rows(call, |_| true).await
 }
 
-pub fn list_users_without_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    user_rows(call, |user| user.permissions.is_empty())
+pub async fn list_users_without_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    user_rows(call, |user| user.permissions.is_empty()).await
 }
 
 pub fn get_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -111,21 +111,21 @@ pub async fn hash_password<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
 }
 
 /// The permissions of all users, or of one, or in one virtual host.
-pub fn list_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.desk.users(&call.who)?;
-    permission_rows(&users, call, |_, _| true)
+    permission_rows(&users, call, |_, _| true).await
 }
 
-pub fn permissions_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn permissions_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.desk.users(&call.who)?;
     let wanted = known(&users, call.param(0))?;
-    permission_rows(&users, call, |user, _| user.name == wanted.name)
+    permission_rows(&users, call, |user, _| user.name == wanted.name).await
 }
 
 pub async fn permissions_in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.desk.users(&call.who)?;
     vhosts::require(call, call.param(0)).await?;
-    permission_rows(&users, call, |_, vhost| *vhost == *call.param(0))
+    permission_rows(&users, call, |_, vhost| *vhost == *call.param(0)).await
 }
 
 pub fn get_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -149,7 +149,7 @@ pub async fn delete_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Fa
 }
 
 /// The limits of all users that have some, or of one user.
-pub fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.desk.users(&call.who)?;
     if let Some(name) = call.optional_param(0) {
         known(&users, name)?;
@@ -157,7 +157,7 @@ pub fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = users.iter().filter(|user| call.optional_param(0).is_none_or(|name| *user.name == *name));
     let rows = wanted.filter(|user| user.limits != UserLimits::default());
     let rows = rows.map(|user| json!({ "user": *user.name, "value": limits_json(user.limits) }));
-    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["user"])?))
+    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["user"]).await?))
 }
 
 pub async fn put_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -280,13 +280,16 @@ pub fn tags_of(value: &Value) -> Result<Arc<[String]>, Failure> {
     Ok(tags.into_iter().map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
 }
 
-fn user_rows<D: Desk>(call: &Call<'_, D>, wanted: impl Fn(&UserRecord) -> bool) -> Result<Reply, Failure> {
+async fn user_rows<D: Desk>(
+    call: &Call<'_, D>,
+    wanted: impl Fn(&UserRecord) -> bool,
+) -> Result<Reply, Failure> {
     let users = call.desk.users(&call.who)?;
     let rows = users.iter().filter(|user| wanted(user)).map(user_json).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(rows, &call.query, &["name"]).await?))
 }
 
-fn permission_rows<D: Desk>(
+async fn permission_rows<D: Desk>(
     users: &Users,
     call: &Call<'_, D>,
     wanted: impl Fn(&UserRecord, &str) -> bool,
@@ -296,7 +299,7 @@ fn permission_rows<D: Desk>(
         own.map(|(vhost, permissions)| permissions_json(&user.name, vhost, permissions)).collect()
     };
     let rows = users.iter().flat_map(of_user).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user"])?))
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user"]).await?))
 }
 
 pub fn known<'a>(users: &'a Users, name: &str) -> Result<&'a UserRecord, Failure> {

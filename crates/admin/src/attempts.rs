@@ -13,7 +13,7 @@ use crate::shape;
 pub async fn list<D: Desk>(call: &Call<'_, D>, by_source: bool) -> Result<Reply, Failure> {
     let rows = call.desk.auth_attempts(&call.who, call.param(0), by_source).await?;
     let order: &[&str] = if by_source { &["remote_address", "username", "protocol"] } else { &["protocol"] };
-    Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, order)?))
+    Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, order).await?))
 }
 
 /// Resets the counts by protocol and those by source together, as RabbitMQ does.

@@ -30,7 +30,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         vhosts::require(call, vhost).await?;
     }
     let all = call.desk.bindings(&call.who, vhost).await?;
-    reply(call, all.iter())
+    reply(call, all.iter()).await
 }
 
 /// Returns the bindings of the virtual host in the path. A queue or an exchange that does not exist has none, as in RabbitMQ.
@@ -46,25 +46,25 @@ async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Vec<Arc<Binding>>, Fail
 pub async fn of_source<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = unaliased(call.param(1));
     let all = in_vhost(call).await?;
-    reply(call, all.iter().filter(|b| *b.source == *name))
+    reply(call, all.iter().filter(|b| *b.source == *name)).await
 }
 
 pub async fn of_exchange_destination<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = Destination::Exchange(unaliased(call.param(1)).into());
     let all = in_vhost(call).await?;
-    reply(call, all.iter().filter(|b| b.destination == wanted))
+    reply(call, all.iter().filter(|b| b.destination == wanted)).await
 }
 
 pub async fn of_queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = Destination::Queue(call.param(1).into());
     let all = in_vhost(call).await?;
-    reply(call, all.iter().filter(|b| b.destination == wanted))
+    reply(call, all.iter().filter(|b| b.destination == wanted)).await
 }
 
 pub async fn of_pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     vhosts::require(call, call.param(0)).await?;
     let all = pair(call, to).await?;
-    reply(call, all.iter())
+    reply(call, all.iter()).await
 }
 
 pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
@@ -113,12 +113,12 @@ pub async fn delete<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failur
     Ok(Reply::NoContent)
 }
 
-fn reply<'a, D>(
+async fn reply<'a, D>(
     call: &Call<'_, D>,
     bindings: impl Iterator<Item = &'a Arc<Binding>>,
 ) -> Result<Reply, Failure> {
     let rows = bindings.map(|b| to_json(b)).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, DEFAULT_SORT)?))
+    Ok(Reply::Json(shape::list(rows, &call.query, DEFAULT_SORT).await?))
 }
 
 fn destination<D>(call: &Call<'_, D>, to: To) -> Destination {

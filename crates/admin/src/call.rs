@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
@@ -12,6 +13,7 @@ use broker::access::Identity;
 use broker::desk::Desk;
 use serde_json::{Map, Value};
 
+use crate::aside::aside;
 use crate::audit::Line;
 use crate::auth::Sender;
 use crate::budget::{Budget, Held};
@@ -51,7 +53,7 @@ pub struct Call<'a, D> {
     /// The fields of the body; empty if the method has no body.
     pub fields: Map<String, Value>,
     /// The body of definitions, which have too many fields; empty for other actions.
-    pub body: Vec<u8>,
+    pub body: Arc<[u8]>,
     /// The value of the header `X-Reason`.
     pub reason: Option<String>,
     /// True with the header `If-None-Match: *`: the client wants to change nothing that exists [RFC 9110, 13.1.2].
@@ -139,13 +141,14 @@ async fn carry_out<D: Desk>(
             head.headers.get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
         let body = read_body(body, announced, &mut held, ports.bodies()).await?;
         match route.action {
-            Action::PostDefinitions | Action::PostDefinitionsOfVhost => (Map::new(), body.to_vec()),
-            _ => (json::parse_body(&body)?, Vec::new()),
+            Action::PostDefinitions | Action::PostDefinitionsOfVhost => (Map::new(), body.into()),
+            _ => (aside(body.len(), move || json::parse_body(&body)).await??, Vec::new().into()),
         }
     } else {
-        (Map::new(), Vec::new())
+        (Map::new(), Vec::new().into())
     };
     let query = Query::parse(head.uri.query().unwrap_or_default());
+    query.check()?;
     let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok());
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let (who, peer) = (sender.who.clone(), sender.address);
@@ -199,11 +202,11 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::VhostLimits => vhosts::limits(call).await,
         Action::PutVhostLimit => vhosts::put_limit(call).await,
         Action::DeleteVhostLimit => vhosts::delete_limit(call).await,
-        Action::UserLimits => accounts::limits(call),
+        Action::UserLimits => accounts::limits(call).await,
         Action::PutUserLimit => accounts::put_limit(call).await,
         Action::DeleteUserLimit => accounts::delete_limit(call).await,
-        Action::ListUsers => accounts::list_users(call),
-        Action::ListUsersWithoutPermissions => accounts::list_users_without_permissions(call),
+        Action::ListUsers => accounts::list_users(call).await,
+        Action::ListUsersWithoutPermissions => accounts::list_users_without_permissions(call).await,
         Action::GetUser => accounts::get_user(call),
         Action::PutUser => accounts::put_user(call).await,
         Action::PatchUser => accounts::patch_user(call).await,
@@ -213,16 +216,16 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::ListAuthAttempts => attempts::list(call, false).await,
         Action::ListAuthAttemptsBySource => attempts::list(call, true).await,
         Action::ResetAuthAttempts => attempts::reset(call).await,
-        Action::PermissionsOfUser => accounts::permissions_of_user(call),
+        Action::PermissionsOfUser => accounts::permissions_of_user(call).await,
         Action::PermissionsInVhost => accounts::permissions_in_vhost(call).await,
-        Action::ListPermissions => accounts::list_permissions(call),
+        Action::ListPermissions => accounts::list_permissions(call).await,
         Action::GetPermissions => accounts::get_permissions(call),
         Action::PutPermissions => accounts::put_permissions(call).await,
         Action::DeletePermissions => accounts::delete_permissions(call).await,
-        Action::TopicPermissionsOfUser => topics::of_user(call),
+        Action::TopicPermissionsOfUser => topics::of_user(call).await,
         Action::TopicPermissionsInVhost => topics::in_vhost(call).await,
-        Action::ListTopicPermissions => topics::list(call),
-        Action::TopicPermissionsOfUserInVhost => topics::of_user_in_vhost(call),
+        Action::ListTopicPermissions => topics::list(call).await,
+        Action::TopicPermissionsOfUserInVhost => topics::of_user_in_vhost(call).await,
         Action::GetTopicPermissions => topics::get(call),
         Action::PutTopicPermissions => topics::put(call).await,
         Action::DeleteTopicPermissions => topics::clear(call).await,
@@ -244,7 +247,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::Checkpoint => quorum::checkpoint(call).await,
         Action::ReclaimMemory => quorum::reclaim_memory(call).await,
         Action::ChangeMember(change) => quorum::change(call, change).await,
-        Action::ListFeatureFlags => parts::feature_flags(call),
+        Action::ListFeatureFlags => parts::feature_flags(call).await,
         Action::EnableFeatureFlag => parts::enable_feature_flag(call),
         Action::Grow => quorum::grow(call),
         Action::Shrink => quorum::shrink(call).await,
@@ -286,7 +289,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::Version => overview::version(call).await,
         Action::ClusterName => overview::cluster_name(call).await,
         Action::NameCluster => parameters::name_cluster(call).await,
-        Action::EmptyList => Ok(Reply::Json(shape::list(Vec::new(), &call.query, &[])?)),
+        Action::EmptyList => Ok(Reply::Json(shape::list(Vec::new(), &call.query, &[]).await?)),
         Action::Arguments => Ok(described::get()),
         Action::OpenApi => Ok(openapi::get()),
         Action::EffectiveSettings => Ok(settings::effective(call.ports.settings())),

@@ -24,12 +24,12 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let view = View::of(call)?;
     let rows = rows.iter().flat_map(|row| view.channels(row)).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(rows, &call.query, &["name"]).await?))
 }
 
 pub async fn of_connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
-    Ok(Reply::Json(shape::list(View::of(call)?.channels(&row), &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(View::of(call)?.channels(&row), &call.query, &["name"]).await?))
 }
 
 /// Returns a channel with its consumers.
@@ -51,7 +51,7 @@ pub async fn consumers<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let shown = rows.iter().flat_map(|row| consumers_of(row, None)).collect();
     let sort = ["channel_details.name", "consumer_tag"];
-    Ok(Reply::Json(shape::list_named_by(&CONSUMER_NAMES, shown, &call.query, &sort)?))
+    Ok(Reply::Json(shape::list_named_by(&CONSUMER_NAMES, shown, &call.query, &sort).await?))
 }
 
 /// Returns the consumers of a queue, as far as the user may see their connections.

@@ -21,20 +21,20 @@ const SESSION_NAMES: [&str; 3] = ["name", "container_id", "user"];
 /// Lists connections. Users without the tag `monitoring` see only their own.
 pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = call.desk.connections(&call.who).await?;
-    Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"])?))
+    Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"]).await?))
 }
 
 /// Lists the connections to one virtual host.
 pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, Some(call.param(0))).await?;
-    Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["name"]).await?))
 }
 
 /// Lists the connections of one user.
 pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let mut rows = visible(call, None).await?;
     rows.retain(|row| *row.user == *call.param(0));
-    Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"])?))
+    Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"]).await?))
 }
 
 /// Closes the connections of one user. Succeeds if there are none.
@@ -92,7 +92,7 @@ pub async fn sessions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let view = View::of(call)?;
     let rows = rows.iter().flat_map(|row| view.sessions_with_owner(row)).collect();
-    Ok(Reply::Json(shape::list_named_by(&SESSION_NAMES, rows, &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list_named_by(&SESSION_NAMES, rows, &call.query, &["name"]).await?))
 }
 
 pub async fn sessions_of_connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -104,7 +104,7 @@ pub async fn sessions_of_connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply
         // RabbitMQ answers with an empty list, too.
         ProtocolRow::Amqp091(_) => Vec::new(),
     };
-    Ok(Reply::Json(shape::list(rows, &call.query, &["channel_number"])?))
+    Ok(Reply::Json(shape::list(rows, &call.query, &["channel_number"]).await?))
 }
 
 /// Returns the connection that the request names.

@@ -19,7 +19,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     }
     let view = View::of(call)?;
     let rows = exchanges.iter().map(|row| view.exchange(row)).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

@@ -11,6 +11,7 @@ use broker::pattern::Pattern;
 use serde_json::{Value, json};
 
 use crate::call::{Call, Source};
+use crate::pauses::Matches;
 use crate::reply::{Failure, Reply, respond};
 use crate::vhosts;
 
@@ -131,7 +132,7 @@ pub async fn elected_leaders<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failu
 /// Like [`elected_leaders`], for the queues whose names match the pattern that the request names last.
 ///
 /// # Errors
-/// 400 if that is no regular expression.
+/// 400 if that is no regular expression, or costs too much.
 pub async fn elected_leaders_named<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, pattern) = match call.optional_param(1) {
         Some(pattern) => (call.optional_param(0), pattern),
@@ -149,8 +150,12 @@ async fn leaders<D: Desk>(
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
     }
-    let mut records = call.desk.queue_records(&call.who, vhost).await?;
-    records.retain(|record| record.is_quorum() && names.is_match(&record.name));
+    let (mut records, mut matches) = (Vec::new(), Matches::new(names));
+    for record in call.desk.queue_records(&call.who, vhost).await? {
+        if record.is_quorum() && matches.is_match(&record.name).await? {
+            records.push(record);
+        }
+    }
     let mut without = Vec::new();
     for some in records.chunks(QUEUES_AT_ONCE) {
         let rows = call.desk.numbered(&call.who, some).await?;

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod aside;
 mod attempts;
 mod audit;
 mod auth;
@@ -45,6 +46,7 @@ mod page_login;
 mod pages;
 mod parameters;
 mod parts;
+mod pauses;
 mod places;
 mod plugins;
 mod policies;

@@ -136,7 +136,7 @@ pub fn whoami<D: Desk>(call: &Call<'_, D>) -> Reply {
 
 pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = node(call, call.ports.overview(call.desk, &call.who).await?)?;
-    Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"]).await?))
 }
 
 pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

@@ -142,7 +142,7 @@ async fn rows<D: Desk>(
 ) -> Result<Reply, Failure> {
     let all = call.desk.parameters(&call.who).await?;
     let rows = all.iter().filter(|(key, _)| wanted(key)).map(|(key, value)| row(key, value)).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, sort)?))
+    Ok(Reply::Json(shape::list(rows, &call.query, sort).await?))
 }
 
 fn row(key: &ParameterKey, value: &str) -> Value {

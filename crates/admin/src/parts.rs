@@ -81,7 +81,7 @@ const PROCESSES_MAX: u64 = 1_048_576;
 ///
 /// # Errors
 /// 400 for a wrong query.
-pub fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = FLAGS.iter().map(|(name, stability, what)| {
         json!({
             "name": name,
@@ -93,7 +93,7 @@ pub fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
             "provided_by": "rabbit",
         })
     });
-    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"]).await?))
 }
 
 /// Enables a feature flag, which is enabled already.
@@ -134,7 +134,7 @@ pub async fn deprecated_features<D: Desk>(call: &Call<'_, D>, used: bool) -> Res
     });
     let others = OTHERS.iter().map(|(name, phase, state, about)| row(name, about, phase, state, 0));
     let rows = counted.chain(others).filter(|row| !used || row["uses"].as_u64() > Some(0));
-    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["name"]).await?))
 }
 
 /// Returns the fields of an overview that are about the runtime.

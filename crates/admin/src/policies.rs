@@ -23,7 +23,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Fa
         policies.retain(|policy| policy.matches_queue(row.kind, name));
     }
     let rows = policies.iter().map(|p| to_json(p)).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {

@@ -4,6 +4,9 @@ use percent_encoding::percent_decode;
 
 use crate::reply::Failure;
 
+/// The most columns that a request names. Each field of each row is compared with all of them. No row has as many fields.
+const COLUMNS_MAX: usize = 256;
+
 /// Decoded names and values. The first value of a name counts.
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
@@ -22,6 +25,20 @@ impl Query {
                 .map(|(k, v)| (decode(k), decode(v)))
                 .collect(),
         )
+    }
+
+    /// Checks what would cost too much, whatever the request asks for.
+    ///
+    /// # Errors
+    /// 400 if it names more columns than a row has.
+    pub fn check(&self) -> Result<(), Failure> {
+        let columns = self.0.iter().filter(|(name, _)| name == "columns");
+        match columns.map(|(_, wanted)| wanted.split(',').count()).max() {
+            Some(count) if count > COLUMNS_MAX => Err(Failure::bad_request(format!(
+                "the request names {count} columns: at most {COLUMNS_MAX} are possible"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -75,5 +92,21 @@ pub mod reads {
     pub fn of(mark: &str) -> BTreeSet<String> {
         let reads = READS.lock().unwrap_or_else(PoisonError::into_inner);
         reads.get(mark).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_names_few_columns() {
+        let check =
+            |count: usize| Query::parse(&format!("a=1&columns={}", vec!["name"; count].join(","))).check();
+        assert!(check(1).is_ok() && check(COLUMNS_MAX).is_ok());
+        assert_eq!(
+            check(COLUMNS_MAX + 1).unwrap_err().text(),
+            "the request names 257 columns: at most 256 are possible"
+        );
     }
 }

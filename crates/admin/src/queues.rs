@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::budget::Held;
 use crate::call::Call;
 use crate::pages::{self, PAGE_BYTES, Source};
+use crate::pauses::{Pauses, ROW_STEPS};
 use crate::reply::{Failure, Reply};
 use crate::samples::{Ranges, Samples};
 use crate::shape::{self, Page};
@@ -45,12 +46,15 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         }
         _ => {
             let records = records(call, vhost).await?;
-            let mut rows = Vec::new();
+            let (mut rows, mut pauses) = (Vec::new(), Pauses::default());
             for records in records.chunks(CHUNK_ROWS) {
                 let chunk = call.desk.numbered(&call.who, records).await?;
-                rows.extend(chunk.iter().map(|row| view.json(row)));
+                for row in &chunk {
+                    pauses.count(ROW_STEPS).await;
+                    rows.push(view.json(row));
+                }
             }
-            (Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?), records.len())
+            (Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?), records.len())
         }
     };
     if let Some(vhost) = vhost

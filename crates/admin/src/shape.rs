@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use broker::pattern::Pattern;
 use serde_json::{Map, Value, json};
 
+use crate::pauses::{self, Matches, Pauses};
 use crate::query::Query;
 use crate::reply::Failure;
 
@@ -13,6 +14,11 @@ use crate::reply::Failure;
 const PAGE_SIZE_DEFAULT: usize = 100;
 /// The most rows of a page. A request for more is refused.
 const PAGE_SIZE_MAX: usize = 500;
+
+/// The steps of comparing two rows, or of looking at one.
+const COMPARE_STEPS: u64 = 8;
+/// The number of rows that are sorted without a pause.
+const RUN_ROWS: usize = 256;
 
 /// A requested page.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,11 +102,43 @@ impl Names {
         Pattern::of_search(name).map(Self::Matching).map(Some).map_err(wrong)
     }
 
-    fn contain(&self, name: &str) -> bool {
-        match self {
-            Self::With(part) => name.to_lowercase().contains(part),
-            Self::Matching(pattern) => pattern.is_match(name),
+    /// Returns those rows that have one of these names in one of the fields.
+    ///
+    /// # Errors
+    /// 400 if matching all of them costs too much.
+    async fn of_rows(&self, rows: Vec<Value>, fields: &[&str]) -> Result<Vec<Value>, Failure> {
+        let (mut kept, mut pauses) = (Vec::new(), Pauses::default());
+        let names = |row: &Value| -> Vec<String> {
+            fields.iter().filter_map(|field| dotted(row, field).as_str().map(str::to_owned)).collect()
+        };
+        let (part, mut matches) = match self {
+            Self::With(part) => (part.as_str(), None),
+            Self::Matching(pattern) => {
+                // What costs too much is refused before its first match.
+                let mut steps = 0_u64;
+                for row in &rows {
+                    pauses.count(COMPARE_STEPS).await;
+                    let of_row = names(row).iter().map(|name| pattern.steps(name.len())).sum::<u64>();
+                    steps = steps.saturating_add(of_row);
+                }
+                pauses::check(pattern, steps)?;
+                ("", Some(Matches::new(pattern)))
+            }
+        };
+        for row in rows {
+            let mut is_found = false;
+            for name in names(&row) {
+                is_found |= match &mut matches {
+                    Some(matches) => matches.is_match(&name).await?,
+                    None => name.to_lowercase().contains(part),
+                };
+            }
+            pauses.count(COMPARE_STEPS).await;
+            if is_found {
+                kept.push(row);
+            }
         }
+        Ok(kept)
     }
 }
 
@@ -159,49 +197,89 @@ pub fn wants_other_order(query: &Query) -> bool {
     query.flag("sort_reverse") || query.get("sort").is_some_and(|s| !s.is_empty())
 }
 
-/// Sorts rows, filters them by their name, selects a page, and keeps the requested columns.
+/// Filters rows by their name, sorts them, selects a page, and keeps the requested columns. Pauses if there are many.
 ///
 /// # Errors
-/// 400 for an invalid page.
-pub fn list(rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Result<Value, Failure> {
-    list_named_by(&["name"], rows, query, default_sort)
+/// 400 for an invalid page, and for a pattern of names that costs too much.
+pub async fn list(rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Result<Value, Failure> {
+    list_named_by(&["name"], rows, query, default_sort).await
 }
 
 /// As [`list`], for rows that a person knows by several fields: the parameter `name` finds those with it in one of these fields.
 ///
 /// # Errors
-/// 400 for an invalid page.
-pub fn list_named_by(
+/// Those of [`list`].
+pub async fn list_named_by(
     fields: &[&str],
     mut rows: Vec<Value>,
     query: &Query,
     default_sort: &[&str],
 ) -> Result<Value, Failure> {
     let page = Page::of(query)?;
+    let total = rows.len();
+    if let Some(Page { names: Some(names), .. }) = &page {
+        rows = names.of_rows(rows, fields).await?;
+    }
+    if let Some(page) = page.as_ref().filter(|page| page.only.is_any()) {
+        rows.retain(|row| page.only.finds(row));
+    }
     let first = query.get("sort").filter(|s| !s.is_empty());
     let keys: Vec<&str> = first.into_iter().chain(default_sort.iter().copied()).collect();
-    rows.sort_by(|a, b| {
+    let mut rows = sorted(rows, |a, b| {
         keys.iter()
             .map(|key| compare(dotted(a, key), dotted(b, key)))
             .find(|o| o.is_ne())
             .unwrap_or(Ordering::Equal)
-    });
+    })
+    .await;
     if query.flag("sort_reverse") {
         rows.reverse();
     }
     let Some(page) = page else { return Ok(columns(Value::Array(rows), query)) };
-    let total = rows.len();
-    if let Some(names) = &page.names {
-        let is_found =
-            |row: &Value, field: &str| dotted(row, field).as_str().is_some_and(|name| names.contain(name));
-        rows.retain(|row| fields.iter().any(|field| is_found(row, field)));
-    }
-    if page.only.is_any() {
-        rows.retain(|row| page.only.finds(row));
-    }
     let filtered = rows.len();
     let items: Vec<Value> = rows.into_iter().skip(page.offset()).take(page.size).collect();
     page.envelope(total, filtered, cut(items, query))
+}
+
+/// Sorts rows like `sort_by`, with pauses: first short runs, then it merges two neighbours each until one run is left.
+async fn sorted(rows: Vec<Value>, order: impl Fn(&Value, &Value) -> Ordering) -> Vec<Value> {
+    let mut pauses = Pauses::default();
+    let (mut runs, mut rest) = (Vec::new(), rows.into_iter());
+    loop {
+        let mut run: Vec<Value> = rest.by_ref().take(RUN_ROWS).collect();
+        if run.is_empty() {
+            break;
+        }
+        run.sort_by(&order);
+        pauses
+            .count(COMPARE_STEPS * u64::from(usize::BITS - run.len().leading_zeros()) * run.len() as u64)
+            .await;
+        runs.push(run);
+    }
+    while runs.len() > 1 {
+        let mut merged = Vec::with_capacity(runs.len().div_ceil(2));
+        let mut pairs = runs.into_iter();
+        while let Some(first) = pairs.next() {
+            let Some(second) = pairs.next() else {
+                merged.push(first);
+                break;
+            };
+            let mut both = Vec::with_capacity(first.len() + second.len());
+            let mut second = second.into_iter().peekable();
+            for row in first {
+                while let Some(earlier) = second.next_if(|other| order(other, &row).is_lt()) {
+                    pauses.count(COMPARE_STEPS).await;
+                    both.push(earlier);
+                }
+                pauses.count(COMPARE_STEPS).await;
+                both.push(row);
+            }
+            both.extend(second);
+            merged.push(both);
+        }
+        runs = merged;
+    }
+    runs.pop().unwrap_or_default()
 }
 
 /// Builds the response from rows that already are the page.
@@ -261,7 +339,13 @@ pub fn add(object: &mut Value, fields: Map<String, Value>) {
 }
 
 fn dotted<'a>(row: &'a Value, path: &str) -> &'a Value {
-    path.split('.').fold(row, |value, key| &value[key])
+    // A path may be long. What is in nothing is nothing.
+    let mut keys = path.split('.');
+    let found = keys.try_fold(row, |value, key| match &value[key] {
+        Value::Null => Err(&Value::Null),
+        value => Ok(value),
+    });
+    found.unwrap_or_else(|null| null)
 }
 
 /// Compares values by RabbitMQ's order of types. Absent values sort with numbers, as zero.
@@ -281,5 +365,60 @@ fn compare(a: &Value, b: &Value) -> Ordering {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
         _ if rank(a) == 0 && rank(b) == 0 => number(a).total_cmp(&number(b)),
         _ => rank(a).cmp(&rank(b)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pauses::tests::pauses_of;
+
+    fn rows(count: usize) -> Vec<Value> {
+        // The numbers of rows with the same key say in which order they were.
+        (0..count).map(|n| json!({ "name": format!("n{:05}", n * 7919 % count / 3), "n": n })).collect()
+    }
+
+    #[test]
+    fn rows_are_sorted_like_a_stable_sort_does() {
+        let order = |a: &Value, b: &Value| compare(&a["name"], &b["name"]);
+        for count in [0, 1, 2, RUN_ROWS, RUN_ROWS + 1, 2 * RUN_ROWS + 1, 5 * RUN_ROWS, 3_000] {
+            let mut expected = rows(count);
+            expected.sort_by(order);
+            assert_eq!(pauses_of(sorted(rows(count), order)).0, expected, "{count}");
+        }
+    }
+
+    #[test]
+    fn many_rows_are_filtered_and_sorted_with_pauses() {
+        let list = |count: usize, query: &str| {
+            let query = Query::parse(query);
+            let (listed, pauses) = pauses_of(list(rows(count), &query, &["name"]));
+            (listed, pauses)
+        };
+        assert_eq!(list(100, "page=1&name=n").1, 0);
+        let (listed, few) = list(10_000, "page=1&name=n0000");
+        assert_eq!(listed.unwrap()["filtered_count"], 30);
+        assert!(few > 0);
+        let (listed, many) = list(10_000, "page=1&name=N&use_regex=true&page_size=2");
+        let listed = listed.unwrap();
+        assert_eq!([&listed["filtered_count"], &listed["total_count"]], [10_000, 10_000]);
+        assert!(many > 2 * few, "{many} {few}");
+        let query = "page=1&use_regex=true&name=(?:.?.?.?.?){120}z";
+        let (listed, pauses) = list(500, query);
+        assert_eq!(listed.unwrap()["filtered_count"], 0);
+        assert!(pauses > 50, "{pauses}");
+        let (refused, pauses) = list(100_000, query);
+        assert!(refused.unwrap_err().text().contains("too costly"));
+        assert!(pauses < 100, "it is refused before the first match: {pauses}");
+    }
+
+    #[test]
+    fn a_path_ends_where_nothing_is() {
+        let row = json!({ "a": { "b": 1, "c": null } });
+        assert_eq!(
+            [dotted(&row, "a.b"), dotted(&row, "a.c.d"), dotted(&row, "x.y")],
+            [&json!(1), &Value::Null, &Value::Null]
+        );
+        assert_eq!(*dotted(&row, &format!("a.b{}", ".a".repeat(30_000))), Value::Null);
     }
 }

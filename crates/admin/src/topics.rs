@@ -11,30 +11,30 @@ use crate::reply::{Failure, Reply};
 use crate::{shape, vhosts};
 
 /// The topic permissions of all users.
-pub fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    rows(call, |_, _, _| true)
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    rows(call, |_, _, _| true).await
 }
 
-pub fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.desk.users(&call.who)?;
     known(&users, call.param(0))?;
-    rows(call, |user, _, _| *user.name == *call.param(0))
+    rows(call, |user, _, _| *user.name == *call.param(0)).await
 }
 
 pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     call.desk.users(&call.who)?;
     vhosts::require(call, call.param(0)).await?;
-    rows(call, |_, vhost, _| *vhost == *call.param(0))
+    rows(call, |_, vhost, _| *vhost == *call.param(0)).await
 }
 
 /// Lists the topic permissions of a user in a virtual host.
-pub fn of_user_in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_user_in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let users = call.desk.users(&call.who)?;
     if !known(&users, name)?.topics.contains_key(vhost) {
         return Err(nothing(call));
     }
-    rows(call, |user, of, _| *user.name == *name && *of == *vhost)
+    rows(call, |user, of, _| *user.name == *name && *of == *vhost).await
 }
 
 /// Shows the topic permissions of a user for one exchange.
@@ -76,7 +76,7 @@ fn nothing<D: Desk>(call: &Call<'_, D>) -> Failure {
     Failure::not_found(format!("user '{user}' has no topic permissions{exchange} in vhost '{vhost}'"))
 }
 
-fn rows<D: Desk>(
+async fn rows<D: Desk>(
     call: &Call<'_, D>,
     wanted: impl Fn(&UserRecord, &str, &str) -> bool,
 ) -> Result<Reply, Failure> {
@@ -88,7 +88,7 @@ fn rows<D: Desk>(
             rows.extend(of_user.map(|(exchange, permissions)| row(&user.name, vhost, exchange, permissions)));
         }
     }
-    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user", "exchange"])?))
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user", "exchange"]).await?))
 }
 
 pub fn row(user: &str, vhost: &str, exchange: &str, permissions: &TopicPermissions) -> Value {

@@ -24,7 +24,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         !trace.is_over(now_ms) && call.optional_param(0).is_none_or(|vhost| *trace.vhost == *vhost)
     });
     let rows = wanted.map(|trace| row(trace, now_ms)).collect();
-    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

@@ -19,7 +19,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhosts = call.desk.vhosts(&call.who).await?;
     let sorts = call.query.get("sort").is_some_and(|by| !by.is_empty() && is_counted(by));
     let shown = with_numbers(call, &vhosts, sorts).await?;
-    Ok(Reply::Json(shape::list(shown, &call.query, &["name"])?))
+    Ok(Reply::Json(shape::list(shown, &call.query, &["name"]).await?))
 }
 
 pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -144,7 +144,7 @@ pub async fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
             .is_some_and(|value| !value.is_empty())
             .then(|| json!({ "vhost": **name, "value": value }))
     });
-    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["vhost"])?))
+    Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["vhost"]).await?))
 }
 
 pub async fn put_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

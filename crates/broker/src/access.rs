@@ -4,6 +4,7 @@ mod grants;
 mod guesses;
 mod login;
 mod password;
+mod permissions;
 mod remembered;
 mod remote;
 mod renewal;
@@ -28,6 +29,7 @@ pub use self::login::{
     Backend, BackendPair, Checking, Credentials, ExternalBackend, Login, LoginRefused, Refusal, Standing,
 };
 pub use self::password::{Hashing, PasswordHash, Salt};
+pub use self::permissions::Permissions;
 use self::remembered::Remembered;
 pub use self::remembered::{Keyed, RememberKey, keyed};
 pub use self::remote::{About, Answering, Authorizer, Question, Remote};
@@ -41,61 +43,12 @@ pub use self::users::{UserRecord, Users};
 pub use self::verbs::{Need, Verb, permit, permit_binding, permit_exchange, permit_policy, permit_queue};
 use crate::categories::{CONNECTION, PEER};
 use crate::names::cut;
-use crate::pattern::Pattern;
 
 /// The name of the default exchange in texts, where its real name (empty) would not be visible.
 pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
 
 /// What to do if nobody may log in from other machines.
 pub const MAKE_A_USER: &str = "to make a user who can connect from other machines: sluice add user NAME, and sluice set permission NAME '.*' '.*' '.*'";
-
-/// The permissions of a user in one virtual host: the names of the resources that each covers (docs/operations.md, Security).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Permissions {
-    pub configure: Pattern,
-    pub write: Pattern,
-    pub read: Pattern,
-}
-
-impl Permissions {
-    pub const ALL: Self =
-        Self { configure: Pattern::Everything, write: Pattern::Everything, read: Pattern::Everything };
-
-    pub const NONE: Self =
-        Self { configure: Pattern::Nothing, write: Pattern::Nothing, read: Pattern::Nothing };
-
-    /// Compiles configure, write and read.
-    ///
-    /// # Errors
-    /// One of them is not a possible pattern; the error names it.
-    pub fn new([configure, write, read]: [&str; 3]) -> Result<Self, String> {
-        let compile = |permission: Permission, text| {
-            Pattern::of_permission(text).map_err(|why| format!("{}: {why}", permission.as_str()))
-        };
-        Ok(Self {
-            configure: compile(Permission::Configure, configure)?,
-            write: compile(Permission::Write, write)?,
-            read: compile(Permission::Read, read)?,
-        })
-    }
-
-    /// Returns the texts of configure, write and read.
-    pub fn patterns(&self) -> [&str; 3] {
-        Permission::ALL.map(|permission| self.of(permission).as_str())
-    }
-
-    fn of(&self, permission: Permission) -> &Pattern {
-        match permission {
-            Permission::Configure => &self.configure,
-            Permission::Write => &self.write,
-            Permission::Read => &self.read,
-        }
-    }
-
-    fn grants(&self, permission: Permission, resource: Resource<'_>) -> bool {
-        self.of(permission).is_match(resource.name())
-    }
-}
 
 /// What a user may do in one virtual host.
 #[derive(Clone, Copy, Debug)]
@@ -605,6 +558,7 @@ mod tests {
     use amqp10::sasl::Secret;
 
     use super::*;
+    use crate::pattern::Pattern;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 

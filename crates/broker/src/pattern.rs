@@ -9,16 +9,30 @@
 //!   ^(?=A)B     ^A, and ^B
 //! ```
 
+mod cost;
+
 use std::fmt;
 use std::sync::Arc;
 
 use regex_lite::{Regex, RegexBuilder};
+
+use self::cost::Cost;
 
 /// The maximum length of a pattern in bytes. A pattern is matched against every name.
 const PATTERN_BYTES_MAX: usize = 1024;
 
 /// The maximum size of a compiled expression in bytes. A larger one is refused.
 const REGEX_BYTES_MAX: usize = 64 * 1024;
+
+/// The smallest size that is told apart. Nearly all patterns are smaller.
+const REGEX_BYTES_MIN: usize = 2 * 1024;
+
+/// The longest name of an object in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// The most steps that the pattern of a permission may take for one name: some 10 ms. Users are asked for their permissions with each
+/// declaration, and with each message whose exchange or key differs from the one before.
+const PERMISSION_STEPS_MAX: u64 = 256 * 1024;
 
 /// The most look-aheads of a pattern. Each adds an expression, and may add one for what follows it.
 const LOOK_AHEADS_MAX: usize = 4;
@@ -61,6 +75,20 @@ impl Pattern {
         if text.is_empty() { Ok(Self::Nothing) } else { Self::new(text) }
     }
 
+    /// Checks that the pattern of a permission that somebody sets is cheap enough. Those that are stored already remain.
+    ///
+    /// # Errors
+    /// A match would take too many steps.
+    pub fn check_permission(&self) -> Result<(), String> {
+        let steps = self.steps_of_name();
+        if steps > PERMISSION_STEPS_MAX {
+            return Err(format!(
+                "the pattern is too costly: up to {steps} steps for a name, and {PERMISSION_STEPS_MAX} are possible"
+            ));
+        }
+        Ok(())
+    }
+
     pub fn as_str(&self) -> &str {
         match self {
             Self::Nothing => "",
@@ -75,6 +103,20 @@ impl Pattern {
             Self::Everything => true,
             Self::Expression(expression) => expression.is_match(name),
         }
+    }
+
+    /// Returns the most steps that a match with a text of this length in bytes takes. A step is a state of the compiled expression that
+    /// one character visits: some 10 to 40 ns.
+    pub fn steps(&self, bytes: usize) -> u64 {
+        match self {
+            Self::Nothing | Self::Everything => 1,
+            Self::Expression(expression) => expression.steps(bytes),
+        }
+    }
+
+    /// Returns the most steps that a match with the name of any object takes.
+    pub fn steps_of_name(&self) -> u64 {
+        self.steps(NAME_BYTES_MAX)
     }
 }
 
@@ -95,13 +137,19 @@ pub struct Expression {
 /// An expression, and the conditions of the look-aheads before it.
 struct Alternative {
     conditions: Box<[Condition]>,
-    rest: Regex,
+    rest: Compiled,
 }
 
 /// A look-ahead. A name meets it if its start matches, or does not match, as wanted.
 struct Condition {
     wanted: bool,
-    start: Regex,
+    start: Compiled,
+}
+
+/// A regular expression, and what a match costs.
+struct Compiled {
+    regex: Regex,
+    cost: Cost,
 }
 
 impl Expression {
@@ -120,9 +168,16 @@ impl Expression {
 
     fn is_match(&self, name: &str) -> bool {
         self.alternatives.iter().any(|alternative| {
-            let is_met = |condition: &Condition| condition.start.is_match(name) == condition.wanted;
-            alternative.conditions.iter().all(is_met) && alternative.rest.is_match(name)
+            let is_met = |condition: &Condition| condition.start.regex.is_match(name) == condition.wanted;
+            alternative.conditions.iter().all(is_met) && alternative.rest.regex.is_match(name)
         })
+    }
+
+    fn steps(&self, bytes: usize) -> u64 {
+        let each = self.alternatives.iter().flat_map(|alternative| {
+            alternative.conditions.iter().map(|condition| &condition.start).chain([&alternative.rest])
+        });
+        each.fold(0, |sum, compiled| sum.saturating_add(compiled.cost.steps(bytes)))
     }
 }
 
@@ -138,10 +193,19 @@ impl fmt::Debug for Expression {
     }
 }
 
-fn compile(text: &str, case: Case) -> Result<Regex, String> {
+fn compile(text: &str, case: Case) -> Result<Compiled, String> {
     let mut builder = RegexBuilder::new(text);
-    let regex = builder.case_insensitive(case == Case::Ignored).size_limit(REGEX_BYTES_MAX).build();
-    regex.map_err(|why| format!("the pattern is not a regular expression: {why}"))
+    builder.case_insensitive(case == Case::Ignored);
+    // An expression does not tell its size, but whether it is below a limit.
+    let mut limit = REGEX_BYTES_MIN;
+    let regex = loop {
+        match builder.size_limit(limit).build() {
+            Ok(regex) => break regex,
+            Err(_) if limit < REGEX_BYTES_MAX => limit *= 2,
+            Err(why) => return Err(format!("the pattern is not a regular expression: {why}")),
+        }
+    };
+    Ok(Compiled { regex, cost: Cost::of(text, limit) })
 }
 
 /// The alternatives of a pattern, which `|` outside of all groups separates.
@@ -388,5 +452,31 @@ mod tests {
         assert!(Pattern::new(&"a".repeat(1025)).is_err());
         assert!(Pattern::new("(?:a{1000}){1000}").is_err());
         assert!(Pattern::new("^(?!(?:a{1000}){1000})").is_err());
+    }
+
+    #[test]
+    fn the_steps_of_a_match_are_known() {
+        let steps = |text: &str| Pattern::new(text).unwrap().steps_of_name();
+        let costly = steps("(?:.?.?.?.?){120}z");
+        assert!(costly > 100_000, "{costly}");
+        assert_eq!(steps(".*"), 1);
+        assert!(steps("^orders\\.") < 100);
+        assert!(steps("^(?!amq\\.).*") < 4_000);
+        assert!(steps("^(?!(?:.?.?.?.?){120}z).*") > costly, "a look-ahead counts as well");
+        assert!(steps("^a|^(?!(?:.?.?.?.?){120}z).*") > costly);
+        let search = Pattern::of_search("(?:.?.?.?.?){120}z").unwrap();
+        assert!(search.steps(100) < search.steps(200) && search.steps(100) > 10_000);
+    }
+
+    #[test]
+    fn a_permission_that_costs_too_much_is_refused() {
+        let check = |text: &str| Pattern::of_permission(text).unwrap().check_permission();
+        for usual in ["", ".*", "^$", "^(?!amq\\.).*", "^(orders|payments)\\..*$", "team-[a-z]+\\.(eu|us)$"] {
+            assert_eq!(check(usual), Ok(()), "{usual}");
+        }
+        let many: Vec<String> = (0..100).map(|n| format!("queue-{n}")).collect();
+        assert_eq!(check(&format!("^({})$", many.join("|"))), Ok(()));
+        let why = check("(?:.?.?.?.?){120}z").unwrap_err();
+        assert!(why.contains("too costly"), "{why}");
     }
 }

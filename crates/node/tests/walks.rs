@@ -94,11 +94,16 @@ impl World {
 
     /// Proposes a policy for all queues. Returns a flag that is set when the answer arrives.
     fn policy(&mut self, key: &str, value: i32) -> Arc<AtomicBool> {
+        self.policy_for("", key, value)
+    }
+
+    /// Proposes a policy for the queues that match a pattern. Returns a flag that is set when the answer arrives.
+    fn policy_for(&mut self, pattern: &str, key: &str, value: i32) -> Arc<AtomicBool> {
         let set = SetPolicy {
             vhost: "/".into(),
             name: "p".into(),
             operator: false,
-            pattern: "".into(),
+            pattern: pattern.into(),
             priority: 0,
             apply_to: "queues".into(),
             definition: [(key.to_owned(), Value::Int(value))].into(),
@@ -188,6 +193,27 @@ fn a_queue_has_its_new_settings_before_the_walk_reaches_it() {
     assert!(answered.load(Ordering::Relaxed));
     assert_eq!([world.ready(first), world.ready(last)], [0, 0], "nobody asked for anything");
     assert_eq!(world.shard.most_rows_walked(), ROWS_PER_TURN);
+}
+
+/// A match with such a pattern takes as long as many rows, and the turn must not take longer for that.
+#[test]
+fn costly_policies_are_matched_with_few_queues_in_a_turn() {
+    let mut world = World::new();
+    world.declare("q", 60, i32::MAX);
+    let mut turns = |pattern: &str, length: i32| {
+        let before = world.turns.len();
+        let answered = world.policy_for(pattern, "max-length", length);
+        world.settle();
+        assert!(answered.load(Ordering::Relaxed));
+        let catalog = world.shard.catalog();
+        assert!(catalog.queues().all(|queue| queue.config.max_length == Some(length as u64)), "{pattern}");
+        assert!(world.shard.most_rows_walked() <= ROWS_PER_TURN, "{}", world.shard.most_rows_walked());
+        world.turns.len() - before
+    };
+    let usual = turns("^q", 1);
+    // Each costs more than 200 rows.
+    let costly = turns("(?:.?.?.?.?){120}", 2);
+    assert!(costly > usual + 60 * 200 / ROWS_PER_TURN, "{costly} turns, and {usual} for a usual policy");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Generates families with rows of objects, page by page.
 
 use broker::access::Identity;
-use broker::desk::{Desk, Overview, QueueRow};
+use broker::desk::{Desk, Overview};
 use broker::pattern::Pattern;
 
 use super::families::{Family, Rows};
@@ -24,9 +24,9 @@ pub struct Filter {
 }
 
 impl Filter {
-    pub fn wants(&self, row: &QueueRow) -> bool {
-        (self.vhosts.is_empty() || self.vhosts.iter().any(|vhost| **vhost == *row.vhost))
-            && self.queue.as_ref().is_none_or(|pattern| pattern.is_match(&row.name))
+    /// Returns true if the filter wants the queues of this virtual host.
+    pub fn wants_vhost(&self, name: &str) -> bool {
+        self.vhosts.is_empty() || self.vhosts.iter().any(|vhost| *vhost == *name)
     }
 }
 

@@ -11,6 +11,7 @@ use super::objects::Filter;
 use crate::budget::Held;
 use crate::exposition::Exposition;
 use crate::pages::PAGE_BYTES;
+use crate::pauses::{Matches, Pauses};
 use crate::ports::Ports;
 use crate::reply::Failure;
 
@@ -19,6 +20,9 @@ const ROWS_MAX: usize = 10_000;
 
 /// The number of rows to request from the desk at once, so that no shard is busy with a request for long.
 const ROWS_PER_REQUEST: usize = 500;
+
+/// The steps of comparing a virtual host with one of those that a request names.
+const VHOST_STEPS: u64 = 1;
 
 /// What a family says of one queue: its virtual host, its name, and a value for each measure that it has.
 type Row = (Arc<str>, Arc<str>, Box<[Option<Value>]>);
@@ -40,24 +44,30 @@ impl OfQueues {
     /// Collects the rows of the queues that the filter wants and that have any of the measures.
     ///
     /// # Errors
-    /// The desk's error, or 503 if too much memory is in use for responses.
+    /// The desk's error, 400 if the pattern of the filter costs too much for so many queues, or 503 if too much memory is in use for responses.
     pub async fn collect<D: Desk>(
         measures: &'static [Measure<OfQueue>],
         filter: &Filter,
         (desk, who, ports): (&D, &Identity, &Ports),
     ) -> Result<Self, Failure> {
         let row = |row: &QueueRow| -> Option<Row> {
-            if !filter.wants(row) {
-                return None;
-            }
             let values: Box<[_]> = measures.iter().map(|measure| measure.of.value(row)).collect();
             let has_any = values.iter().any(Option::is_some);
             has_any.then(|| (row.vhost.clone(), row.name.clone(), values))
         };
         let (mut rows, mut from) = (Vec::new(), 0);
+        let (mut matches, mut pauses) = (filter.queue.as_ref().map(Matches::new), Pauses::default());
         while rows.len() < ROWS_MAX {
             let part = desk.queue_rows(who, from, ROWS_PER_REQUEST).await?;
-            rows.extend(part.iter().filter_map(|(_, found)| row(found)));
+            for (_, found) in &part {
+                pauses.count(VHOST_STEPS * filter.vhosts.len() as u64).await;
+                let is_wanted = filter.wants_vhost(&found.vhost)
+                    && match &mut matches {
+                        Some(matches) => matches.is_match(&found.name).await?,
+                        None => true,
+                    };
+                rows.extend(is_wanted.then(|| row(found)).flatten());
+            }
             match part.last() {
                 Some((place, _)) if part.len() == ROWS_PER_REQUEST => from = place + 1,
                 _ => break,

@@ -47,6 +47,19 @@ impl TopicPermissions {
         Ok(Self { write: compile(Permission::Write, write)?, read: compile(Permission::Read, read)? })
     }
 
+    /// Checks that a match of each pattern is cheap enough, for permissions that somebody sets.
+    ///
+    /// # Errors
+    /// One of them is too costly; the error names it.
+    pub fn check(&self) -> Result<(), String> {
+        [(Permission::Write, &self.write), (Permission::Read, &self.read)].into_iter().try_for_each(
+            |(permission, keys)| {
+                let checked = keys.pattern.check_permission();
+                checked.map_err(|why| format!("{}: {why}", permission.as_str()))
+            },
+        )
+    }
+
     /// Returns the texts of write and read.
     pub fn patterns(&self) -> [&str; 2] {
         [&self.write.text, &self.read.text]

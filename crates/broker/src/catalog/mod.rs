@@ -523,11 +523,6 @@ impl Catalog {
         self.vhosts.values().flat_map(move |v| v.policies.of(operator).values())
     }
 
-    /// Returns the largest number of policies that one name must be matched against.
-    pub fn most_policies(&self) -> usize {
-        self.vhosts.values().map(|vhost| vhost.policies.len()).max().unwrap_or_default()
-    }
-
     pub fn policy(&self, vhost: &str, name: &str, operator: bool) -> Option<&Arc<Policy>> {
         self.vhosts.get(vhost)?.policies.of(operator).get(name)
     }
@@ -669,13 +664,13 @@ impl Catalog {
             }
             Change::PolicySet(policy) => {
                 if let Some(vhost) = self.vhosts.get_mut(&policy.vhost) {
-                    vhost.policies.of_mut(policy.operator).insert(policy.name.clone(), policy.clone());
+                    vhost.policies.insert(policy.clone());
                     self.policies += 1;
                 }
             }
             Change::PolicyCleared { vhost, name, operator } => {
                 if let Some(vhost) = self.vhosts.get_mut(vhost) {
-                    vhost.policies.of_mut(*operator).remove(name);
+                    vhost.policies.remove(*operator, name);
                     self.policies += 1;
                 }
             }

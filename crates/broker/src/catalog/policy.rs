@@ -18,7 +18,7 @@
 //!
 //! A changed policy costs the same for any number of queues and exchanges, because it only makes their records
 //! outdated. Updating one record costs one match of each policy of its virtual host, on every shard. So does a
-//! declaration. Measured with 3,000 queues and one policy whose pattern matches all: 2 microseconds per queue.
+//! declaration. The steps of these matches are bounded together. Measured with 3,000 queues and one policy whose pattern matches all: 2 microseconds per queue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use queue::QueueType;
 
 use super::arguments::ValueKind as Kind;
 use super::arguments::{LEADER_LOCATORS, span_ms};
-use super::{Arguments, CatalogError};
+use super::{Arguments, Catalog, CatalogError, Vhost};
 use crate::nearest::did_you_mean;
 use crate::pattern::Pattern;
 
@@ -214,6 +214,8 @@ pub(super) fn check_definition(operator: bool, definition: &Arguments) -> Result
 pub(super) struct Policies {
     own: BTreeMap<Arc<str>, Arc<Policy>>,
     operator: BTreeMap<Arc<str>, Arc<Policy>>,
+    /// The most steps that matching one name with all of them takes: those of policies, and those of operator policies.
+    steps: [u64; 2],
 }
 
 impl Policies {
@@ -225,8 +227,29 @@ impl Policies {
         if operator { &self.operator } else { &self.own }
     }
 
-    pub fn of_mut(&mut self, operator: bool) -> &mut BTreeMap<Arc<str>, Arc<Policy>> {
-        if operator { &mut self.operator } else { &mut self.own }
+    /// Adds a policy, or replaces the one with its name.
+    pub fn insert(&mut self, policy: Arc<Policy>) {
+        self.remove(policy.operator, &policy.name);
+        let (all, steps) = self.of_mut(policy.operator);
+        *steps = steps.saturating_add(policy.pattern.steps_of_name());
+        all.insert(policy.name.clone(), policy);
+    }
+
+    pub fn remove(&mut self, operator: bool, name: &str) {
+        let (all, steps) = self.of_mut(operator);
+        if let Some(removed) = all.remove(name) {
+            *steps = steps.saturating_sub(removed.pattern.steps_of_name());
+        }
+    }
+
+    fn of_mut(&mut self, operator: bool) -> (&mut BTreeMap<Arc<str>, Arc<Policy>>, &mut u64) {
+        let [own, of_operators] = &mut self.steps;
+        if operator { (&mut self.operator, of_operators) } else { (&mut self.own, own) }
+    }
+
+    /// Returns the most steps that matching one name with all policies, or with all operator policies, takes.
+    pub fn steps(&self, operator: bool) -> u64 {
+        self.steps[usize::from(operator)]
     }
 
     /// Returns the policy that applies to this object, if there is one.
@@ -235,6 +258,19 @@ impl Policies {
         // The policies are searched from the last to the first name, because `max_by_key` returns the last of
         // equal elements.
         matching.rev().max_by_key(|p| p.priority)
+    }
+}
+
+impl Catalog {
+    /// Returns the largest number of policies that one name must be matched against.
+    pub fn most_policies(&self) -> usize {
+        self.vhosts.values().map(|vhost| vhost.policies.len()).max().unwrap_or_default()
+    }
+
+    /// Returns the largest number of steps that matching one name with policies takes ([`Pattern::steps`]).
+    pub fn most_policy_steps(&self) -> u64 {
+        let steps = |vhost: &Vhost| vhost.policies.steps(false).saturating_add(vhost.policies.steps(true));
+        self.vhosts.values().map(steps).max().unwrap_or_default()
     }
 }
 
@@ -370,13 +406,29 @@ mod tests {
     fn the_highest_priority_wins_and_then_the_name() {
         let mut policies = Policies::default();
         for (name, priority) in [("c", 1), ("b", 5), ("a", 5), ("d", -1)] {
-            policies.of_mut(false).insert(name.into(), policy(false, name, priority, &[]));
+            policies.insert(policy(false, name, priority, &[]));
         }
         let best = |name| policies.best(false, Subject::ClassicQueue, name).map(|p| &*p.name);
         assert_eq!(best("q1"), Some("a"));
         assert_eq!(best("1q"), None);
         assert_eq!(policies.best(false, Subject::Exchange, "q1"), None);
         assert_eq!(policies.best(true, Subject::ClassicQueue, "q1"), None);
+    }
+
+    #[test]
+    fn the_steps_are_those_of_the_policies_that_are_left() {
+        let mut policies = Policies::default();
+        let one = policy(false, "a", 0, &[]);
+        let each = one.pattern.steps_of_name();
+        policies.insert(one.clone());
+        policies.insert(one);
+        policies.insert(policy(false, "b", 0, &[]));
+        policies.insert(policy(true, "b", 0, &[]));
+        assert_eq!([policies.steps(false), policies.steps(true)], [2 * each, each]);
+        policies.remove(false, "b");
+        policies.remove(false, "b");
+        policies.remove(true, "b");
+        assert_eq!([policies.steps(false), policies.steps(true)], [each, 0]);
     }
 
     #[test]

@@ -26,6 +26,10 @@ pub(super) const ROWS_PER_TURN: usize = 2 * PLACES_PER_PART;
 /// Matching a name against this many policies takes about as long as a row of another walk.
 const POLICIES_PER_ROW: usize = 16;
 
+/// This many steps of patterns ([`broker::pattern::Pattern::steps`]) take at most about 10 times as long as a row of another walk, and
+/// usually less than that row: a pattern seldom takes all of its steps.
+const POLICY_STEPS_PER_ROW: u64 = 1024;
+
 /// A walk over rows in the order of their places.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
@@ -79,12 +83,13 @@ impl Walk {
     }
 
     /// Returns the places to visit like [`Walk::part`], for a table with large rows. Each counts as `each`
-    /// rows, because a visit takes that much longer.
+    /// rows, because a visit takes that much longer. Visits at least one if the turn has any row left, however large it is.
     pub fn part_of_large(&mut self, len: usize, each: usize, rows: &mut Rows) -> Range<usize> {
         let Some(from) = self.next else { return 0..0 };
         let left = rows.left();
-        let to = len.min(from.saturating_add(left / each));
-        rows.count(to.saturating_sub(from) * each);
+        let visits = (left / each).max(usize::from(left > 0));
+        let to = len.min(from.saturating_add(visits));
+        rows.count((to.saturating_sub(from) * each).min(left));
         self.next = if to < len { Some(to) } else { std::mem::take(&mut self.again).then_some(0) };
         from..to
     }
@@ -151,7 +156,10 @@ impl Shard {
     fn walk_policies(&mut self) {
         let catalog = self.metadata.catalog();
         let (queues, exchanges) = (catalog.queue_places(), catalog.exchange_places());
-        let each = 1 + catalog.most_policies() / POLICIES_PER_ROW;
+        let steps = catalog.most_policy_steps() / POLICY_STEPS_PER_ROW;
+        let each = 1
+            + (catalog.most_policies() / POLICIES_PER_ROW)
+                .max(usize::try_from(steps).unwrap_or(ROWS_PER_TURN));
         for place in self.walks.policies.part_of_large(queues, each, &mut self.rows) {
             self.visit_for_policies(place);
         }

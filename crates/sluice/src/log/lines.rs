@@ -1,5 +1,6 @@
 //! Each line on its way to an output of the log. Whatever text of a client it has, it stays one line.
 
+use std::borrow::Cow;
 use std::fmt::{self, Debug};
 use std::io::{self, Stderr, Write};
 
@@ -44,13 +45,30 @@ impl Visit for FieldWriter<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let (separator, name, text) = (self.separator, field.name(), format!("{value:?}"));
         let written = match name {
-            "message" => write!(self.writer, "{separator}{text}"),
+            "message" => write!(self.writer, "{separator}{}", quotes_escaped(&text)),
             _ if is_one_value(&text) => write!(self.writer, "{separator}{name}={text}"),
             _ => write!(self.writer, "{separator}{name}={text:?}"),
         };
         self.separator = " ";
         self.result = self.result.and(written);
     }
+}
+
+/// Escapes the double quotes of a message, which may have names that clients have chosen. So what such a name has cannot be taken for
+/// the fields behind the message, whose quotes are not escaped. Quotes that are escaped already stay as they are.
+fn quotes_escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('"') {
+        return Cow::Borrowed(text);
+    }
+    let (mut escaped, mut is_escaped) = (String::with_capacity(text.len() + 2), false);
+    for c in text.chars() {
+        if c == '"' && !is_escaped {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    Cow::Owned(escaped)
 }
 
 /// Returns true if this text is quoted as a whole, or cannot end before its last character.
@@ -252,6 +270,19 @@ mod tests {
         }
         let line = fields(|| tracing::warn!(user = %"a user=root", vhost = "/", "hello {}", "a=b"));
         assert_eq!(line, "hello a=b user=\"a user=root\" vhost=\"/\"\n");
+    }
+
+    #[test]
+    fn a_name_in_a_message_is_not_taken_for_fields() {
+        for (message, written) in [
+            ("no queue 'q'", "no queue 'q'"),
+            (r#"no queue 'q' user="FORGED" x='"#, r#"no queue 'q' user=\"FORGED\" x='"#),
+            (r#"user=\"FORGED\""#, r#"user=\"FORGED\""#),
+            (r#"user=\\"FORGED\\""#, r#"user=\\\"FORGED\\\""#),
+        ] {
+            let line = fields(|| tracing::warn!(user = "ann", "{message}"));
+            assert_eq!(line, format!("{written} user=\"ann\"\n"));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use broker::desk::Desk;
 use serde_json::json;
 
 use super::{Definitions, Problem, Reading, shown_first};
+use crate::aside::aside;
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
 use crate::vhosts;
@@ -21,16 +22,22 @@ pub async fn post_to_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
 }
 
 async fn import<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Reply, Failure> {
-    let text = std::str::from_utf8(&call.body).map_err(|_| Failure::bad_request("not_json"))?;
     let skip_unknown = call.query.flag("skip_unknown") || call.ports.skips_unknown();
     let (dry_run, reports) = (call.query.flag("dry_run"), call.query.flag("report"));
-    let reading = Reading { vhost, skip_unknown, warns_of_components: false };
-    let mut definitions = Definitions::default();
-    let read = definitions.read(text, reading);
-    // All that is wrong is said at once, also of the entries that could be read.
-    let mut wrong: Vec<String> =
-        read.err().map_or(Vec::new(), |problems| problems.0.iter().map(Problem::to_string).collect());
-    wrong.extend(definitions.refused(call.desk.default_queue_type()));
+    let (body, into) = (call.body.clone(), vhost.map(str::to_owned));
+    let default_queue_type = call.desk.default_queue_type();
+    let read = move || {
+        let text = std::str::from_utf8(&body).map_err(|_| Failure::bad_request("not_json"))?;
+        let reading = Reading { vhost: into.as_deref(), skip_unknown, warns_of_components: false };
+        let mut definitions = Definitions::default();
+        let read = definitions.read(text, reading);
+        // All that is wrong is said at once, also of the entries that could be read.
+        let mut wrong: Vec<String> =
+            read.err().map_or(Vec::new(), |problems| problems.0.iter().map(Problem::to_string).collect());
+        wrong.extend(definitions.refused(default_queue_type));
+        Ok::<_, Failure>((definitions, wrong))
+    };
+    let (mut definitions, wrong) = aside(call.body.len(), read).await??;
     if !wrong.is_empty() {
         return Err(Failure::bad_request(shown_first(wrong)));
     }

@@ -273,6 +273,7 @@ impl Catalog {
     ) -> Result<Decision, CatalogError> {
         self.check_vhost(&vhost)?;
         let known = self.known_user(&user)?;
+        permissions.check().map_err(|reason| CatalogError::Invalid { reason })?;
         let created = !known.permissions.contains_key(&vhost);
         Ok(set(created, Change::PermissionsSet { user, vhost, permissions }))
     }
@@ -286,6 +287,7 @@ impl Catalog {
     ) -> Result<Decision, CatalogError> {
         self.check_vhost(&vhost)?;
         let topics = self.known_user(&user)?.topics.get(&vhost);
+        permissions.check().map_err(|reason| CatalogError::Invalid { reason })?;
         let created = topics.is_none_or(|topics| !topics.contains_key(&exchange));
         if created && topics.is_some_and(|topics| topics.len() >= TOPICS_MAX) {
             let reason = format!(

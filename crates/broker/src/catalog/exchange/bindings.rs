@@ -45,20 +45,21 @@ impl Bindings {
         self.place(binding).is_some()
     }
 
-    /// Adds a binding, which must be new.
-    pub fn insert(&mut self, binding: Arc<Binding>) {
+    /// Adds a binding, which must be new. Returns its age.
+    pub fn insert(&mut self, binding: Arc<Binding>) -> u64 {
         let age = self.next_age;
         self.next_age += 1;
         self.ages.insert(age, binding.clone());
         let hash = hash(&binding.arguments);
         self.all.insert((binding.destination.clone(), binding.key.clone(), hash, age), binding);
+        age
     }
 
-    /// Removes a binding. Returns the one that was inserted. `None` if there was none.
-    pub fn remove(&mut self, binding: &Binding) -> Option<Arc<Binding>> {
+    /// Removes a binding. Returns its age and the one that was inserted. `None` if there was none.
+    pub fn remove(&mut self, binding: &Binding) -> Option<(u64, Arc<Binding>)> {
         let place = self.place(binding)?;
         self.ages.remove(&place.3);
-        self.all.remove(&place)
+        Some((place.3, self.all.remove(&place)?))
     }
 
     /// Returns the bindings to this destination.
@@ -138,7 +139,7 @@ mod tests {
         let made =
             [("b", "k", None), ("a", "k", Some(1)), ("a", "k", Some(2)), ("a", "", None), ("a", "l", None)];
         let made: Vec<_> = made.into_iter().map(|(queue, key, n)| binding(queue, key, n)).collect();
-        made.iter().for_each(|binding| bindings.insert(binding.clone()));
+        made.iter().for_each(|binding| _ = bindings.insert(binding.clone()));
         assert_eq!(bindings.by_age(), made.iter().collect::<Vec<_>>());
         let to = |queue: &str| Destination::Queue(queue.into());
         let beside = |bindings: &Bindings, at: usize| bindings.beside(&made[at]).count();
@@ -150,7 +151,7 @@ mod tests {
         );
         assert_eq!(
             (beside(&bindings, 1), bindings.remove(&made[1]), beside(&bindings, 1)),
-            (2, Some(made[1].clone()), 1)
+            (2, Some((1, made[1].clone())), 1)
         );
         assert!(!bindings.has(&made[1]) && bindings.has(&made[2]));
         assert_eq!(bindings.len(), 4);
@@ -161,7 +162,7 @@ mod tests {
     fn a_binding_is_compared_with_few_others() {
         let mut bindings = Bindings::default();
         let made: Vec<_> = (0..1_000).map(|n| binding("q", "", Some(n))).collect();
-        made.iter().for_each(|binding| bindings.insert(binding.clone()));
+        made.iter().for_each(|binding| _ = bindings.insert(binding.clone()));
         assert_eq!(bindings.candidates(&binding("q", "", None)).count(), 0);
         for binding in &made {
             assert_eq!(bindings.candidates(binding).count(), 1);
@@ -169,7 +170,7 @@ mod tests {
         }
         for (removed, binding) in made.iter().enumerate() {
             assert_eq!(bindings.len(), made.len() - removed);
-            assert!(bindings.remove(binding).is_some_and(|removed| Arc::ptr_eq(&removed, binding)));
+            assert!(bindings.remove(binding).is_some_and(|(_, removed)| Arc::ptr_eq(&removed, binding)));
             assert!(!bindings.has(binding));
         }
     }

@@ -9,7 +9,8 @@
 //! A message costs one hash, `ln(buckets)` steps and a binary search. Memory is used per binding, whatever the
 //! weights are.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use super::super::{Arguments, Binding, CatalogError, Destination};
 use super::hash::{Fnv, jump};
@@ -37,13 +38,17 @@ enum HashOn {
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     on: HashOn,
-    /// Destinations in the order of their first bindings, each with the number of the bucket after its last one.
-    ends: Vec<(Destination, u64)>,
+    /// The bindings by their age, with their weights.
+    bindings: BTreeMap<u64, (Destination, u64)>,
+    /// Destinations in the order of their first bindings, each with the number of the bucket after its last one. Removing a
+    /// binding drops them. The next message makes them again, however many bindings were removed before.
+    ends: OnceLock<Vec<(Destination, u64)>>,
 }
 
 impl Ring {
     pub fn new(arguments: &Arguments) -> Self {
-        Self { on: hash_on(arguments).unwrap_or(HashOn::Key), ends: Vec::new() }
+        let on = hash_on(arguments).unwrap_or(HashOn::Key);
+        Self { on, bindings: BTreeMap::new(), ends: OnceLock::new() }
     }
 
     /// Returns true if only the routing key is hashed.
@@ -51,27 +56,34 @@ impl Ring {
         self.on == HashOn::Key
     }
 
-    /// Adds a binding whose destination must be new.
-    pub fn bind(&mut self, binding: &Binding) {
+    /// Adds a binding, which is younger than all others. The first binding of a destination sets its weight. Further ones have no
+    /// effect before it is removed.
+    pub fn bind(&mut self, age: u64, binding: &Binding, is_first: bool) {
         let Some(weight) = weight(&binding.key) else { return };
-        self.ends.push((binding.destination.clone(), self.buckets() + weight));
-    }
-
-    /// Rebuilds the buckets. `rest` are the remaining bindings, in their order. Buckets after removed ones move up.
-    pub fn rebuild(&mut self, rest: &[&Arc<Binding>]) {
-        self.ends.clear();
-        let mut seen = hashbrown::HashSet::new();
-        for binding in rest {
-            if let Some(weight) = weight(&binding.key)
-                && seen.insert(&binding.destination)
-            {
-                self.ends.push((binding.destination.clone(), self.buckets() + weight));
-            }
+        let destination = &binding.destination;
+        self.bindings.insert(age, (destination.clone(), weight));
+        if let Some(ends) = self.ends.get_mut().filter(|_| is_first) {
+            ends.push((destination.clone(), buckets(ends) + weight));
         }
     }
 
-    fn buckets(&self) -> u64 {
-        self.ends.last().map_or(0, |(_, end)| *end)
+    /// Removes the binding of this age. Buckets after removed ones move up.
+    pub fn unbind(&mut self, age: u64) {
+        if self.bindings.remove(&age).is_some() {
+            self.ends.take();
+        }
+    }
+
+    fn ends(&self) -> &[(Destination, u64)] {
+        self.ends.get_or_init(|| {
+            let (mut ends, mut seen) = (Vec::new(), hashbrown::HashSet::new());
+            for (destination, weight) in self.bindings.values() {
+                if seen.insert(destination) {
+                    ends.push((destination.clone(), buckets(&ends) + weight));
+                }
+            }
+            ends
+        })
     }
 
     pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
@@ -81,11 +93,16 @@ impl Ring {
             HashOn::Header(name) => facts.header(name).into_iter().for_each(|v| v.hash(&mut hash)),
             HashOn::Property(index) => facts.property(*index).into_iter().for_each(|v| v.hash(&mut hash)),
         }
-        let bucket = jump(hash.finish(), self.buckets());
-        if let Some((destination, _)) = self.ends.get(self.ends.partition_point(|(_, end)| *end <= bucket)) {
+        let ends = self.ends();
+        let bucket = jump(hash.finish(), buckets(ends));
+        if let Some((destination, _)) = ends.get(ends.partition_point(|(_, end)| *end <= bucket)) {
             found(destination);
         }
     }
+}
+
+fn buckets(ends: &[(Destination, u64)]) -> u64 {
+    ends.last().map_or(0, |(_, end)| *end)
 }
 
 fn weight(key: &str) -> Option<u64> {
@@ -132,4 +149,50 @@ pub(super) fn check_binding(binding: &Binding) -> Result<(), CatalogError> {
             binding.key
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bindings come and go at random. The buckets are those that a naive walk over the bindings in their order gives, and are made for a
+    /// message and not for a removal.
+    #[test]
+    fn removing_a_binding_does_not_rebuild_the_buckets() {
+        let mut seed = 3_u64;
+        let mut random = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        let (mut ring, mut naive) = (Ring::new(&Arguments::new()), Vec::<(u64, Destination, u64)>::new());
+        for age in 0..2_000 {
+            if random(2) == 0 {
+                let weight = 1 + random(9) as u64;
+                let binding = Binding {
+                    vhost: "/".into(),
+                    source: "x".into(),
+                    destination: Destination::Queue(format!("q{}", random(20)).into()),
+                    key: weight.to_string().into(),
+                    arguments: Arguments::new(),
+                };
+                let is_first = naive.iter().all(|(_, destination, _)| *destination != binding.destination);
+                ring.bind(age, &binding, is_first);
+                naive.push((age, binding.destination, weight));
+            } else if !naive.is_empty() {
+                let (age, ..) = naive.remove(random(naive.len()));
+                ring.unbind(age);
+                assert!(ring.ends.get().is_none(), "{age}");
+            }
+            if random(3) == 0 {
+                let (mut expected, mut end) = (Vec::new(), 0);
+                for (_, destination, weight) in &naive {
+                    if expected.iter().all(|(known, _)| known != destination) {
+                        end += weight;
+                        expected.push((destination.clone(), end));
+                    }
+                }
+                assert_eq!(ring.ends(), expected, "{age}");
+            }
+        }
+    }
 }

@@ -290,24 +290,21 @@ impl Table {
         if self.bindings.has(&binding) {
             return;
         }
+        let is_first = self.bindings.to(&binding.destination).next().is_none();
+        let age = self.bindings.insert(binding.clone());
         match Arc::make_mut(&mut self.routes.0) {
             Index::Direct(direct) => direct.bind(&binding),
             Index::Fanout(all) => all.insert(binding.destination.clone()),
             Index::Topic(trie) => trie.insert(&binding.key, binding.destination.clone()),
-            Index::Headers(headers) => headers.bind(binding.clone()),
-            Index::Random(random) => random.bind(binding.clone()),
+            Index::Headers(headers) => headers.bind(binding),
+            Index::Random(random) => random.bind(binding),
             Index::Modulus(modulus) => modulus.bind(&binding),
-            // The first binding of a destination sets its weight. Further bindings have no effect.
-            Index::Consistent(ring) if self.bindings.to(&binding.destination).next().is_none() => {
-                ring.bind(&binding);
-            }
-            Index::Consistent(_) => {}
+            Index::Consistent(ring) => ring.bind(age, &binding, is_first),
         }
-        self.bindings.insert(binding);
     }
 
     pub fn unbind(&mut self, binding: &Binding) {
-        let Some(removed) = self.bindings.remove(binding) else { return };
+        let Some((age, removed)) = self.bindings.remove(binding) else { return };
         // Bindings that differ only in arguments that the type ignores share one entry.
         let place_is_empty = self.bindings.beside(binding).next().is_none();
         match Arc::make_mut(&mut self.routes.0) {
@@ -322,7 +319,7 @@ impl Table {
             Index::Headers(headers) => headers.unbind(&removed),
             Index::Random(random) => random.unbind(&removed),
             Index::Modulus(modulus) => modulus.unbind(binding),
-            Index::Consistent(ring) => ring.rebuild(&self.bindings.by_age()),
+            Index::Consistent(ring) => ring.unbind(age),
         }
     }
 

@@ -125,3 +125,82 @@ fn the_same_declaration_is_the_same_under_a_policy() {
     run(&mut catalog, exchange(Some("amq.topic")));
     assert_eq!(catalog.exchange("/", "x").unwrap().alternate.as_deref(), Some("amq.topic"));
 }
+
+/// A pattern that may be in hundreds of states behind each character of a name.
+const COSTLY: &str = "(?:.?.?.?.?){120}z";
+
+#[test]
+fn the_steps_of_the_policies_of_a_vhost_are_bounded_together() {
+    let length = [("max-length", Value::Int(1))];
+    let mut catalog = Catalog::default();
+    // As many policies as there may be, all with patterns as people write them.
+    for n in 0..1000 {
+        let pattern = format!("^queues-of-the-orders-of-the-team-{n:06}\\..*$");
+        run(&mut catalog, policy(&format!("p{n}"), false, &pattern, 0, &length));
+    }
+    let mut catalog = Catalog::default();
+    let set = |catalog: &Catalog, name: &str, operator, pattern: &str| {
+        decide(catalog, policy(name, operator, pattern, 0, &length)).map(|decision| decision.changes)
+    };
+    let mut count = 0;
+    let why = loop {
+        match set(&catalog, &format!("p{count}"), false, COSTLY) {
+            Ok(changes) => changes.iter().for_each(|change| catalog.apply(change)),
+            Err(why) => break why.to_string(),
+        }
+        count += 1;
+        assert!(count < 20, "no policy is refused");
+    };
+    assert!(count > 0 && why.contains("too costly") && why.contains("vhost '/'"), "{count} {why}");
+    let steps = catalog.most_policy_steps();
+    assert!(steps > 100_000 * count && steps < 3_000_000, "{steps}");
+    // What is there already can be set again, or become cheaper. Operator policies have a bound of their own.
+    assert_eq!(set(&catalog, "p0", false, COSTLY), Ok(vec![]));
+    assert!(set(&catalog, "o", true, COSTLY).is_ok());
+    for change in set(&catalog, "p0", false, "^a").unwrap() {
+        catalog.apply(&change);
+    }
+    assert!(catalog.most_policy_steps() < steps);
+    assert!(set(&catalog, "another", false, COSTLY).is_ok(), "there is room again");
+}
+
+/// Policies of an older version are kept, whatever they cost.
+#[test]
+fn stored_policies_are_kept_whatever_they_cost() {
+    let mut catalog = Catalog::default();
+    let set = |name: &str, pattern: &str| {
+        let Command::SetPolicy(set) = policy(name, false, pattern, 0, &[("max-length", Value::Int(1))])
+        else {
+            unreachable!("a policy is set")
+        };
+        Change::PolicySet(Arc::new(set.check().unwrap()))
+    };
+    (0..20).for_each(|n| catalog.apply(&set(&format!("p{n}"), COSTLY)));
+    assert_eq!(catalog.policies(false).count(), 20);
+    let cheaper = policy("p0", false, "^a", 0, &[("max-length", Value::Int(1))]);
+    assert!(decide(&catalog, cheaper).is_ok(), "less is always possible");
+    assert!(decide(&catalog, policy("p20", false, "^a", 0, &[("max-length", Value::Int(1))])).is_err());
+}
+
+#[test]
+fn permissions_that_cost_too_much_are_refused() {
+    let mut catalog = Catalog::default();
+    let hash = Hashing::Sha512.hash([1; 16], &Secret::new("u"));
+    let user = AccountChange::SetUser { name: "u".into(), hash, tags: [].into() };
+    run(&mut catalog, Command::Account(user));
+    let (user, vhost): (Arc<str>, Arc<str>) = ("u".into(), "/".into());
+    for (pattern, is_refused) in [("^orders\\.", false), (COSTLY, true)] {
+        let permissions = Permissions::new(["", pattern, ""]).unwrap();
+        let all = AccountChange::SetPermissions { user: user.clone(), vhost: vhost.clone(), permissions };
+        let permissions = TopicPermissions::new([pattern, ""], "u", "/").unwrap();
+        let exchange = "amq.topic".into();
+        let (user, vhost) = (user.clone(), vhost.clone());
+        let keys = AccountChange::SetTopicPermissions { user, vhost, exchange, permissions };
+        for change in [all, keys] {
+            let decided = decide(&catalog, Command::Account(change)).map(drop).map_err(|why| why.to_string());
+            assert_eq!(decided.is_err(), is_refused, "{pattern} {decided:?}");
+            let why = decided.err().unwrap_or("write: the pattern is too costly".into());
+            assert!(why.starts_with("write: the pattern is too costly"), "{why}");
+        }
+    }
+}
