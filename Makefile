@@ -13,6 +13,7 @@ $(STATIC_HOST_TARGETS): export RUSTFLAGS = -C target-feature=+crt-static
 static: PROFILE = dist
 static:
 	cargo build --profile $(PROFILE) -p sluice
+	$(if $(filter dist,$(PROFILE)),packaging/size target/$(CARGO_BUILD_TARGET)/dist/sluice)
 
 # Builds the Debian package of that program, for this machine, in target/packages. `sluice --version` names the commit.
 deb: export SLUICE_COMMIT = $(shell git rev-parse --short=12 HEAD)
