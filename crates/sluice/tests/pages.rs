@@ -234,7 +234,7 @@ fn install(directory: &Path) {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     // Where `make run` and `make static` put the program.
-    for target in ["target/release", "target/x86_64-unknown-linux-gnu/release"] {
+    for target in ["target/release", "target/x86_64-unknown-linux-gnu/dist"] {
         let built = directory.join(target);
         std::fs::create_dir_all(&built).unwrap();
         symlink(bin.join("sluice"), built.join("sluice")).unwrap();
