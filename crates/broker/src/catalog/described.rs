@@ -5,10 +5,10 @@
 use message::Message;
 use queue::QueueType;
 
-pub use super::arguments::ValueKind;
 use super::arguments::{self, LEADER_LOCATORS, SEGMENT_BYTES_MAX, TIMER_MS_MAX};
 use super::exchange::ExchangeKind;
 use super::policy::{self, Merge};
+use super::values::ValueKind;
 
 /// An argument of queues or exchanges, or a key of policies.
 #[derive(Clone, Debug)]

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use amqp10::Value;
 use queue::QueueType;
 
-use super::arguments::ValueKind as Kind;
 use super::arguments::{LEADER_LOCATORS, span_ms};
+use super::values::ValueKind as Kind;
 use super::{Arguments, Catalog, CatalogError, Vhost};
 use crate::nearest::did_you_mean;
 use crate::pattern::Pattern;
