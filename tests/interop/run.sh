@@ -30,6 +30,9 @@
 # failed`, and its exit code is not zero if a check failed. SLUICE_QUEUE_TYPE is the type of the queues that its checks
 # declare.
 #
+# After its checks, a suite runs the programs that README.md and docs/clients.md show for its client (snippets.py), with the first
+# type of queues.
+#
 # `tokens` starts an OpenID provider (oidc/provider.js), whose tokens a new broker accepts, and runs the suites with the
 # URL of the provider in SLUICE_ISSUER. They then run their checks of tokens instead of the others. All run at the same time,
 # because they mostly wait for tokens to expire.
@@ -236,24 +239,13 @@ install_rhea() { npm_install rhea; }
 run_rhea() { node "$cache/rhea/suite.js"; }
 
 needs_jms() { has java javac mvn; }
-install_jms() {
-    maven_fetch jms && mkdir -p "$cache/jms/readme" && readme_java >"$cache/jms/readme/Readme.java" &&
-        java_compile jms "$cache/jms/readme/Readme.java"
-}
+install_jms() { maven_fetch jms && java_compile jms; }
 run_jms() {
     openssl pkcs12 -export -in "$SLUICE_TLS/client.pem" -inkey "$SLUICE_TLS/client.key" -passout pass:secret \
         -out "$SLUICE_TLS/client.p12" &&
         { [ -e "$SLUICE_TLS/trust.p12" ] || keytool -importcert -noprompt -alias authority -file "$SLUICE_TLS/ca.pem" \
             -keystore "$SLUICE_TLS/trust.p12" -storetype PKCS12 -storepass secret 2>/dev/null; } &&
         java "${jvm[@]}" -cp "$cache/jms/lib/*:$cache/jms/classes" Suite
-}
-# The unchanged Java of README.md, as a method that uses the broker's address.
-readme_java() {
-    printf '%s\n' 'import jakarta.jms.*;' 'import org.apache.qpid.jms.JmsConnectionFactory;' 'final class Readme {' \
-        'static Message reading() throws JMSException {'
-    sed -n '/^```java$/,/^```$/{/^```/d; s|amqp://localhost:5672|amqp://" + System.getenv("SLUICE_AMQP") + "|; p}' \
-        "$root/README.md"
-    printf '%s\n' 'connection.close();' 'return reading;' '}' '}'
 }
 
 needs_rabbitmq-java() { has java javac mvn; }
@@ -314,6 +306,13 @@ run_tokens() {
         cat "$dir/${name%:*}"
     done
     return "$status"
+}
+
+# Runs the programs that README.md and docs/clients.md show for a client.
+snippets() {
+    grep -qsF "<!-- test: tests/interop $1 -->" "$root/README.md" "$root/docs/clients.md" || return 0
+    has python3 || { say "$1: the programs of the documents are skipped, $missing is not installed"; [ "${CI:-}" != true ]; return; }
+    PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 "$here/snippets.py" "$1" "$cache"
 }
 
 # --- the run --------------------------------------------------------------------------------------------------------
@@ -404,7 +403,7 @@ suite() {
             continue
         fi
         start_broker "${settings[@]}" || return 1
-        "run_$name"; status=$?
+        "run_$name" && { [ "$SLUICE_QUEUE_TYPE" != "${types[0]}" ] || snippets "$name"; }; status=$?
         stop_broker "$status"; alive=$?
         took+=("$(printf '%-16s %4d s  %s queues' "$name" $((SECONDS - began)) "$SLUICE_QUEUE_TYPE")")
         [ "$alive" = 0 ] || say "$name: the broker died"

@@ -158,6 +158,42 @@ fn links_and_headings_are_found() {
     assert!(!has_heading(page, "no-heading-fg"));
 }
 
+/// The picture in README.md shows the ratios of docs/benchmarks.md. `bench/run --tables` makes both.
+#[test]
+fn the_picture_shows_the_figures_of_the_tables() {
+    let page = read("docs/benchmarks.md").expect("the page");
+    let picture = read("docs/benchmarks.svg").expect("the picture");
+    let bars: Vec<(&str, &str)> = picture.split(" data-workload=\"").skip(1).filter_map(bar).collect();
+    assert!(bars.len() >= 10, "{bars:?}");
+    let wrong: Vec<String> = bars
+        .into_iter()
+        .filter_map(|(workload, shown)| {
+            let of = |target| cpu_of(&page, workload, target);
+            let expected = of("RabbitMQ 4.3").expect("a row") / of("Sluice").expect("a row");
+            let shown: f64 = shown.parse().expect("a ratio");
+            // Both figures of a table are rounded.
+            ((shown / expected - 1.0).abs() > 0.03)
+                .then(|| format!("{workload}: {shown}x, not {expected:.2}x"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "docs/benchmarks.svg:\n{}", wrong.join("\n"));
+}
+
+/// Returns the workload and the ratio of a bar.
+fn bar(text: &str) -> Option<(&str, &str)> {
+    let (workload, rest) = text.split_once("\">")?;
+    Some((workload, rest.split_once("x</text>")?.0))
+}
+
+/// Returns the CPU seconds of the broker per million messages, from the table of the section Messages.
+fn cpu_of(page: &str, workload: &str, target: &str) -> Option<f64> {
+    let row = page.lines().find(|line| {
+        line.starts_with(&format!("| {workload}: ")) && line.contains(&format!(" | {target} | "))
+    })?;
+    let cell = row.split(" | ").nth(3)?;
+    cell.split(' ').next()?.parse().ok()
+}
+
 /// The files that name the version, because they name the image or are released with it.
 const WITH_VERSION: [&str; 4] = [
     "docs/install.md",

@@ -10,6 +10,7 @@
 //! <!-- test: exit 1 -->               it ends with this exit code, and not with 0
 //! <!-- test: not run, REASON -->      it is not run
 //! <!-- test: packaging/FILE -->       this other test runs it
+//! <!-- test: tests/interop CLIENT --> tests/interop/snippets.py runs it: a program in another language
 //! ```
 //!
 //! Blocks of a page share a directory, and the lines that begin with `export`. The broker listens on free ports. The test
@@ -56,6 +57,20 @@ fn the_page_about_installation_is_true() {
 #[test]
 fn the_page_about_upgrades_is_true() {
     run_page("docs/upgrade.md");
+}
+
+/// Its programs are run by tests/interop/snippets.py. This test finds one that is not.
+#[test]
+fn every_program_of_a_client_is_run_by_its_suite() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/clients.md")).unwrap();
+    assert_eq!(blocks(&page), [], "docs/clients.md has shell blocks, which no test runs");
+}
+
+#[test]
+#[should_panic = "which client"]
+fn a_program_without_a_suite_is_found() {
+    blocks("```go\nfunc main() {}\n```\n");
 }
 
 /// The largest picture of a cause. docs/why.md shows all of them, so larger ones would make it slow to open.
@@ -346,8 +361,11 @@ fn line_matches(expected: &str, found: &str) -> bool {
     }
 }
 
-/// The languages of fenced blocks that hold no shell commands.
-const OTHERS: [&str; 4] = ["text", "java", "conf", "ini"];
+/// The languages of fenced blocks that hold no commands.
+const OTHERS: [&str; 3] = ["text", "conf", "ini"];
+
+/// The languages of fenced blocks that hold programs of clients.
+const CLIENTS: [&str; 4] = ["python", "go", "js", "java"];
 
 fn blocks(page: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
@@ -363,6 +381,7 @@ fn blocks(page: &str) -> Vec<Block> {
             match language {
                 "sh" => blocks.push(Block { line: at + 1, script: body, how: how(before), output: None }),
                 "text" if adjacent => blocks.last_mut().unwrap().output = Some(body),
+                other if CLIENTS.contains(&other) => check_client(at + 1, before),
                 other => assert!(OTHERS.contains(&other), "line {}: what is a block of {other:?}?", at + 1),
             }
             (before, adjacent) = ("", language == "sh");
@@ -372,6 +391,14 @@ fn blocks(page: &str) -> Vec<Block> {
         }
     }
     blocks
+}
+
+/// Checks that the suite of a client runs a program.
+fn check_client(line: usize, comment: &str) {
+    let client = comment.strip_prefix("<!-- test: tests/interop ").and_then(|rest| rest.strip_suffix(" -->"));
+    let client = client.unwrap_or_else(|| panic!("line {line}: which client of tests/interop runs this?"));
+    let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
+    assert!(!client.is_empty() && suites.join(client).is_dir(), "line {line}: there is no suite {client}");
 }
 
 fn how(comment: &str) -> How {

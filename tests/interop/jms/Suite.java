@@ -81,7 +81,6 @@ public final class Suite {
         CHECKS.put("streams_are_read_by_application_properties", Streams::readByApplicationProperties);
         CHECKS.put("streams_are_read_by_expression", Streams::readByExpression);
         CHECKS.put("what_is_no_selector_is_refused", Streams::whatIsNoSelectorIsRefused);
-        CHECKS.put("the_code_of_the_readme_runs", Suite::codeOfTheReadme);
         CHECKS.put("idle_connection_stays", Suite::idleConnectionStays);
     }
 
@@ -537,20 +536,6 @@ public final class Suite {
             expect(bodies, List.of("a", "b", "c"));
             expect(Client.drain(client.consumer("looked-at")), List.of("a", "b", "c"));
         }
-    }
-
-    /** `Readme` is the Java of README.md, which run.sh makes a method of. */
-    static void codeOfTheReadme() throws Exception {
-        Client.stream("readings");
-        try (Client client = Client.connect()) {
-            MessageProducer producer = client.session.createProducer(client.session.createQueue("/queues/readings"));
-            for (String room : List.of("cellar", "kitchen")) {
-                Message reading = client.session.createTextMessage("21.5 in the " + room);
-                reading.setJMSType(room);
-                producer.send(reading);
-            }
-        }
-        expect(Client.body(Readme.reading()), "21.5 in the kitchen");
     }
 
     static void idleConnectionStays() throws Exception {
