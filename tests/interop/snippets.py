@@ -4,14 +4,16 @@
     snippets.py CLIENT CACHE     CACHE is the folder in which run.sh has installed the client
 
 A program is a fenced block after the line `<!-- test: tests/interop CLIENT -->`. It runs as it is printed, except that
-`localhost:5672` and `localhost:15672` are replaced by the addresses in SLUICE_AMQP and SLUICE_HTTP. It ends with 0 and prints
+`localhost:5672` and `localhost:15672` are replaced by the addresses in SLUICE_AMQP and SLUICE_HTTP. The first program of Celery
+is `tasks.py`, of which a worker runs beside the second. It ends with 0 and prints
 `Hello, world`, or what the block of text after it shows.
 
-A section of a client in docs/clients.md may have a table whose head is `| refusal | what the program sees |`. The program of the
-section runs again for each row, with the broker in that state. A row quotes what the program prints then. See STATES.
+A section of a client in docs/clients.md may have a table with the head HEAD. The program above it runs again for each row, with the
+broker in that state (see STATES). It must print what the last cell quotes, and fail. During an alarm it must wait, and succeed later.
 """
 
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -21,12 +23,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 import checks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/clients.md")
+HEAD = "| refusal | what happens | what the program prints |"
 PATIENCE = 60  # seconds; a guard against hanging, not a measure
 AMQP, HTTP = os.environ["SLUICE_AMQP"], os.environ["SLUICE_HTTP"]
 LIMIT = "config/effective/vm_memory_high_watermark.absolute"
@@ -73,7 +77,9 @@ class Program:
         self.rows = {}
 
     def located(self):
-        return self.text.replace("localhost:5672", AMQP).replace("localhost:15672", HTTP)
+        host, port = AMQP.split(":")
+        text = self.text.replace("host: 'localhost', port: 5672", f"host: '{host}', port: {port}")
+        return text.replace("localhost:5672", AMQP).replace("localhost:15672", HTTP)
 
 
 def programs(page, client):
@@ -95,10 +101,10 @@ def programs(page, client):
                 program.prints = body
             before = ""
             continue
-        in_table = line.startswith("|") and (in_table or line == "| refusal | what the program sees |")
-        if in_table and program and not line.startswith(("| refusal", "|---")):
-            name, sees = line.strip("| ").split(" | ")
-            program.rows[name] = re.findall(r"`([^`]+)`", sees)
+        in_table = line.startswith("|") and (in_table or line == HEAD)
+        if in_table and program and line != HEAD and not line.startswith("|---"):
+            name, _, prints = line.strip("| ").split(" | ")
+            program.rows[name] = re.findall(r"`([^`]+)`", prints)
         before = line or before
     return found
 
@@ -147,10 +153,43 @@ class Runner:
         assert built.returncode == 0, built.stdout
         return ["java", *quick, "-cp", f"{libraries}:{folder}", name]
 
+    @contextlib.contextmanager
+    def beside(self):
+        """Runs what a program needs besides the broker."""
+        yield
+
     @staticmethod
     def write(file, text):
         file.write_text(text)
         return file
+
+
+class Celery(Runner):
+    """The first program is tasks.py. A worker runs beside the others."""
+
+    def python(self, folder, text):
+        return super().python(self.folder, text)
+
+    @contextlib.contextmanager
+    def beside(self):
+        log = self.folder / "worker.log"
+        with open(log, "w") as output:
+            worker = subprocess.Popen(
+                [self.cache / self.client / "bin/python", "-m", "celery", "-A", "tasks", "worker", "--loglevel", "INFO",
+                 "--concurrency", "1", "--without-gossip", "--without-mingle"], cwd=self.folder, stdout=output, stderr=output)
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while "ready." not in log.read_text():
+                assert worker.poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+            yield
+        finally:
+            worker.terminate()
+            try:
+                worker.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
 
 
 def start(command):
@@ -227,19 +266,25 @@ def waits_for_the_alarm(program, command):
 
 
 def is_held():
-    connections = http("GET", "connections")
-    return any(connection.get("state") in ("blocked", "blocking") for connection in connections)
+    """Returns whether a connection waits for the end of an alarm. With AMQP 1.0, those wait that have a session: its window is closed."""
+    return any(one.get("state") == "blocked" or one.get("protocol") == "AMQP 1-0" and one.get("channels")
+               for one in http("GET", "connections"))
 
 
 def checks_of(client, cache, folder):
-    runner = Runner(client, cache, folder)
-    for program in [program for page in PAGES for program in programs(page, client)]:
+    found = [program for page in PAGES for program in programs(page, client)]
+    runner = (Celery if client == "celery" else Runner)(client, cache, folder)
+    if client == "celery":
+        tasks = found.pop(0)
+        runner.write(folder / "tasks.py", tasks.located())
+    for program in found:
         command = []
 
         def runs(program=program, command=command):
             fresh()
             command += runner.prepare(program.language, program.located())
-            succeeds(program, end(start(command)))
+            with runner.beside():
+                succeeds(program, end(start(command)))
 
         runs.__name__ = program.place
         yield runs
@@ -247,7 +292,8 @@ def checks_of(client, cache, folder):
             def refused(name=name, quoted=quoted, program=program, command=command):
                 fresh()
                 if name == "alarm":
-                    waits_for_the_alarm(program, command)
+                    with runner.beside():
+                        waits_for_the_alarm(program, command)
                     return
 
                 def other():
@@ -256,10 +302,10 @@ def checks_of(client, cache, folder):
                     return runner.prepare(program.language, program.located().replace(old, new))
 
                 code, output = STATES[name](command, other)
-                missing = [words for words in quoted if words not in output]
-                assert quoted and not missing, f"{program.place}: {missing} not printed, exit code {code}:\n{output}"
                 if os.environ.get("SLUICE_SHOW"):
                     print(output)
+                missing = [words for words in quoted if words not in output]
+                assert code and quoted and not missing, f"{program.place}: {missing} not printed, exit code {code}:\n{output}"
 
             refused.__name__ = f"{program.place}:{name}"
             yield refused
