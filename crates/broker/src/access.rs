@@ -49,7 +49,7 @@ pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
 /// What to do if nobody may log in from other machines.
 pub const MAKE_A_USER: &str = "to make a user who can connect from other machines: sluice add user NAME, and sluice set permission NAME '.*' '.*' '.*'";
 
-/// The permissions of a user in one virtual host: the names of the resources that each covers (docs/operations.md, Security).
+/// The permissions of a user in one virtual host: the names of the resources that each covers (docs/operations/users.md, Permissions).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Permissions {
     pub configure: Pattern,

@@ -2,7 +2,7 @@
 //!
 //! A message passes from its publisher's socket through session, link, queue, link and session to its consumer's
 //! socket. At each step, something can stop it. [`Facts`] are what the broker knows about these steps. [`cause`] alone
-//! decides which of them is the reason. `docs/operations.md` says what to do about each cause.
+//! decides which of them is the reason. `docs/operations/slow.md` says what to do about each cause.
 
 mod address;
 mod look;

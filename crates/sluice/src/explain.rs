@@ -21,7 +21,7 @@ Exit codes:
   2  wrong usage
   3  nobody answers there
 
-docs/operations.md tells of each cause what to do about it.")]
+docs/operations/slow.md tells of each cause what to do about it.")]
 pub struct Explain {
     #[command(subcommand)]
     what: What,
