@@ -523,7 +523,6 @@ mod tests {
             "list",
             "list everybody",
             "status q",
-            "explain",
             "explain queue",
             "explain queue q --connection c",
             "explain exchange x",

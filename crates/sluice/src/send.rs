@@ -85,16 +85,17 @@ pub fn run(send: &Send) -> Result<(), Failure> {
 impl Send {
     async fn send(&self, message: Bytes) -> Result<(), Failure> {
         let address = address(&self.address);
-        let patience = Patience::default();
+        // Opening the connection may take long for a reason of its own.
+        let (opening, patience) = (Patience::default(), Patience::default());
         let answer = || "the answer of the broker".to_owned();
-        let (connection, place) = patience.wait(self.broker.connect(), answer).await?;
+        let (connection, place) = opening.wait(self.broker.connect(), answer).await?;
         let failed = |error| place.failed("send to", &address, &error);
-        let session = patience.wait(connection.session(), answer).await.map_err(failed)?;
+        let session = opening.wait(connection.session(), answer).await.map_err(failed)?;
         let settle = if self.settled { Settle::Settled } else { Settle::Unsettled };
         let checksum = self.checksum.map(Checksum::from);
         let options = SenderOptions { settle, checksum, ..SenderOptions::default() };
         let attached = session.sender(Some(&address), options);
-        let sender = patience.wait(attached, answer).await.map_err(failed)?;
+        let sender = opening.wait(attached, answer).await.map_err(failed)?;
         let credit = || awaited(sender.waits_for(), 0);
         let mut tally = Tally::default();
         let mut under_way: VecDeque<Outcome> = VecDeque::new();

@@ -236,8 +236,11 @@ impl Troubles {
             let mut numbers = vec![ready, ("queue_ready_bytes", report.ready_bytes)];
             numbers.extend(age_ms.map(|age_ms| ("queue_oldest_ms", age_ms)));
             let grows = report.tail_at_ms.is_some_and(|at_ms| now_ms.saturating_sub(at_ms) < GROWS_MS);
-            let trouble =
-                if grows { Trouble::QueueWithoutConsumer } else { Trouble::MessagesWithoutConsumer };
+            // Clients may take its messages one by one, with basic.get.
+            let trouble = match grows && report.fetched == 0 {
+                true => Trouble::QueueWithoutConsumer,
+                false => Trouble::MessagesWithoutConsumer,
+            };
             add(trouble, report.ready, &numbers);
         }
     }
@@ -270,9 +273,9 @@ pub struct HeldLong {
 }
 
 impl HeldLong {
-    /// Adds a consumer. `has_room` says whether it may get more, and `oldest_ms` is the age of its oldest unsettled delivery.
-    pub fn add(&mut self, has_room: bool, unsettled: u64, oldest_ms: Option<u64>) {
-        if let Some(oldest_ms) = oldest_ms.filter(|age_ms| !has_room && *age_ms >= HELD_LONG_MS) {
+    /// Adds a consumer that may get no more. `oldest_ms` is the age of its oldest unsettled delivery.
+    pub fn add(&mut self, unsettled: u64, oldest_ms: Option<u64>) {
+        if let Some(oldest_ms) = oldest_ms.filter(|age_ms| *age_ms >= HELD_LONG_MS) {
             self.consumers += 1;
             self.unsettled += unsettled;
             self.oldest_ms = self.oldest_ms.max(oldest_ms);
@@ -280,10 +283,11 @@ impl HeldLong {
     }
 }
 
-/// Returns true if messages wait in the queue until they expire, and go to another queue then. Such a queue has no consumer.
+/// Returns true if messages wait in the queue until they expire, and go to another queue then. Such a queue has no consumer, and
+/// never had one.
 pub(super) fn is_delay(config: &queue::Config, report: &queue::Report) -> bool {
-    let is_used_so = report.expired > 0 && report.delivered == 0;
-    config.dead_letter.is_some() && (config.message_ttl_ms.is_some() || is_used_so)
+    let expires = config.message_ttl_ms.is_some() || report.expired > 0;
+    config.dead_letter.is_some() && expires && report.delivered == 0
 }
 
 /// The memory and the disk of a node, in bytes. See [`crate::desk::ResourceLimits`].

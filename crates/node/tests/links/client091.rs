@@ -319,6 +319,19 @@ impl Client091 {
         self.settle(house);
     }
 
+    /// Publishes a durable message to a queue, and to another one by its key in `CC`.
+    pub fn publish_with_cc(&mut self, house: &mut House, channel: u16, queue: &str, other: &str) {
+        let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
+        let mut list = BytesMut::new();
+        let properties = Properties { delivery_mode: Some(2), ..Properties::default() };
+        properties.put_with_headers(&mut list, |out| {
+            TableWriter::new(out).array("CC").put(&Value::LongString(other.as_bytes()));
+            Some(())
+        });
+        self.conn.send_content(channel, &Method::BasicPublish(publish), &list, &Bytes::from_static(b"m"), 0);
+        self.settle(house);
+    }
+
     /// Sends all of a large message but its last byte.
     pub fn begin_large(&mut self, house: &mut House, channel: u16, queue: &str, bytes: usize) {
         let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };

@@ -154,6 +154,20 @@ fn messages_to_many_queues_are_spread_over_turns() {
     assert!((1..QUEUES).all(|queue| house.messages(&format!("q{queue}")) == 1 + MESSAGES), "each has all");
 }
 
+/// The default exchange has no bindings that could be searched.
+#[test]
+fn queues_that_are_named_by_keys_get_their_message_at_once() {
+    let mut house = house();
+    let peer = house.connect(0);
+    let out = house.sender(peer, "/queues/q");
+    house.say_message(peer, out, &with_keys(b"m", ["beside".to_owned()]));
+    house.settle();
+    assert_eq!(house.peers[peer].outcomes, ["Accepted"]);
+    let mut client = Client091::open(&mut house, &[1]);
+    client.publish_with_cc(&mut house, 1, "q", "beside");
+    assert_eq!((house.messages("q"), house.messages("beside")), (2, 2));
+}
+
 #[test]
 fn searches_take_their_turns() {
     let mut house = house();

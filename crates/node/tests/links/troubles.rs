@@ -106,6 +106,27 @@ fn a_queue_without_a_consumer_grows_or_waits() {
     assert_eq!(found(&h), []);
 }
 
+/// Its messages expire into the dead letters since its consumers are gone. And one that is polled is no trouble worth a warning.
+#[test]
+fn a_work_queue_that_has_lost_its_consumers_is_no_delay() {
+    let mut h = House::new(1, settings());
+    let dies = [("x-message-ttl", Value::Uint(1_000_000)), ("x-dead-letter-exchange", text("amq.fanout"))];
+    declare(&mut h, "work", &dies);
+    declare(&mut h, "polled", &[]);
+    let mut client = Client091::open(&mut h, &[1]);
+    client.consume(&mut h, 1, "work");
+    client.publish(&mut h, 1, "work", 1);
+    client.publish(&mut h, 1, "polled", 1);
+    client.get(&mut h, 1, "polled", 1);
+    client.publish(&mut h, 1, "polled", 1);
+    client.cancel(&mut h, 1, "work");
+    client.publish(&mut h, 1, "work", 1);
+    assert_eq!(
+        found(&h),
+        [one(Trouble::QueueWithoutConsumer, "work"), one(Trouble::MessagesWithoutConsumer, "polled")]
+    );
+}
+
 #[test]
 fn a_queue_at_its_limit_refuses() {
     let mut h = House::new(1, settings());

@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use super::super::exchange::{ALTERNATE, Exchange, ExchangeKind};
 use super::super::{Binding, Caller, Catalog, Change, Destination, RESERVED_PREFIX};
 use super::{
-    Answer, CatalogError, Decision, DeclareExchange, check_arguments, check_name, check_not_default,
-    check_text, difference, quoted,
+    Answer, CatalogError, Decision, DeclareExchange, check_arguments, check_memory, check_name,
+    check_not_default, check_text, difference, quoted,
 };
 
 impl Catalog {
@@ -106,6 +106,7 @@ impl Catalog {
                 ),
             });
         }
+        check_memory(&exchange.arguments)?;
         let change = Change::ExchangeDeclared(Arc::new(exchange));
         Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
     }
@@ -172,6 +173,7 @@ impl Catalog {
         if table.bindings.has(&binding) {
             return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
         }
+        check_memory(&binding.arguments)?;
         table.check_room(&binding)?;
         let change = Change::Bound(Arc::new(binding));
         Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })

@@ -114,11 +114,15 @@ impl Gate {
     pub fn held_long(&self, now_ms: u64) -> HeldLong {
         let mut held = HeldLong::default();
         for (_, channel) in self.numbered_channels() {
-            for (place, consumer) in open_consumers(channel) {
-                let outlet = &consumer.outlet;
-                let has_room = channel.room(consumer) > 0 && !outlet.is_at_limit();
-                let age_ms = outlet.age_ms(channel.unsettled.oldest_of(place), now_ms);
-                held.add(has_room, consumer.unsettled.into(), age_ms);
+            let is_at_limit = |consumer: &Consumer| {
+                consumer.unsettled > 0 && (channel.room(consumer) == 0 || consumer.outlet.is_at_limit())
+            };
+            // The deliveries of the channel are looked at once, however many consumers it has.
+            let mut oldest = None;
+            for (place, consumer) in open_consumers(channel).filter(|(_, consumer)| is_at_limit(consumer)) {
+                let oldest = oldest.get_or_insert_with(|| channel.unsettled.oldest_of_each());
+                let age_ms = consumer.outlet.age_ms(oldest.get(&place).copied(), now_ms);
+                held.add(consumer.unsettled.into(), age_ms);
             }
         }
         held

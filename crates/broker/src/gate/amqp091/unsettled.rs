@@ -1,6 +1,6 @@
 //! The deliveries of a channel that the client has not settled. Tags grow, and clients settle mostly in their order.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use queue::Outcome;
 use ranges::{Range, Span};
@@ -117,6 +117,15 @@ impl Unsettled {
     pub fn oldest_of(&self, place: u32) -> Option<u64> {
         let mut open = self.deliveries.iter().filter(|delivered| delivered.state != State::Settled);
         open.find(|delivered| delivered.place == place).map(|delivered| delivered.number)
+    }
+
+    /// Returns the number of the oldest delivery of each role.
+    pub fn oldest_of_each(&self) -> HashMap<u32, u64> {
+        let mut oldest = HashMap::new();
+        for delivered in self.deliveries.iter().filter(|delivered| delivered.state != State::Settled) {
+            oldest.entry(delivered.place).or_insert(delivered.number);
+        }
+        oldest
     }
 
     /// Removes the delivery with this tag. Returns `None` if there is none that is unsettled.

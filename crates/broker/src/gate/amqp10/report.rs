@@ -126,8 +126,10 @@ impl Gate {
                 if let Some(LinkRole::Outlet(consuming)) = self.role_of(number, handle) {
                     let outlet = &consuming.outlet;
                     let has_room = counts(link).1 > 0 && !outlet.is_at_limit();
-                    let age_ms = outlet.age_ms(session.oldest_unsettled(handle), now_ms);
-                    held.add(has_room, outlet.unsettled().into(), age_ms);
+                    if outlet.unsettled() > 0 && !has_room {
+                        let age_ms = outlet.age_ms(session.oldest_unsettled(handle), now_ms);
+                        held.add(outlet.unsettled().into(), age_ms);
+                    }
                 }
             }
         }
