@@ -9,47 +9,46 @@ STATIC_HOST_TARGETS = static deb deb-test deb-boot-test container container-test
 $(STATIC_HOST_TARGETS): export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
 $(STATIC_HOST_TARGETS): export RUSTFLAGS = -C target-feature=+crt-static
 
-# Builds the program without shared libraries, in target/<host>/release, for machines and images that have none. Line numbers
-# for debuggers would make it five times as large.
-static deb deb-test deb-boot-test container container-test: export CARGO_PROFILE_RELEASE_STRIP = debuginfo
-static: PROFILE = release
+# Builds the program without shared libraries, in target/<host>/dist, for machines and images that have none.
+static: PROFILE = dist
 static:
 	cargo build --profile $(PROFILE) -p sluice
+	$(if $(filter dist,$(PROFILE)),packaging/size target/$(CARGO_BUILD_TARGET)/dist/sluice)
 
 # Builds the Debian package of that program, for this machine, in target/packages. `sluice --version` names the commit.
 deb: export SLUICE_COMMIT = $(shell git rev-parse --short=12 HEAD)
 deb: static
-	packaging/debian/build target/$(CARGO_BUILD_TARGET)/release/sluice $$(dpkg --print-architecture) target/packages
+	packaging/debian/build target/$(CARGO_BUILD_TARGET)/dist/sluice $$(dpkg --print-architecture) target/packages
 
 # Installs, upgrades and removes the package in a clean Debian. Needs root, debootstrap and a mirror.
 deb-test: static
-	packaging/debian/test target/$(CARGO_BUILD_TARGET)/release/sluice
+	packaging/debian/test target/$(CARGO_BUILD_TARGET)/dist/sluice
 
 # Boots a Debian with the package in QEMU, and asks its systemd about the service. Needs root, and what packaging/debian/boot-test names.
 deb-boot-test: static
-	packaging/debian/boot-test target/$(CARGO_BUILD_TARGET)/release/sluice
+	packaging/debian/boot-test target/$(CARGO_BUILD_TARGET)/dist/sluice
 
 # Builds the container image of that program, for this machine, as an archive in target/packages. Needs buildah.
 container: export SLUICE_COMMIT = $(shell git rev-parse --short=12 HEAD)
 container: static
-	packaging/container/build target/$(CARGO_BUILD_TARGET)/release/sluice $(IMAGE_ARCHITECTURE) target/packages
+	packaging/container/build target/$(CARGO_BUILD_TARGET)/dist/sluice $(IMAGE_ARCHITECTURE) target/packages
 
 # The name that images have for the processor of this machine.
 IMAGE_ARCHITECTURE = $(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 
 # Runs the container, the compose file and the pod as docs/install.md says. Needs root, and what packaging/container/test names.
 container-test: static
-	packaging/container/test target/$(CARGO_BUILD_TARGET)/release/sluice
+	packaging/container/test target/$(CARGO_BUILD_TARGET)/dist/sluice
 
 # Checks the compose file, the manifests of Kubernetes and the Helm chart. Installs Helm and the schemas below .cache; needs Go and Python.
 manifests:
 	packaging/compose/check
 	packaging/kubernetes/check
 
-# Builds the static programs, packages, lists of crates and checksums of a release in target/dist. Needs Python and dpkg-deb.
+# Builds the static programs, packages, lists of crates and checksums of a release in target/released. Needs Python and dpkg-deb.
 release:
-	rm -rf target/dist
-	packaging/release/build target/dist
+	rm -rf target/released
+	packaging/release/build target/released
 
 # Builds the release of the last commit twice, compares the bytes, and runs the programs. Needs qemu-user-static.
 release-test:

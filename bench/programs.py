@@ -17,6 +17,8 @@ WORK = os.environ.get("BENCH_WORK") or os.path.join(ROOT, ".cache/bench")
 COPY = os.path.join(WORK, "peers")
 PEERS_DIR = os.environ.setdefault("PEERS_DIR", os.path.join(WORK, "peers-data"))
 
+# What is shipped is measured (docs/decisions/0049).
+PROFILE = "dist"
 OURS = ("sluice", "floor", "relay", "fill", "replay", "session", "touch")
 # Target: the file that exists once it is installed, and the command that installs it.
 INSTALLED = {
@@ -49,7 +51,7 @@ def prepare(targets):
     for target, (_, install) in INSTALLED.items():
         if target in targets and not is_installed(target):
             run(*install)
-    run("cargo", "build", "--release", *(word for name in OURS for word in ("-p", name)), cwd=ROOT)
+    run("cargo", "build", "--profile", PROFILE, *(word for name in OURS for word in ("-p", name)), cwd=ROOT)
     os.environ["SLUICE_BIN"] = built("sluice")
 
 
@@ -69,4 +71,4 @@ def target_directory():
 
 
 def built(name):
-    return os.path.join(target_directory(), "release", name)
+    return os.path.join(target_directory(), PROFILE, name)

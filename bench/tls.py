@@ -4,7 +4,7 @@
     bench/tls.py reconnect   latency of a steady pair, alone and while 1,000 clients reconnect over TLS again and again
     bench/tls.py relay       CPU per message of 64 KiB of the broker, and of a TLS relay of one thread that the same messages pass
 
-The program must be built: cargo build --release -p sluice."""
+The program must be built: cargo build --profile dist -p sluice."""
 
 import json
 import os

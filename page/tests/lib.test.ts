@@ -7,7 +7,7 @@ import { href, parse } from "../src/lib/place";
 import { differences, rateOf, samples } from "../src/lib/rates";
 import { body, moveBody, moveOptions, options } from "../src/lib/redrive";
 import { toneOf } from "../src/lib/causes";
-import operations from "../../docs/operations.md?raw";
+import operations from "../../docs/operations/slow.md?raw";
 
 describe("commands", () => {
   it("are quoted for a shell", () => {

@@ -36,6 +36,7 @@ export async function queues(broker, tab) {
     const heights = await lines.evaluateAll((all) => all.map((one) => one.getBoundingClientRect().height));
     const first = await lines.first().innerText();
     const dense = await sound(tab, { keyboard: false });
+    await lines.last().scrollIntoViewIfNeeded();
     await shot(tab, "messages-closed");
     await picture(tab, "messages");
     await lines.first().getByRole("button", { name: "Open the message 1" }).focus();

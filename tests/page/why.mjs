@@ -27,6 +27,8 @@ async function play(browser, scenes, settings) {
         try {
           return await look(tab, stage, word, await scene(stage));
         } finally {
+          // The page would ask again about an object that ends now.
+          await tab.go("#/routing");
           stage.end();
         }
       });

@@ -158,6 +158,21 @@ fn links_and_headings_are_found() {
     assert!(!has_heading(page, "no-heading-fg"));
 }
 
+/// The most lines of a page for operators, so that a page is about one task.
+const LINES_MAX: usize = 300;
+
+#[test]
+fn pages_for_operators_are_short() {
+    let pages = tracked_files().into_iter().filter(|file| file.starts_with("docs/operations/"));
+    let lines: Vec<(String, usize)> = pages
+        .map(|page| (read(&page).expect("a page").lines().count(), page))
+        .map(|(n, page)| (page, n))
+        .collect();
+    assert!(lines.len() > 10, "{lines:?}");
+    let long: Vec<&(String, usize)> = lines.iter().filter(|(_, lines)| *lines > LINES_MAX).collect();
+    assert!(long.is_empty(), "more than {LINES_MAX} lines; split these pages: {long:?}");
+}
+
 /// The picture in README.md shows the ratios of docs/benchmarks.md. `bench/run --tables` makes both.
 #[test]
 fn the_picture_shows_the_figures_of_the_tables() {

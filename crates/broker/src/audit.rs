@@ -1,5 +1,5 @@
 //! Audit lines of the log: who did what, from where, and whether it was allowed. Everything that writes such a line calls
-//! [`Actor`], so that all lines have the same fields (docs/operations.md, Who did what).
+//! [`Actor`], so that all lines have the same fields (docs/operations/watch.md, Who did what).
 //!
 //! No field has a secret. A name that a client sends is cut, and `tracing` quotes it. The log escapes control characters where it writes
 //! the line.

@@ -46,7 +46,7 @@ pub struct Counters {
     /// The number of steps that it took to find the routes of messages. A step is one comparison: of a word with a binding key,
     /// of a header with a binding, or of a destination with those found before.
     pub routing_steps: u64,
-    /// The number of turns (iterations of an event loop) that were late: see `docs/operations.md`, Late turns.
+    /// The number of turns (iterations of an event loop) that were late: see `docs/operations/size.md`, Late turns.
     pub late_turns: u64,
     /// The current number of connections.
     pub connections: u64,

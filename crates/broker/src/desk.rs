@@ -284,7 +284,7 @@ pub struct BudgetRow {
     pub name: &'static str,
     /// The bytes in use now.
     pub used: u64,
-    /// The approximate limit in bytes. `docs/operations.md` says what happens at the limit.
+    /// The approximate limit in bytes. `docs/operations/size.md` says what happens at the limit.
     pub limit: u64,
 }
 

@@ -1,4 +1,4 @@
-//! An HTTP server says who a client is and what it may do, as with RabbitMQ's HTTP backend (docs/operations.md, Backends).
+//! An HTTP server says who a client is and what it may do, as with RabbitMQ's HTTP backend (docs/operations/logins.md, Backends).
 //!
 //! ```text
 //!   user_path      username, password                                            allow [tags] | deny [reason]

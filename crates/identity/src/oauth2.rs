@@ -6,7 +6,7 @@
 //!            files of the operator, and the provider's JWKS over HTTPS (provider)
 //! ```
 //!
-//! The names of the settings, and what they mean, are RabbitMQ's (docs/operations.md, Tokens).
+//! The names of the settings, and what they mean, are RabbitMQ's (docs/operations/logins.md, Tokens).
 
 pub mod claims;
 mod keys;

@@ -23,7 +23,7 @@ Exit codes:
   2  wrong usage
   3  nobody answers there
 
-Without a name, everything that is not well is listed, the worst first. docs/operations.md has all causes.")]
+Without a name, everything that is not well is listed, the worst first. docs/operations/slow.md has all causes.")]
 pub struct Explain {
     #[command(subcommand)]
     what: Option<What>,

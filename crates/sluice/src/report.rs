@@ -205,7 +205,7 @@ impl Making<'_> {
     }
 }
 
-/// Returns the number of late turns (docs/operations.md, Late turns), and the last lines of the log about them. A line in which a name of
+/// Returns the number of late turns (docs/operations/size.md, Late turns), and the last lines of the log about them. A line in which a name of
 /// a client looks like one of them is not shown.
 fn late(metrics: &str, log: &Result<String, Failure>) -> String {
     let log = log.as_deref().unwrap_or_default();

@@ -29,6 +29,12 @@ use ::broker::explain::Cause;
 use broker::{Directory, PROGRAM};
 use rustix::process::{Pid, Signal, kill_process};
 
+/// The pages for operators, in the order in which their commands run. The first starts the broker that the next ones use.
+const OPERATIONS: [&str; 12] = [
+    "README", "start", "size", "watch", "slow", "messages", "data", "limits", "queues", "network", "users",
+    "logins",
+];
+
 #[test]
 fn the_readme_is_true() {
     run_page("README.md");
@@ -40,8 +46,15 @@ fn the_tutorial_is_true() {
 }
 
 #[test]
-fn the_page_for_operators_is_true() {
-    run_page("docs/operations.md");
+fn the_pages_for_operators_are_true() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+    let mut found: Vec<String> = files.map(|name| name.to_str().unwrap().replace(".md", "")).collect();
+    found.sort();
+    let mut expected = OPERATIONS.to_vec();
+    expected.sort_unstable();
+    assert_eq!(found, expected, "the pages of docs/operations");
+    run_pages(&OPERATIONS.map(|name| format!("docs/operations/{name}.md")));
 }
 
 #[test]
@@ -59,7 +72,36 @@ fn the_page_about_upgrades_is_true() {
     run_page("docs/upgrade.md");
 }
 
-/// Its programs are run by tests/interop/snippets.py. This test finds one that is not.
+/// What a configuration of a page may lack, because the page shows the lines of one section: files, and the settings beside it.
+const LACKS: [&str; 4] =
+    ["cannot read", "it has no effect without", "it must be set", "nobody could log in without"];
+
+/// `sluice check config` knows every key and takes every value that the pages show.
+#[test]
+fn the_configurations_of_the_pages_are_taken() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let pages = OPERATIONS.map(|name| format!("docs/operations/{name}.md"));
+    let directory = Directory::new("configurations");
+    let file = directory.path().join("page.conf");
+    let mut checked = 0;
+    for page in &pages {
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        for block in text.split("\n```ini\n").skip(1) {
+            std::fs::write(&file, block.split_once("\n```").unwrap().0).unwrap();
+            let ended =
+                Command::new(PROGRAM).args(["check", "config", "--config"]).arg(&file).output().unwrap();
+            let errors = String::from_utf8(ended.stderr).unwrap();
+            let lacks = |line: &str| LACKS.iter().any(|lack| line.contains(lack));
+            let wrong: Vec<&str> = errors.lines().filter(|line| !lacks(line)).collect();
+            let lacking = !errors.is_empty() && wrong.is_empty();
+            assert!(ended.status.success() || lacking, "{page}: {block}\n{}", wrong.join("\n"));
+            checked += 1;
+        }
+    }
+    assert!(checked > 5, "{checked} configurations");
+}
+
+/// The programs of docs/clients.md are run by tests/interop/snippets.py. This test finds one that is not.
 #[test]
 fn every_program_of_a_client_is_run_by_its_suite() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -83,7 +125,8 @@ fn every_cause_of_explain_is_shown_and_described() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
     let [why, operations, texts, scenes] =
-        ["docs/why.md", "docs/operations.md", "page/src/lib/causes.ts", "tests/page/causes.mjs"].map(read);
+        ["docs/why.md", "docs/operations/slow.md", "page/src/lib/causes.ts", "tests/page/causes.mjs"]
+            .map(read);
     let mut wrong = Vec::new();
     for cause in Cause::ALL {
         let word = cause.word();
@@ -93,7 +136,7 @@ fn every_cause_of_explain_is_shown_and_described() {
         let checks = [
             (rows.len() == 1 && rows[0].contains(&picture), "one row with its picture in docs/why.md"),
             (bytes.is_ok_and(|bytes| bytes <= PICTURE_BYTES_MAX), "a picture of at most 25 KiB"),
-            (operations.contains(&format!("\n| `{word}` |")), "a row in docs/operations.md"),
+            (operations.contains(&format!("\n| `{word}` |")), "a row in docs/operations/slow.md"),
             (texts.contains(&format!("\n  {word}: {{")), "a text in page/src/lib/causes.ts"),
             (scenes.contains(&format!("async {word}(stage)")), "a scene in tests/page/causes.mjs"),
         ];
@@ -195,13 +238,17 @@ enum How {
 }
 
 fn run_page(page: &str) {
+    run_pages(&[page.to_owned()]);
+}
+
+/// Runs the blocks of several pages, as if they were one.
+fn run_pages(pages: &[String]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = std::fs::read_to_string(root.join(page)).unwrap();
     let directory = Directory::new("pages");
     install(directory.path());
     let mut running: Option<Running> = None;
     let mut exports = String::new();
-    for block in blocks(&text) {
+    for block in pages.iter().flat_map(|page| blocks(&std::fs::read_to_string(root.join(page)).unwrap())) {
         match block.how {
             How::NotRun => {}
             How::Broker => {
@@ -234,7 +281,7 @@ fn install(directory: &Path) {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     // Where `make run` and `make static` put the program.
-    for target in ["target/release", "target/x86_64-unknown-linux-gnu/release"] {
+    for target in ["target/release", "target/x86_64-unknown-linux-gnu/dist"] {
         let built = directory.join(target);
         std::fs::create_dir_all(&built).unwrap();
         symlink(bin.join("sluice"), built.join("sluice")).unwrap();

@@ -1,4 +1,4 @@
-//! Whom TLS keeps out, and what the log says then. The words of the log are those of a table in docs/operations.md.
+//! Whom TLS keeps out, and what the log says then. The words of the log are those of a table in docs/operations/network.md.
 
 use crate::{authority, broker};
 
@@ -20,12 +20,12 @@ use tokio_rustls::rustls::{
     ALL_VERSIONS, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion, version,
 };
 
-/// The header of the table in docs/operations.md.
+/// The header of the table in docs/operations/network.md.
 const TABLE: &str = "| what | the log says |";
 
 /// Returns the rows of the table: the first cell, and the words that the log uses.
 fn table() -> Vec<(String, String)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations/network.md");
     let page = std::fs::read_to_string(page).unwrap();
     let rows = page.lines().skip_while(|line| *line != TABLE).skip(2).map_while(|line| {
         let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();

@@ -113,7 +113,7 @@ fn bytes_in(directory: &Path) -> u64 {
     entries.flatten().map(size).sum()
 }
 
-/// The most that the data directory has without live data (docs/operations.md, Size it).
+/// The most that the data directory has without live data (docs/operations/size.md, Size it).
 const IDLE_BYTES_MAX: u64 = 80 * 1024 * 1024;
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::{Permission, Resource};
 use crate::pattern::Pattern;
 
-/// The permissions of a user in one virtual host: the names of the resources that each covers (docs/operations.md, Security).
+/// The permissions of a user in one virtual host: the names of the resources that each covers (docs/operations/users.md, Permissions).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Permissions {
     pub configure: Pattern,

@@ -1,4 +1,4 @@
-//! Topic permissions: the routing keys that a user may use with a topic exchange (docs/operations.md, Security).
+//! Topic permissions: the routing keys that a user may use with a topic exchange (docs/operations/users.md, Topic permissions).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The table of the permissions that each verb needs. Every gate and the desk (the management front end) ask it, and
 //! nothing else decides.
 //!
-//! A verb is an operation on the broker, in any protocol. `docs/operations.md` shows the table to operators.
+//! A verb is an operation on the broker, in any protocol. `docs/operations/users.md` shows the table to operators.
 
 use amqp10::Value;
 

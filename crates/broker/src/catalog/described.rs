@@ -8,20 +8,7 @@ use queue::QueueType;
 use super::arguments::{self, LEADER_LOCATORS, SEGMENT_BYTES_MAX, TIMER_MS_MAX};
 use super::exchange::ExchangeKind;
 use super::policy::{self, Merge};
-
-/// The values that an argument or a key may have.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ValueKind {
-    /// A whole number between the two, inclusive.
-    Number(i64, i64),
-    Text,
-    /// The name of an exchange of the same virtual host.
-    Exchange,
-    /// A duration such as `7D`.
-    Span,
-    Boolean,
-    OneOf(&'static [&'static str]),
-}
+use super::values::ValueKind;
 
 /// An argument of queues or exchanges, or a key of policies.
 #[derive(Clone, Debug)]

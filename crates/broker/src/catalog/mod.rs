@@ -27,6 +27,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod unknown;
+mod values;
 mod vhost;
 
 use std::sync::Arc;
@@ -40,7 +41,7 @@ pub use arguments::span_ms;
 pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use definitions::{DefinitionsCursor, definitions_of};
 pub use described::{
-    Described, ValueKind, described_exchange_arguments, described_policy_keys, described_queue_arguments,
+    Described, described_exchange_arguments, described_policy_keys, described_queue_arguments,
 };
 pub use error::CatalogError;
 pub use events::events_of;
@@ -57,6 +58,7 @@ pub use search::Search;
 pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
 pub use unknown::{argument_warnings, unknown_exchange_arguments, unknown_queue_arguments};
+pub use values::ValueKind;
 pub use vhost::{DefaultLimits, DefaultPolicy, DefaultUser, VhostDefaults, VhostPatch, VhostSettings};
 
 use self::places::Places;

@@ -27,7 +27,7 @@ use amqp10::Value;
 use queue::QueueType;
 
 use super::arguments::{LEADER_LOCATORS, span_ms};
-use super::described::ValueKind as Kind;
+use super::values::ValueKind as Kind;
 use super::{Arguments, Catalog, CatalogError, Vhost};
 use crate::nearest::did_you_mean;
 use crate::pattern::Pattern;

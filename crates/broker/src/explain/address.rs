@@ -10,7 +10,7 @@ pub struct AddressFacts {
     pub unchecked: usize,
 }
 
-/// Why logins from an address wait. `docs/operations.md` says what to do about each cause.
+/// Why logins from an address wait. `docs/operations/slow.md` says what to do about each cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressCause {
     /// So many failed logins wait that the sockets of further ones are closed.

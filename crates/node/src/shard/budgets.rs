@@ -9,7 +9,7 @@ use super::Shard;
 /// are only the node's as a whole; their parts only add up to its limit.
 type Budget = (&'static str, fn(&Shard) -> u64, fn(&Shard) -> u64);
 
-/// All budgets of a shard, in the order in which they are shown. `docs/operations.md` has a line for each.
+/// All budgets of a shard, in the order in which they are shown. `docs/operations/size.md` has a line for each.
 const BUDGETS: &[Budget] = &[
     (
         ClientBudget::Unfinished.name(),

@@ -1,4 +1,4 @@
-//! A shard that was late: its clients do not pay for that (docs/operations.md, Late turns).
+//! A shard that was late: its clients do not pay for that (docs/operations/size.md, Late turns).
 
 use broker::categories::PEER;
 use broker::counters::Protocol;

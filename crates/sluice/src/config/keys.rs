@@ -611,7 +611,7 @@ const KEYS: &[Key] = &[
     reloads(key(
         "vm_memory_high_watermark.absolute",
         "none",
-        "The same in bytes (1GB, 512MiB; docs/operations.md has all units). It replaces the relative limit.",
+        "The same in bytes (1GB, 512MiB; docs/operations/start.md has all units). It replaces the relative limit.",
         |c, _, v| put(&mut c.memory_instead, or_none(v, bytes).map(|limit| limit.map(Limit::Absolute))),
     )),
     reloads(key(

@@ -1,6 +1,6 @@
 //! Which answers tell somebody who may not know it whether something exists. Each request is made twice, about something that
 //! exists and about something that does not. An answer tells if the two differ in more than the name.
-//! `docs/operations.md` has the table (Permissions).
+//! `docs/operations/users.md` has the table (Permissions).
 
 use amqp10::Value;
 use amqp091::{

@@ -91,8 +91,8 @@ fn invented_names_do_not_take_the_turns_of_users_who_are_known_at_the_address() 
     assert_eq!(order(&mut waiting, true, &access)[..5], [0, 5_000, 1, 5_001, 2]);
 }
 
-/// However often each name is guessed, a user who is new at the address waits for one guess of each (`docs/operations.md`, Failed
-/// logins).
+/// However often each name is guessed, a user who is new at the address waits for one guess of each (`docs/operations/limits.md`,
+/// Failed logins).
 #[test]
 fn a_new_user_waits_for_one_guess_of_each_name() {
     const NAMES: u64 = 50;

@@ -61,7 +61,7 @@ fn page() -> String {
     let mut page = String::from(
         "# The keys of RabbitMQ 4.3\n\n\
          What Sluice does with each key of RabbitMQ 4.3 and its plugins in a configuration file. You choose the parts of a key that begin with `$`.\n\
-         [sluice.conf.example](../sluice.conf.example) describes the keys that are taken, and [operations.md](operations.md#a-rabbitmqconf) has the\n\
+         [sluice.conf.example](../sluice.conf.example) describes the keys that are taken, and [operations/start.md](operations/start.md#a-rabbitmqconf) has the\n\
          rules. A key that is refused here has no effect if its value is what Sluice does anyway.\n\n\
          A test makes this page: `UPDATE_EXAMPLE=1 cargo test -p sluice the_page_of_keys`.\n\n\
          | key | Sluice | why |\n|---|---|---|\n",
