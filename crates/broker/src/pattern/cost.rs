@@ -198,9 +198,8 @@ impl Parser<'_> {
     fn counts(&mut self) -> Option<(u64, Option<u64>)> {
         let (start, _) = self.chars.next()?;
         let end = loop {
-            match self.chars.next()? {
-                (end, '}') => break end,
-                _ => {}
+            if let (end, '}') = self.chars.next()? {
+                break end;
             }
         };
         let inside = &self.text[start + 1..end];

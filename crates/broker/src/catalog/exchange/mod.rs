@@ -290,7 +290,8 @@ impl Table {
         if self.bindings.has(&binding) {
             return;
         }
-        let is_first = self.bindings.to(&binding.destination).next().is_none();
+        let is_first = matches!(&*self.routes.0, Index::Consistent(_))
+            && self.bindings.to(&binding.destination).next().is_none();
         let age = self.bindings.insert(binding.clone());
         match Arc::make_mut(&mut self.routes.0) {
             Index::Direct(direct) => direct.bind(&binding),
