@@ -621,6 +621,26 @@ async function admin() {
     const parsed = JSON.parse(text);
     return [...expect(parsed.queues.length > 100 && !("users" in parsed), `the file has ${Object.keys(parsed)}`), ...(await tab.faults())];
   });
+  await check("definitions are imported with what has no effect, and what is wrong is named with its line", async () => {
+    await tab.go("#/admin/definitions");
+    tab.expectRefusals = true;
+    await tab.page.getByRole("button", { name: "Import" }).click();
+    const window_ = tab.page.getByRole("dialog");
+    const text = '{"exchanges":[\n{"vhost":"/","name":"later","type":"x-delayed-message"}]}';
+    await window_.locator("input[type=file]").setInputFiles({ name: "old.json", mimeType: "application/json", buffer: Buffer.from(text) });
+    await window_.getByRole("button", { name: "Import" }).click();
+    await window_.getByText("is unknown").waitFor();
+    const refused = await window_.innerText();
+    await window_.getByLabel("Leave out what this broker does not know").check();
+    const command = await window_.innerText();
+    await window_.getByRole("button", { name: "Import" }).click();
+    await window_.getByText("is left out").waitFor();
+    const done = await window_.innerText();
+    await tab.page.keyboard.press("Escape");
+    const faults = await tab.faults();
+    tab.expectRefusals = false;
+    return [...includes(refused, "line 2: exchange 'later'"), ...includes(command, "--skip-unknown"), ...includes(done, "in force", "exchange 'later' in vhost '/' is left out"), ...faults];
+  });
 }
 
 /** Opens every window of a view once. Returns what is wrong with them. */

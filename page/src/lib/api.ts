@@ -112,6 +112,8 @@ export function exchangeInPath(name: string): string {
 
 export interface Options {
   body?: unknown;
+  /** A body that is JSON already. */
+  json?: string;
   headers?: Record<string, string>;
   signal?: AbortSignal;
   /** Statuses other than 2xx whose body is an answer: a failed health check has 503. */
@@ -134,15 +136,16 @@ export async function request(method: string, target: string, options: Options =
   }
   let response: Response;
   let text: string;
+  const body = options.json ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
   try {
     response = await fetch(url, {
       method,
       headers: {
         ...(who ? { authorization: who.header } : {}),
-        ...(options.body === undefined ? {} : { "content-type": "application/json" }),
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...options.headers,
       },
-      ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
+      ...(body === undefined ? {} : { body }),
       ...(options.signal ? { signal: options.signal } : {}),
       // With credentials of its own, the browser would ask for a login in a window of its own.
       credentials: "omit",

@@ -182,6 +182,7 @@ function Definitions(): JSX.Element {
   const vhost = chosenVhost.use();
   const target = vhost === "" ? path("definitions") : path("definitions", vhost);
   const [hashes, setHashes] = useState(false);
+  const [skips, setSkips] = useState(false);
   const file = useRef<HTMLInputElement>(null);
   const where = vhost === "" ? "of the whole broker" : "of the virtual host";
   return (
@@ -213,20 +214,23 @@ function Definitions(): JSX.Element {
           title={`Import definitions ${where}`}
           confirm="Import"
           danger
-          command={command(["import", "definitions"], inVhost(vhost || "/"), ["definitions.json"])}
+          command={command(["import", "definitions"], [...(skips ? [["--skip-unknown"] as [string]] : []), ...inVhost(vhost || "/")], ["definitions.json"])}
           run={async () => {
             const chosen = file.current?.files?.[0];
             if (!chosen) throw new ApiError(400, "page", "Choose a file first.");
-            let body: unknown;
-            try {
-              body = JSON.parse(await chosen.text());
-            } catch {
-              throw new ApiError(400, "page", `The file ${chosen.name} is not JSON.`);
-            }
-            await request("POST", target, { body });
-            return "All definitions of the file are in force.";
+            // As it is, so that the broker names the lines of the file.
+            const report = await request("POST", `${target}?report=true&skip_unknown=${skips}`, { json: await chosen.text() });
+            const warnings = (report as { warnings: string[] }).warnings;
+            if (warnings.length === 0) return "All definitions of the file are in force.";
+            return (
+              <>
+                <p>The definitions of the file are in force, except for this:</p>
+                <ul>{warnings.map((one) => <li>{one}</li>)}</ul>
+              </>
+            );
           }}
         >
+          <Check label="Leave out what this broker does not know: types of exchanges, and keys of policies" value={skips} set={setSkips} />
           <p>The broker carries out all definitions of the file, or none if one is wrong. What exists and is not in the file stays.</p>
           <Field label="File">{(id) => <input id={id} ref={file} type="file" accept="application/json,.json" required />}</Field>
         </Action>
