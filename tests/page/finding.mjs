@@ -20,10 +20,10 @@ export async function finding(broker, tab) {
     await tab.page.locator("summary", { hasText: "Filters (1)" }).click();
     await filters.getByRole("button", { name: "No filters" }).click();
     await filters.getByLabel("Only with a problem").check();
-    await until("queues with a problem", async () => (await names()).includes("invoices"));
-    const troubled = await names();
     const rows = await broker.api("GET", "/api/queues/%2F");
     const expected = rows.filter((row) => row.type !== "stream" && row.messages_ready > 0 && row.consumers === 0).map((row) => row.name);
+    // The list is there before it is narrowed.
+    await until(`only ${expected}`, async () => (await names()).join() === expected.join());
     await filters.getByLabel("State").selectOption("damaged");
     await tab.page.getByText("Nothing fits the filters: Only with a problem, State damaged.").waitFor();
     await tab.go("#/exchanges?type=headers");
@@ -32,7 +32,7 @@ export async function finding(broker, tab) {
     await tab.page.getByText("Nothing fits the filters: State blocked.").waitFor();
     return [
       ...wrong,
-      ...expect(troubled.join() === expected.join(), `with a problem: ${troubled}, not ${expected}`),
+      ...expect(expected.length > 0, "no queue has a problem"),
       ...expect(headers.includes("billing") && headers.every((name) => !name.includes("topic")), `headers exchanges: ${headers}`),
       ...(await tab.faults()),
     ];
