@@ -17,7 +17,7 @@ WORK = os.environ.get("BENCH_WORK") or os.path.join(ROOT, ".cache/bench")
 COPY = os.path.join(WORK, "peers")
 PEERS_DIR = os.environ.setdefault("PEERS_DIR", os.path.join(WORK, "peers-data"))
 
-# What is shipped is measured (docs/decisions/0049).
+# What is shipped is measured (docs/decisions/0050).
 PROFILE = "dist"
 OURS = ("sluice", "floor", "relay", "fill", "replay", "session", "touch")
 # Target: the file that exists once it is installed, and the command that installs it.
