@@ -344,9 +344,10 @@ fn unacknowledged_deliveries_of_a_channel_have_an_age() {
     let mut client = Client::open(&broker);
     client.open_channel(1);
     client.declare(1, "q");
+    // The channel is asked last, so its age is the larger one.
     let ages = || {
-        let (_, channels) = broker.get("/api/channels");
         let (_, consumers) = broker.get("/api/consumers");
+        let (_, channels) = broker.get("/api/channels");
         [&channels, &consumers].map(|rows| rows[0]["unacknowledged_age_ms"].as_u64())
     };
     client.publish(1, "q", 2);

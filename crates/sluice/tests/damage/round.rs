@@ -295,7 +295,11 @@ fn batches(mut bytes: &[u8]) -> Vec<u64> {
         if bytes.starts_with(b"Lbt")
             && let Some(number) = bytes.get(15..23)
         {
-            numbers.push(u64::from_le_bytes(number.try_into().unwrap()));
+            let number = u64::from_le_bytes(number.try_into().unwrap());
+            // A body of random bytes may look like the head of a batch. The numbers of batches have no gaps.
+            if numbers.last().is_none_or(|last| number == last + 1) {
+                numbers.push(number);
+            }
         }
     }
     numbers
