@@ -61,7 +61,7 @@ async fn an_idle_broker_is_small_also_after_many_logins() {
 }
 
 /// The bound on what the system loads of the program that the tests run, in bytes. 41.7 MB were measured when the program that is
-/// shipped had 17 MB. The latter may have 20 MB (`packaging/size`), but CI does not build it, because that takes many minutes. A
+/// shipped had 17 MB. The latter may have 20 MB without names of functions (`packaging/size`), but CI does not build it, because that takes many minutes. A
 /// dependency or a table that makes the one too large adds about as much to the other, in proportion.
 const LOADED_MAX: u64 = 49_000_000;
 
