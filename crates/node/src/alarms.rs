@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use broker::explain::Resources;
+
 /// The longest time between two measurements.
 const INTERVAL: Duration = Duration::from_millis(1000);
 
@@ -59,35 +61,14 @@ impl Default for AlarmLimits {
     }
 }
 
-/// The last measurement. Sizes are in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Measured {
-    pub memory_used: u64,
-    pub memory_limit: u64,
-    pub disk_free: u64,
-    pub disk_free_limit: u64,
-    /// The size of the file system. 0 if it cannot be measured.
-    pub disk_total: u64,
-    pub memory_alarm: bool,
-    pub disk_alarm: bool,
-}
-
-impl Measured {
-    /// Returns true if publishers must stop. They stay stopped until both alarms are cleared.
-    pub fn any(&self) -> bool {
-        self.memory_alarm || self.disk_alarm
+/// Returns the time until the next measurement. No limit can be crossed sooner, except within [`INTERVAL_MIN`].
+fn next_look(now: &Resources) -> Duration {
+    if now.any_alarm() {
+        return INTERVAL;
     }
-
-    /// Returns the time until the next measurement. No limit can be crossed sooner, except within
-    /// [`INTERVAL_MIN`].
-    fn next_look(&self) -> Duration {
-        if self.any() {
-            return INTERVAL;
-        }
-        let left_on_disk = self.disk_free.saturating_sub(self.disk_free_limit);
-        let left = left_on_disk.min(self.memory_limit.saturating_sub(self.memory_used));
-        Duration::from_millis(left.saturating_mul(1000) / FILLED_PER_S).clamp(INTERVAL_MIN, INTERVAL)
-    }
+    let left_on_disk = now.disk_free.saturating_sub(now.disk_free_limit);
+    let left = left_on_disk.min(now.memory_limit.saturating_sub(now.memory_used));
+    Duration::from_millis(left.saturating_mul(1000) / FILLED_PER_S).clamp(INTERVAL_MIN, INTERVAL)
 }
 
 /// A change that others must hear of.
@@ -102,7 +83,7 @@ pub(crate) enum AlarmChange {
 /// The watch over memory and disk. It has its own thread, because a file system may be slow to answer.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    measured: Arc<Mutex<Measured>>,
+    measured: Arc<Mutex<Resources>>,
     /// New limits. The watch stops when it is closed.
     limits: Sender<AlarmLimits>,
     thread: JoinHandle<()>,
@@ -116,7 +97,7 @@ impl Watch {
         on_change: impl FnMut(AlarmChange) + Send + 'static,
         on_second: impl FnMut() + Send + 'static,
     ) -> std::io::Result<Self> {
-        let measured = Arc::new(Mutex::new(Measured::default()));
+        let measured = Arc::new(Mutex::new(Resources::default()));
         let (send_limits, new_limits) = channel();
         let (shared, data_dir) = (measured.clone(), data_dir.to_owned());
         let thread = std::thread::Builder::new()
@@ -125,7 +106,7 @@ impl Watch {
         Ok(Self { measured, limits: send_limits, thread })
     }
 
-    pub fn measured(&self) -> Arc<Mutex<Measured>> {
+    pub fn measured(&self) -> Arc<Mutex<Resources>> {
         self.measured.clone()
     }
 
@@ -146,12 +127,12 @@ impl Watch {
 fn watch(
     mut limits: AlarmLimits,
     data_dir: &Path,
-    shared: &Mutex<Measured>,
+    shared: &Mutex<Resources>,
     new_limits: &Receiver<AlarmLimits>,
     mut on_change: impl FnMut(AlarmChange),
     mut on_second: impl FnMut(),
 ) {
-    let mut before = Measured::default();
+    let mut before = Resources::default();
     let mut second = Instant::now();
     loop {
         if second.elapsed() >= INTERVAL {
@@ -161,8 +142,8 @@ fn watch(
         let now = measure(limits, data_dir);
         log_changes(&before, &now);
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        if before.any() != now.any() {
-            on_change(AlarmChange::Publishers { stop: now.any() });
+        if before.any_alarm() != now.any_alarm() {
+            on_change(AlarmChange::Publishers { stop: now.any_alarm() });
         }
         for (source, was_set, is_set) in
             [("memory", before.memory_alarm, now.memory_alarm), ("disk", before.disk_alarm, now.disk_alarm)]
@@ -172,7 +153,7 @@ fn watch(
             }
         }
         before = now;
-        match new_limits.recv_timeout(now.next_look()) {
+        match new_limits.recv_timeout(next_look(&now)) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(new) => limits = new,
             Err(RecvTimeoutError::Disconnected) => return,
@@ -180,7 +161,7 @@ fn watch(
     }
 }
 
-fn measure(limits: AlarmLimits, data_dir: &Path) -> Measured {
+fn measure(limits: AlarmLimits, data_dir: &Path) -> Resources {
     let (memory_limit, disk_free_limit) = limits.in_bytes();
     let memory_used = memory_used().unwrap_or(0);
     // A value that cannot be measured raises no alarm: a broker that refuses all publishers is of no use.
@@ -189,7 +170,7 @@ fn measure(limits: AlarmLimits, data_dir: &Path) -> Measured {
     // Without the blocks that only root may use.
     let usable = |s: &rustix::fs::StatVfs| s.f_blocks.saturating_sub(s.f_bfree.saturating_sub(s.f_bavail));
     let disk_total = disk.as_ref().map_or(0, |s| usable(s) * s.f_frsize);
-    Measured {
+    Resources {
         memory_used,
         memory_limit,
         disk_free,
@@ -200,7 +181,7 @@ fn measure(limits: AlarmLimits, data_dir: &Path) -> Measured {
     }
 }
 
-fn log_changes(before: &Measured, now: &Measured) {
+fn log_changes(before: &Resources, now: &Resources) {
     match (before.memory_alarm, now.memory_alarm) {
         (false, true) => tracing::warn!(
             used = now.memory_used,
@@ -263,28 +244,31 @@ mod tests {
     fn one_alarm_of_two_is_enough() {
         let here = std::env::temp_dir();
         let quiet = AlarmLimits { memory: Limit::Absolute(u64::MAX), disk_free: Limit::Absolute(0) };
-        assert!(!measure(quiet, &here).any());
+        assert!(!measure(quiet, &here).any_alarm());
         let memory = AlarmLimits { memory: Limit::Absolute(1), ..quiet };
-        assert!(measure(memory, &here).memory_alarm && measure(memory, &here).any());
+        assert!(measure(memory, &here).memory_alarm && measure(memory, &here).any_alarm());
         let disk = AlarmLimits { disk_free: Limit::Absolute(u64::MAX), ..quiet };
-        assert!(measure(disk, &here).disk_alarm && measure(disk, &here).any());
+        assert!(measure(disk, &here).disk_alarm && measure(disk, &here).any_alarm());
     }
 
     #[test]
     fn measurements_are_more_frequent_near_a_limit() {
         let memory_limit = u64::MAX;
         let roomy =
-            Measured { disk_free: u64::MAX, disk_free_limit: 1000, memory_limit, ..Measured::default() };
-        assert_eq!(roomy.next_look(), INTERVAL);
-        let disk = |disk_free| Measured { disk_free, ..roomy }.next_look();
+            Resources { disk_free: u64::MAX, disk_free_limit: 1000, memory_limit, ..Resources::default() };
+        assert_eq!(next_look(&roomy), INTERVAL);
+        let disk = |disk_free| next_look(&Resources { disk_free, ..roomy });
         assert_eq!(disk(1000 + FILLED_PER_S / 2), INTERVAL / 2);
         assert_eq!(disk(1001), INTERVAL_MIN);
-        let memory = |memory_used| Measured { memory_used, ..roomy }.next_look();
+        let memory = |memory_used| next_look(&Resources { memory_used, ..roomy });
         assert_eq!(memory(memory_limit - FILLED_PER_S / 2), INTERVAL / 2);
         assert_eq!(memory(memory_limit), INTERVAL_MIN);
         // When usage falls, the next measurement may come late, because there is no hurry to let publishers
         // continue.
-        assert_eq!(Measured { memory_used: memory_limit, memory_alarm: true, ..roomy }.next_look(), INTERVAL);
+        assert_eq!(
+            next_look(&Resources { memory_used: memory_limit, memory_alarm: true, ..roomy }),
+            INTERVAL
+        );
     }
 
     #[test]

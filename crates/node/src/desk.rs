@@ -22,6 +22,7 @@ use broker::access::{Access, Failed, Identity, Refusal, Verb};
 use broker::catalog::QueueRecord;
 use broker::counters::Protocol;
 use broker::desk::{DeskError, QueueNumbers, QueueRow};
+use broker::explain::Resources;
 use broker::ids::DECIDER;
 use broker::notices::{Authentication, alarm};
 use broker::settings::Settings;
@@ -30,7 +31,6 @@ use broker::traces::Traces;
 use self::ask::{DEADLINES, Deadlines};
 use self::attempts::Attempts;
 use crate::admission::Admission;
-use crate::alarms::Measured;
 use crate::clock::Clock;
 use crate::incoming::Shards;
 use crate::logins::Logins;
@@ -67,7 +67,7 @@ struct Inner {
     node: Arc<str>,
     clock: Clock,
     listeners: Mutex<Vec<(String, String, u16)>>,
-    measured: Arc<Mutex<Measured>>,
+    measured: Arc<Mutex<Resources>>,
     logins: Attempts,
     checker: Logins,
     admission: Arc<Admission>,
@@ -85,7 +85,7 @@ impl NodeDesk {
         access: Arc<Access>,
         checker: Logins,
         Run { clock, identity }: Run,
-        measured: Arc<Mutex<Measured>>,
+        measured: Arc<Mutex<Resources>>,
         admission: Arc<Admission>,
     ) -> Self {
         let node = settings.node_name.as_str().into();
@@ -132,10 +132,15 @@ impl NodeDesk {
         self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(row);
     }
 
+    /// Returns the memory and the disk as they were measured last.
+    fn resources(&self) -> Resources {
+        *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the resources of this node whose alarms are raised.
     fn raised_alarms(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = [("memory", measured.memory_alarm), ("disk", measured.disk_alarm)];
+        let resources = self.resources();
+        let all = [("memory", resources.memory_alarm), ("disk", resources.disk_alarm)];
         all.into_iter().filter(|(_, on)| *on).map(|(what, _)| what)
     }
 

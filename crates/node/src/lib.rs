@@ -31,7 +31,7 @@ pub mod shard;
 mod tls_steps;
 pub mod users_copy;
 
-pub use alarms::{AlarmLimits, Limit, Measured};
+pub use alarms::{AlarmLimits, Limit};
 pub use data_dir::StartError;
 pub use desk::NodeDesk;
 pub use logins::Backends;

@@ -290,7 +290,7 @@ pub(super) fn is_delay(config: &queue::Config, report: &queue::Report) -> bool {
     config.dead_letter.is_some() && expires && report.delivered == 0
 }
 
-/// The memory and the disk of a node, in bytes. See [`crate::desk::ResourceLimits`].
+/// The memory and the disk of a node as they were measured last, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     pub memory_used: u64,
@@ -304,6 +304,11 @@ pub struct Resources {
 }
 
 impl Resources {
+    /// Returns true if publishers must stop. They stay stopped until both alarms are cleared.
+    pub fn any_alarm(&self) -> bool {
+        self.memory_alarm || self.disk_alarm
+    }
+
     /// Adds the alarms that are raised.
     pub fn add_alarms(&self, node: &Arc<str>, troubles: &mut Troubles) {
         if self.memory_alarm {

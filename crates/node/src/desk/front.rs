@@ -21,7 +21,7 @@ use broker::desk::{
     QueueSpec, Reclaimed, ResourceLimits, Start, VhostNumbers,
 };
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{AddressFacts, Explanation, Subject, Troubles};
+use broker::explain::{AddressFacts, Explanation, Resources, Subject, Troubles};
 use broker::ids::{DECIDER, QueueId};
 use broker::settings::SLUICE_VERSION;
 use broker::traces::{TraceChange, Traces};
@@ -138,12 +138,8 @@ impl Desk for NodeDesk {
         overview.counters.over_mut(Protocol::Http).auth_attempts = self.inner.logins.over_http();
         overview.counters.notices_dropped += self.inner.notices.dropped();
         overview.handshakes_evicted = self.inner.admission.evicted();
-        let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        overview.limits = ResourceLimits {
-            memory_limit: measured.memory_limit,
-            disk_free: measured.disk_free,
-            disk_free_limit: measured.disk_free_limit,
-        };
+        let Resources { memory_limit, disk_free, disk_free_limit, .. } = self.resources();
+        overview.limits = ResourceLimits { memory_limit, disk_free, disk_free_limit };
         overview.accepting_paused = self.inner.admission.is_paused();
         overview.connections = overview.counters.connections;
         overview.consumers = overview.counters.traffic().consumers;

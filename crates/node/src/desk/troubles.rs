@@ -1,11 +1,11 @@
 //! Lists everything that is not well, as far as the user may see it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use broker::access::{Authority, Identity, Resource, UserRef, Verb};
 use broker::desk::DeskError;
-use broker::explain::{Comer, Kind, LogFacts, Object, Resources, ShardFacts, Trouble, Troubles};
+use broker::explain::{Comer, Kind, LogFacts, Object, ShardFacts, Trouble, Troubles};
 
 use super::NodeDesk;
 use super::ask::other_answer;
@@ -66,19 +66,6 @@ impl NodeDesk {
             of.map_or(UserRef::internal(""), |(authority, name)| UserRef { authority: *authority, name });
         self.permit(who, vhost, Verb::ReadQueue, &[]).await.is_ok()
             && self.permit(who, vhost, Verb::ReadConnection, &[Resource::Connection(owner)]).await.is_ok()
-    }
-
-    fn resources(&self) -> Resources {
-        let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        Resources {
-            memory_used: measured.memory_used,
-            memory_limit: measured.memory_limit,
-            disk_free: measured.disk_free,
-            disk_free_limit: measured.disk_free_limit,
-            disk_total: measured.disk_total,
-            memory_alarm: measured.memory_alarm,
-            disk_alarm: measured.disk_alarm,
-        }
     }
 }
 
