@@ -383,9 +383,8 @@ impl QueueFacts {
         self.report.full || self.rejected_a_minute > 0
     }
 
-    /// Returns true if a message has left the queue since `before`: it was delivered for the first time, or acknowledged. What
-    /// publishers bring is no movement, nor is a message that consumers return again and again, or that is dropped to make room.
-    /// Where no consumer is meant to be, dead letters that have arrived count, too.
+    /// Returns true if a message has left the queue since `before`: it was delivered for the first time, or acknowledged. New messages do
+    /// not count. Nor do messages that consumers return again and again, or that are dropped to make room. Where no consumer is meant to be, dead letters that have arrived count, too.
     fn has_moved_since(&self, before: &Self) -> bool {
         let taken =
             |q: &Self| (q.report.delivered.saturating_sub(q.report.redelivered), q.report.acknowledged);

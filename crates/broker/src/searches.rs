@@ -247,7 +247,8 @@ impl Searches {
             Err(Unrouted::TooLong { steps }) => (*steps, 0),
             Err(Unrouted::NoExchange) => (0, 0),
         };
-        // The default exchange has no bindings to search: its queues are those of a few hundred keys at most.
+        // The route is searched again, although it is known: kept for each connection that waits, routes to thousands of queues would take
+        // much memory. The default exchange has no bindings to search, and its queues are those of a few hundred keys at most.
         if puts > 0 && !exchange.is_empty() && steps + puts > self.left.max(short) {
             self.left = self.left.saturating_sub(steps);
             return Err(Unrouted::TooLong { steps });

@@ -92,7 +92,7 @@ pub fn show(node: &Value, overview: Option<&Value>) -> String {
     text + &table(BUDGETS, &budgets.collect::<Vec<_>>())
 }
 
-/// Returns lines of which only the first has the label; the word `none` if there are no lines.
+/// Puts the label before the first line. Returns the label and the word `none` if there are no lines.
 fn first_named(label: &'static str, said: Vec<String>) -> Vec<(&'static str, String)> {
     let said = if said.is_empty() { vec!["none".to_owned()] } else { said };
     said.into_iter().enumerate().map(|(i, said)| (if i == 0 { label } else { "" }, said)).collect()

@@ -101,7 +101,7 @@ fn the_configurations_of_the_pages_are_taken() {
     assert!(checked > 5, "{checked} configurations");
 }
 
-/// The programs of docs/clients.md are run by tests/interop/snippets.py. This test finds one that is not.
+/// tests/interop/snippets.py runs the programs of docs/clients.md. This test finds programs that it would not run.
 #[test]
 fn every_program_of_a_client_is_run_by_its_suite() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -74,7 +74,7 @@ fn of_queue<'a>(
         () if report.consumers == 0 && report.stream.is_some() => all.push((Cause::NoReader, None)),
         () if report.consumers == 0 => all.push((Cause::NoConsumer, None)),
         () => {
-            // One consumer that can get a message is enough, so the one that is closest to it explains the queue. Consumers that
+            // One consumer that can get a message is enough. So the consumer with the best cause explains the queue. Consumers that
             // are not the single active one stop nothing. A delivery over the link was one of a message that came back, or the
             // queue would have moved.
             let of = |consumer: &LinkInPlace<'a>| {

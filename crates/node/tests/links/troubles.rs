@@ -106,7 +106,8 @@ fn a_queue_without_a_consumer_grows_or_waits() {
     assert_eq!(found(&h), []);
 }
 
-/// Its messages expire into the dead letters since its consumers are gone. And one that is polled is no trouble worth a warning.
+/// When the consumers of a work queue are gone, its messages expire and become dead letters, which is a trouble. A queue that clients
+/// poll with `basic.get` is only worth a notice.
 #[test]
 fn a_work_queue_that_has_lost_its_consumers_is_no_delay() {
     let mut h = House::new(1, settings());

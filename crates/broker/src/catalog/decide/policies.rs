@@ -67,7 +67,7 @@ impl Catalog {
         let of_vhost = self.vhosts.get(vhost).map_or(0, |of_vhost| of_vhost.policies.steps(*operator));
         let own = policy.pattern.steps_of_name();
         let steps = of_vhost.saturating_sub(before).saturating_add(own);
-        // A policy that is stored already may be replaced by one that is no more costly.
+        // Policies of an older version may exceed the limit. Each of them may still be replaced by a cheaper one.
         if steps > POLICY_STEPS_MAX && own > before {
             return Err(invalid(format!(
                 "the pattern is too costly: with it, matching a name with the policies of vhost '{vhost}' takes up to {steps} steps, \
