@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"6accb4f83372b934\"",
+        etag: "W/\"14d512cbcf4a7031\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
+        path: "/assets/index-DtRWNy4v.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"ef3ddb4534dc7e96\"",
+        plain: include_bytes!("assets/index-DtRWNy4v.js"),
+        gzip: include_bytes!("assets/index-DtRWNy4v.js.gz"),
+    },
+    File {
         path: "/assets/index-nlw7yQA-.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"d9071b921032484b\"",
         plain: include_bytes!("assets/index-nlw7yQA-.css"),
         gzip: include_bytes!("assets/index-nlw7yQA-.css.gz"),
-    },
-    File {
-        path: "/assets/index-vm3myTlz.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"61791b6b06b90028\"",
-        plain: include_bytes!("assets/index-vm3myTlz.js"),
-        gzip: include_bytes!("assets/index-vm3myTlz.js.gz"),
     },
 ]

@@ -12,7 +12,13 @@ describe("the settings of a queue", () => {
 
   it("take texts from the argument first", () => {
     expect(shown({ "x-dead-letter-exchange": "" }, { "dead-letter-exchange": "other", "dead-letter-routing-key": "dead" })).toEqual(["DLX (default)", " dead"]);
-    expect(shown({ "x-overflow": "drop-head" }, { overflow: "reject-publish" })).toEqual(["full drop-head"]);
+  });
+
+  it("are merged as the broker merges them", () => {
+    expect(shown({ "x-overflow": "drop-head" }, { overflow: "reject-publish" })).toEqual(["full reject-publish"]);
+    expect(shown({ "x-overflow": "drop-head" }, { overflow: "reject-publish-dlx" })).toEqual(["full drop-head"]);
+    for (const [own, policy] of [[-1, 5], [5, -1], [5, 7]]) expect(shown({ "x-delivery-limit": own }, { "delivery-limit": policy })).toEqual(["tries 5"]);
+    for (const [own, policy] of [["7D", "30m"], ["30m", "7D"]]) expect(shown({ "x-max-age": own }, { "max-age": policy }, "stream")).toEqual(["age 30m"]);
   });
 
   it("are those that the type has", () => {

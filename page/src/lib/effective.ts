@@ -17,13 +17,30 @@ export interface Setting {
 const OF_STREAMS = ["max-length-bytes", "max-age"];
 const OF_STREAMS_ONLY = "max-age";
 
-/** The smaller number counts if both have one. Of other values, the argument counts. */
+/** The seconds of each unit of a span such as `7D`. */
+const UNITS: Record<string, number> = { s: 1, m: 60, h: 3600, D: 86_400, M: 30 * 86_400, Y: 365 * 86_400 };
+
+function seconds(span: unknown): number {
+  const [, digits, unit] = /^(\d+)([smhDMY])$/.exec(String(span)) ?? [];
+  return unit === undefined ? Infinity : Number(digits) * (UNITS[unit] ?? Infinity);
+}
+
+/**
+ * The broker merges an argument and a policy so (crates/broker/src/catalog/policy.rs): the smaller number or span counts if both have
+ * one, the overflow is that of the policy, and of other values the argument counts.
+ */
 function effective(row: QueueRow, key: string): unknown {
   if (row.type === "stream" ? !OF_STREAMS.includes(key) : key === OF_STREAMS_ONLY) return undefined;
   if (key === "delivery-limit" && row.type !== "quorum") return undefined;
   const [own, policy] = [row.arguments?.[`x-${key}`], row.effective_policy_definition?.[key]];
+  if (own === undefined || policy === undefined) return own ?? policy;
+  // Quorum queues have no such overflow, so that of their argument stays.
+  if (key === "overflow") return policy === "reject-publish-dlx" && row.type === "quorum" ? own : policy;
+  if (key === "max-age") return seconds(policy) < seconds(own) ? policy : own;
+  // A negative number means no limit.
+  if (key === "delivery-limit" && isNumber(own) && isNumber(policy) && (own < 0 || policy < 0)) return Math.max(own, policy);
   if (isNumber(own) && isNumber(policy)) return Math.min(own, policy);
-  return own ?? policy;
+  return own;
 }
 
 /** Milliseconds as a time span; a span below a second as it is. */

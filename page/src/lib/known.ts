@@ -18,7 +18,6 @@ export interface KnownLists {
   queue_arguments: Known[];
   exchange_arguments: Known[];
   policy_keys: Known[];
-  apply_to: string[];
 }
 
 /** The types of queues to which a policy applies; none for exchanges. */
