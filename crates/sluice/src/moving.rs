@@ -16,6 +16,7 @@ use crate::objects;
 use crate::output::{print, show_progress, tell};
 use crate::recv::Signals;
 use crate::send::pair;
+use crate::words::counted;
 
 /// The time between two requests while an alarm stops publishers.
 const ALARM_RETRY: Duration = Duration::from_secs(1);
@@ -149,10 +150,7 @@ impl Moving<'_> {
     fn line(&self, answer: &Value) -> String {
         let number = |name: &str| answer[name].as_u64().unwrap_or_default();
         let Self { queue, done, to, .. } = self;
-        let moved = match number(done) {
-            1 => "1 message".to_owned(),
-            moved => format!("{moved} messages"),
-        };
+        let moved = counted(number(done), "message");
         let (skipped, left) = (number("skipped"), number("left"));
         let end = if answer["ended"] == "interrupted" { "; run the command again to go on" } else { "" };
         format!("{moved} {done} from queue '{queue}'{to}: {skipped} skipped, {left} left{end}\n")

@@ -15,6 +15,7 @@ use client::{Checksum, Message, Outcome, SenderOptions, Settle, Waiting};
 use crate::amqp::{Broker, address};
 use crate::failure::Failure;
 use crate::output::{print, tell};
+use crate::words::counted;
 
 /// The most messages that may be in flight.
 const IN_FLIGHT_MAX: usize = 1_000;
@@ -119,10 +120,7 @@ impl Send {
         // When DETACH is answered, the broker has also processed the messages that were sent settled.
         patience.wait(sender.detach(), || why).await.map_err(failed)?;
         connection.close().await.map_err(failed)?;
-        let count = match self.count {
-            1 => "1 message".to_owned(),
-            n => format!("{n} messages"),
-        };
+        let count = counted(self.count, "message");
         if let Some(refused) = tally.refused() {
             return Err(Failure::failed(format!("{count} sent to {address}: {refused}")));
         }

@@ -16,16 +16,18 @@ pub struct List {
     columns: &'static [Column],
     /// Further ones.
     more: &'static [Column],
+    /// Adds to a row what its columns show and the API does not have.
+    measure: Option<fn(&mut Value)>,
 }
 
 impl List {
     /// Renders rows.
     pub fn table(&self, rows: &[Value]) -> String {
+        let columns = [self.columns, self.more].concat();
+        let Some(measure) = self.measure else { return cut_table(&columns, rows) };
         let mut rows = rows.to_vec();
-        if std::ptr::eq(self.columns, columns::QUEUES) {
-            rows.iter_mut().for_each(measure);
-        }
-        cut_table(&[self.columns, self.more].concat(), &rows)
+        rows.iter_mut().for_each(measure);
+        cut_table(&columns, &rows)
     }
 }
 
@@ -35,19 +37,23 @@ pub fn cut_table(columns: &[Column], rows: &[Value]) -> String {
 }
 
 const fn list(title: &'static str, path: &'static str, columns: &'static [Column]) -> List {
-    List { title, path, columns, more: &[] }
+    List { title, path, columns, more: &[], measure: None }
 }
 
 impl List {
     const fn with(self, more: &'static [Column]) -> Self {
         Self { more, ..self }
     }
+
+    const fn measured(self, measure: fn(&mut Value)) -> Self {
+        Self { measure: Some(measure), ..self }
+    }
 }
 
 /// All lists, in the order of the report.
 pub const LISTS: &[List] = &[
     list("Virtual hosts", "/api/vhosts?disable_stats=true", columns::VHOSTS).with(&[("TRACING", "tracing")]),
-    list("Queues", "/api/queues", columns::QUEUES).with(&[
+    list("Queues", "/api/queues", columns::QUEUES).measured(measure).with(&[
         ("STATE", "state"),
         ("EXCLUSIVE", "exclusive"),
         ("AUTO-DELETE", "auto_delete"),
