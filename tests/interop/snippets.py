@@ -222,6 +222,16 @@ def succeeds(program, output):
     assert code == 0 and printed.splitlines() == program.prints, f"{program.place}: exit code {code}\n{printed}"
 
 
+def left():
+    """Fails if the program has left a message in its queue, for example because it ended before its acknowledgement was sent."""
+    for _ in range(100):
+        messages = http("GET", "queues/%2F/hello")["messages"]
+        if messages == 0:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"the program has left {messages} messages in its queue")
+
+
 # --- the refusals --------------------------------------------------------------------------------------------------------
 
 def queue_full(command, _):
@@ -285,6 +295,7 @@ def checks_of(client, cache, folder):
             command += runner.prepare(program.language, program.located())
             with runner.beside():
                 succeeds(program, end(start(command)))
+                left()
 
         runs.__name__ = program.place
         yield runs
