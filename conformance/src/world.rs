@@ -454,7 +454,7 @@ impl World {
         }
     }
 
-    /// Asks the first shard a question, as the desk does.
+    /// Asks the first shard a question, as the admin API does.
     fn question(&mut self, question: Question) -> Parsed<Reply> {
         self.shards[0].handle_question(0, question);
         self.settle();

@@ -9,7 +9,9 @@ use amqp10::{
     Encode, Map, Output, PayloadOf, Performative, Properties, Symbol, TransferHead, Value, descriptor,
     encode, frame, put_transfer_frame, sections,
 };
-use broker::catalog::{Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
+use broker::catalog::{
+    Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Routable,
+};
 use bytes::{Bytes, BytesMut};
 use message::{
     Additions, Basic, DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter,
@@ -253,8 +255,8 @@ fn topic_match() -> Box<dyn FnMut() -> u64> {
     }));
     let key = [Arc::from("a3.b4.c5")];
     Box::new(move || {
-        let letter = Letter { keys: black_box(&key), ..Letter::default() };
-        let routed = catalog.route(DEFAULT_VHOST, "amq.topic", &letter);
+        let routable = Routable { keys: black_box(&key), ..Routable::default() };
+        let routed = catalog.route(DEFAULT_VHOST, "amq.topic", &routable);
         assert_eq!(routed.map(|r| r.targets.len()), Some(3), "its own binding, the star and the hash");
         0
     })
@@ -273,8 +275,8 @@ fn topic_hashes() -> Box<dyn FnMut() -> u64> {
     Box::new(move || {
         operations += 1;
         if operations % 100 == 0 {
-            let letter = Letter { keys: black_box(&key), ..Letter::default() };
-            let routed = catalog.route(DEFAULT_VHOST, "amq.topic", &letter);
+            let routable = Routable { keys: black_box(&key), ..Routable::default() };
+            let routed = catalog.route(DEFAULT_VHOST, "amq.topic", &routable);
             assert_eq!(routed.map(|r| r.targets.len()), Some(2_000));
         }
         0

@@ -6,24 +6,24 @@ use amqp10::sasl::Secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::access::{Hashing, Maximum, PasswordHash, Permissions, UserLimits, UserRecord, Users};
+use broker::admin_api::{AdminApi, AdminError};
 use broker::catalog::{AccountChange, CatalogError};
-use broker::desk::{Desk, DeskError};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
 use crate::{json, shape, vhosts};
 
-pub async fn list_users<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     user_rows(call, |_| true).await
 }
 
-pub async fn list_users_without_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list_users_without_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     user_rows(call, |user| user.permissions.is_empty()).await
 }
 
-pub fn get_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let users = call.desk.users(&call.who)?;
+pub fn get_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.api.users(&call.who)?;
     Ok(Reply::Json(shape::columns(user_json(known(&users, call.param(0))?), &call.query)))
 }
 
@@ -32,18 +32,18 @@ pub fn get_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 412 with this header, if the user exists.
-pub async fn put_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (name, tags) = (call.param(0).into(), tags(&call.fields)?);
     let hash = match secret(call).await? {
         Some(hash) => hash,
-        None => call.desk.hash_password(&call.who, None).await?,
+        None => call.api.hash_password(&call.who, None).await?,
     };
     if !call.only_new {
         return set(call, AccountChange::SetUser { name, hash, tags }).await;
     }
-    match call.desk.change_account(&call.who, AccountChange::AddUser { name, hash, tags }).await {
+    match call.api.change_account(&call.who, AccountChange::AddUser { name, hash, tags }).await {
         Ok(_) => Ok(Reply::Created(None)),
-        Err(DeskError::Catalog(CatalogError::PreconditionFailed { reason })) => {
+        Err(AdminError::Catalog(CatalogError::PreconditionFailed { reason })) => {
             Err(Failure::precondition_failed(reason))
         }
         Err(error) => Err(error.into()),
@@ -55,26 +55,26 @@ pub async fn put_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 404 if there is no such user, and 400 if the body names nothing.
-pub async fn patch_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn patch_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let tags = call.fields.get("tags").map(tags_of).transpose()?;
     let hash = secret(call).await?;
     if tags.is_none() && hash.is_none() {
         return Err(Failure::bad_request("there are neither 'tags' nor a 'password' to change"));
     }
     let name = call.param(0).into();
-    call.desk.change_account(&call.who, AccountChange::PatchUser { name, hash, tags }).await?;
+    call.api.change_account(&call.who, AccountChange::PatchUser { name, hash, tags }).await?;
     Ok(Reply::NoContent)
 }
 
 /// Reads the password or its hash; `None` if there is neither. An empty hash is one that no password has. A password or a hash of null
 /// is refused, unless the other one is there: otherwise a mistake of a client would leave the user without a password.
-async fn secret<D: Desk>(call: &Call<'_, D>) -> Result<Option<PasswordHash>, Failure> {
+async fn secret<D: AdminApi>(call: &Call<'_, D>) -> Result<Option<PasswordHash>, Failure> {
     let fields = &call.fields;
     if let Some(hash) = given_hash(fields)? {
         return Ok(Some(hash));
     }
     if has(fields, "password") || has(fields, "password_hash") {
-        return Ok(Some(call.desk.hash_password(&call.who, given_password(fields)?).await?));
+        return Ok(Some(call.api.hash_password(&call.who, given_password(fields)?).await?));
     }
     match ["password", "password_hash"].into_iter().find(|field| is_null(fields, field)) {
         Some(field) => Err(Failure::bad_request(format!("'{field}' is null: text is needed"))),
@@ -82,75 +82,75 @@ async fn secret<D: Desk>(call: &Call<'_, D>) -> Result<Option<PasswordHash>, Fai
     }
 }
 
-pub async fn delete_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.param(0);
     delete(call, AccountChange::DeleteUser { name: name.into() }, || no_user(name)).await
 }
 
 /// Deletes the users of a list, one after the other. Those that do not exist are ignored, as in RabbitMQ.
-pub async fn delete_users<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let not_names = || Failure::bad_request("'users' is not a list of names");
     let names = call.fields.get("users").and_then(Value::as_array).ok_or_else(not_names)?;
     let names: Option<Vec<&str>> = names.iter().map(Value::as_str).collect();
     for name in names.ok_or_else(not_names)? {
-        call.desk.change_account(&call.who, AccountChange::DeleteUser { name: name.into() }).await?;
+        call.api.change_account(&call.who, AccountChange::DeleteUser { name: name.into() }).await?;
     }
     Ok(Reply::NoContent)
 }
 
 /// Hashes a password with the configured algorithm, for definitions that are written by hand. Nothing is stored. The password is
 /// in the body, or in the path, where proxies and shells may keep it.
-pub async fn hash_password<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn hash_password<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let password = match call.optional_param(0) {
         Some(password) => Some(not_empty(password.to_owned())?),
         None => given_password(&call.fields)?,
     };
     let password = password.ok_or_else(|| Failure::bad_request("'password' is missing"))?;
-    let hash = call.desk.hash_password(&call.who, Some(password)).await?;
+    let hash = call.api.hash_password(&call.who, Some(password)).await?;
     Ok(Reply::Json(json!({ "ok": STANDARD.encode(hash.expose()) })))
 }
 
 /// The permissions of all users, or of one, or in one virtual host.
-pub async fn list_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let users = call.desk.users(&call.who)?;
+pub async fn list_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.api.users(&call.who)?;
     permission_rows(&users, call, |_, _| true).await
 }
 
-pub async fn permissions_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let users = call.desk.users(&call.who)?;
+pub async fn permissions_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.api.users(&call.who)?;
     let wanted = known(&users, call.param(0))?;
     permission_rows(&users, call, |user, _| user.name == wanted.name).await
 }
 
-pub async fn permissions_in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let users = call.desk.users(&call.who)?;
+pub async fn permissions_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.api.users(&call.who)?;
     vhosts::require(call, call.param(0)).await?;
     permission_rows(&users, call, |_, vhost| *vhost == *call.param(0)).await
 }
 
-pub fn get_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub fn get_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
-    let users = call.desk.users(&call.who)?;
+    let users = call.api.users(&call.who)?;
     let found = known(&users, name)?.permissions.get(vhost).ok_or_else(|| no_permissions(vhost, name))?;
     Ok(Reply::Json(shape::columns(permissions_json(name, vhost, found), &call.query)))
 }
 
-pub async fn put_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let [configure, write, read] = ["configure", "write", "read"].map(|field| required_text(call, field));
     let permissions = Permissions::new([&configure?, &write?, &read?]).map_err(Failure::bad_request)?;
     let (vhost, user) = (call.param(0).into(), call.param(1).into());
     set(call, AccountChange::SetPermissions { user, vhost, permissions }).await
 }
 
-pub async fn delete_permissions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let change = AccountChange::ClearPermissions { user: name.into(), vhost: vhost.into() };
     delete(call, change, || no_permissions(vhost, name)).await
 }
 
 /// The limits of all users that have some, or of one user.
-pub async fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let users = call.desk.users(&call.who)?;
+pub async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.api.users(&call.who)?;
     if let Some(name) = call.optional_param(0) {
         known(&users, name)?;
     }
@@ -160,16 +160,16 @@ pub async fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["user"]).await?))
 }
 
-pub async fn put_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let max = vhosts::maximum(&call.fields, "value")?;
     set_limit(call, max).await
 }
 
-pub async fn delete_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set_limit(call, None).await
 }
 
-async fn set_limit<D: Desk>(call: &Call<'_, D>, max: Maximum) -> Result<Reply, Failure> {
+async fn set_limit<D: AdminApi>(call: &Call<'_, D>, max: Maximum) -> Result<Reply, Failure> {
     let (max_connections, max_channels) = match call.param(1) {
         "max-connections" => (Some(max), None),
         "max-channels" => (None, Some(max)),
@@ -180,7 +180,7 @@ async fn set_limit<D: Desk>(call: &Call<'_, D>, max: Maximum) -> Result<Reply, F
         }
     };
     let user = call.param(0).into();
-    call.desk
+    call.api
         .change_account(&call.who, AccountChange::SetUserLimits { user, max_connections, max_channels })
         .await?;
     Ok(Reply::NoContent)
@@ -191,24 +191,24 @@ fn limits_json(limits: UserLimits) -> Value {
 }
 
 /// Reads a text that must be there.
-pub fn required_text<D: Desk>(call: &Call<'_, D>, field: &str) -> Result<String, Failure> {
+pub fn required_text<D: AdminApi>(call: &Call<'_, D>, field: &str) -> Result<String, Failure> {
     if !call.fields.contains_key(field) {
         return Err(Failure::bad_request(format!("'{field}' is missing")));
     }
     json::text(&call.fields, field, "")
 }
 
-pub async fn set<D: Desk>(call: &Call<'_, D>, change: AccountChange) -> Result<Reply, Failure> {
-    let created = call.desk.change_account(&call.who, change).await?;
+pub async fn set<D: AdminApi>(call: &Call<'_, D>, change: AccountChange) -> Result<Reply, Failure> {
+    let created = call.api.change_account(&call.who, change).await?;
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: Desk>(
+pub async fn delete<D: AdminApi>(
     call: &Call<'_, D>,
     change: AccountChange,
     nothing: impl FnOnce() -> Failure,
 ) -> Result<Reply, Failure> {
-    let deleted = call.desk.change_account(&call.who, change).await?;
+    let deleted = call.api.change_account(&call.who, change).await?;
     if deleted { Ok(Reply::NoContent) } else { Err(nothing()) }
 }
 
@@ -280,16 +280,16 @@ pub fn tags_of(value: &Value) -> Result<Arc<[String]>, Failure> {
     Ok(tags.into_iter().map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
 }
 
-async fn user_rows<D: Desk>(
+async fn user_rows<D: AdminApi>(
     call: &Call<'_, D>,
     wanted: impl Fn(&UserRecord) -> bool,
 ) -> Result<Reply, Failure> {
-    let users = call.desk.users(&call.who)?;
+    let users = call.api.users(&call.who)?;
     let rows = users.iter().filter(|user| wanted(user)).map(user_json).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["name"]).await?))
 }
 
-async fn permission_rows<D: Desk>(
+async fn permission_rows<D: AdminApi>(
     users: &Users,
     call: &Call<'_, D>,
     wanted: impl Fn(&UserRecord, &str) -> bool,

@@ -1,7 +1,7 @@
 //! `/api/auth/attempts` and the metrics of logins: how many there were, by protocol or by source.
 
+use broker::admin_api::{AdminApi, AttemptsRow, Overview};
 use broker::counters::{AuthAttempts, Protocol};
-use broker::desk::{AttemptsRow, Desk, Overview};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -10,15 +10,15 @@ use crate::pages::PAGE_BYTES;
 use crate::reply::{Failure, Reply};
 use crate::shape;
 
-pub async fn list<D: Desk>(call: &Call<'_, D>, by_source: bool) -> Result<Reply, Failure> {
-    let rows = call.desk.auth_attempts(&call.who, call.param(0), by_source).await?;
+pub async fn list<D: AdminApi>(call: &Call<'_, D>, by_source: bool) -> Result<Reply, Failure> {
+    let rows = call.api.auth_attempts(&call.who, call.param(0), by_source).await?;
     let order: &[&str] = if by_source { &["remote_address", "username", "protocol"] } else { &["protocol"] };
     Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, order).await?))
 }
 
 /// Resets the counts by protocol and those by source together, as RabbitMQ does.
-pub async fn reset<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    call.desk.reset_auth_attempts(&call.who, call.param(0)).await?;
+pub async fn reset<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.api.reset_auth_attempts(&call.who, call.param(0)).await?;
     Ok(Reply::NoContent)
 }
 

@@ -1,5 +1,5 @@
 //! Authentication, and the permissions that depend on a user's tags. All other permissions are checked by the
-//! desk, the front end of management requests. Both use [`broker::access`].
+//! node ([`broker::admin_api`]). Both use [`broker::access`].
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use axum::http::{HeaderMap, Uri, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::access::{self, Identity, Rights, Verb};
+use broker::admin_api::{AdminApi, AdminError};
 use broker::audit::Actor;
 use broker::counters::Protocol;
-use broker::desk::{Desk, DeskError};
 
 use crate::origin::host_of;
 use crate::ports::Ports;
@@ -51,8 +51,8 @@ impl Sender {
 ///
 /// # Errors
 /// 401, with a challenge unless the host is the reason; 503 if the credentials were not checked in time.
-pub async fn authenticate<D: Desk>(
-    desk: &D,
+pub async fn authenticate<D: AdminApi>(
+    api: &D,
     ports: &Ports,
     uri: &Uri,
     headers: &HeaderMap,
@@ -77,7 +77,7 @@ pub async fn authenticate<D: Desk>(
     };
     // Before the password is checked, so that pages of other sites cannot try passwords of these users.
     refuse_host(&user)?;
-    match desk.login(&user, &password, peer.ip()).await {
+    match api.login(&user, &password, peer.ip()).await {
         Ok(who) => {
             // A token names its user.
             if *who.user != *user {
@@ -90,13 +90,13 @@ pub async fn authenticate<D: Desk>(
         Err(error) => {
             let actor = Actor { user: &user, peer: &shown, protocol: Protocol::Http, mechanism: scheme };
             actor.login_refused(match &error {
-                DeskError::LoginRefused(why)
-                | DeskError::LoginWaits { why, .. }
-                | DeskError::LoginClosed(why) => why,
+                AdminError::LoginRefused(why)
+                | AdminError::LoginWaits { why, .. }
+                | AdminError::LoginClosed(why) => why,
                 _ => "it was not checked in time",
             });
             // After the log: the client may hang up meanwhile, and this is dropped with it.
-            if let DeskError::LoginWaits { ms, .. } = error {
+            if let AdminError::LoginWaits { ms, .. } = error {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
             }
             Err(error.into())
@@ -104,7 +104,7 @@ pub async fn authenticate<D: Desk>(
     }
 }
 
-/// Checks the verbs of a route that depend on the user's tags. The desk checks the others.
+/// Checks the verbs of a route that depend on the user's tags. The admin API checks the others.
 ///
 /// # Errors
 /// 401 without a challenge: the user is known but lacks the tag.

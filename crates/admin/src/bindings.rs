@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
+use broker::admin_api::AdminApi;
 use broker::catalog::{Binding, Destination};
-use broker::desk::Desk;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -24,50 +24,50 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 const DEFAULT_SORT: &[&str] =
     &["vhost", "source", "destination_type", "destination", "routing_key", "properties_key"];
 
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
     }
-    let all = call.desk.bindings(&call.who, vhost).await?;
+    let all = call.api.bindings(&call.who, vhost).await?;
     reply(call, all.iter()).await
 }
 
 /// Returns the bindings of the virtual host in the path. A queue or an exchange that does not exist has none, as in RabbitMQ.
 ///
 /// # Errors
-/// 404 if there is no such virtual host, or the desk's error.
-async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Vec<Arc<Binding>>, Failure> {
+/// 404 if there is no such virtual host, or the admin API's error.
+async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Vec<Arc<Binding>>, Failure> {
     let vhost = call.param(0);
     vhosts::require(call, vhost).await?;
-    Ok(call.desk.bindings(&call.who, Some(vhost)).await?)
+    Ok(call.api.bindings(&call.who, Some(vhost)).await?)
 }
 
-pub async fn of_source<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_source<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = unaliased(call.param(1));
     let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| *b.source == *name)).await
 }
 
-pub async fn of_exchange_destination<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_exchange_destination<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = Destination::Exchange(unaliased(call.param(1)).into());
     let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| b.destination == wanted)).await
 }
 
-pub async fn of_queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_queue<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = Destination::Queue(call.param(1).into());
     let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| b.destination == wanted)).await
 }
 
-pub async fn of_pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub async fn of_pair<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     vhosts::require(call, call.param(0)).await?;
     let all = pair(call, to).await?;
     reply(call, all.iter()).await
 }
 
-pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub async fn create<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     let binding = Binding {
         vhost: call.param(0).into(),
         source: unaliased(call.param(1)).into(),
@@ -78,11 +78,11 @@ pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failur
     // As in RabbitMQ, it is relative to the path of the request, and the properties key is not encoded again.
     let target = utf8_percent_encode(call.param(2), PLAIN);
     let location = format!("{target}/{}", properties_key(&binding));
-    call.desk.bind(&call.who, binding).await?;
+    call.api.bind(&call.who, binding).await?;
     Ok(Reply::Created(Some(location)))
 }
 
-pub async fn get<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub async fn get<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     let found = find(call, to).await?;
     Ok(Reply::Json(shape::columns(to_json(&found.binding), &call.query)))
 }
@@ -92,7 +92,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> 
 /// # Errors
 /// 400 if the key fits several bindings: as it is, or one as it is and another one that lacks an encoding. The wrong one of them
 /// would be lost.
-pub async fn delete<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub async fn delete<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     let Found { binding, same, other } = find(call, to).await?;
     if same > 1 {
         return Err(Failure::bad_request(format!(
@@ -109,7 +109,7 @@ pub async fn delete<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failur
             other.key
         )));
     }
-    call.desk.unbind(&call.who, (*binding).clone()).await?;
+    call.api.unbind(&call.who, (*binding).clone()).await?;
     Ok(Reply::NoContent)
 }
 
@@ -128,9 +128,9 @@ fn destination<D>(call: &Call<'_, D>, to: To) -> Destination {
     }
 }
 
-async fn pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, Failure> {
+async fn pair<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, Failure> {
     let (source, wanted) = (unaliased(call.param(1)), destination(call, to));
-    let mut all = call.desk.bindings(&call.who, Some(call.param(0))).await?;
+    let mut all = call.api.bindings(&call.who, Some(call.param(0))).await?;
     all.retain(|b| *b.source == *source && b.destination == wanted);
     Ok(all)
 }
@@ -148,7 +148,7 @@ struct Found {
 ///
 /// If no key fits exactly, two other forms are accepted, each if it fits only one binding: a key that lacks one level of encoding,
 /// as in `Location`, and one that is encoded in another way, such as `a%2fb`.
-async fn find<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Found, Failure> {
+async fn find<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Found, Failure> {
     let props = call.param(3);
     let all = pair(call, to).await?;
     let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();

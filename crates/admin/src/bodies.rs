@@ -1,7 +1,7 @@
 //! The fields of request bodies, for the OpenAPI document. A test sends a wrong value for each of them, and expects that the
 //! handler refuses it by its name. So a field that no handler reads cannot be described.
 
-use broker::desk::MemberChange;
+use broker::admin_api::MemberChange;
 use serde_json::{Map, Value, json};
 
 use crate::routes::Action;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::desk::{BrowsedRow, Desk, DeskError, Peek, PeekedRow, ShownMessage, Start};
+use broker::admin_api::{AdminApi, AdminError, BrowsedRow, Peek, PeekedRow, ShownMessage, Start};
 use broker::stream_offset::parse_offset;
 use client::Message;
 use serde_json::{Map as Object, Value};
@@ -23,14 +23,14 @@ use crate::shown;
 /// The number of messages if the request has no `count`.
 const COUNT_DEFAULT: u32 = 10;
 
-/// The most messages of a response; a request for more is refused. The desk bounds the bytes.
+/// The most messages of a response; a request for more is refused. The admin API bounds the bytes.
 const COUNT_MAX: u32 = 1_000;
 
-pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn browse<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let start = start(&call.query, now_ms())?;
     let count = count(&call.query)?;
     let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
-    let rows = call.desk.browse(&call.who, call.param(0), call.param(1), start, count).await?;
+    let rows = call.api.browse(&call.who, call.param(0), call.param(1), start, count).await?;
     // The rows are encoded one by one. As trees of values they would take several times as much memory.
     let mut text = String::from("[");
     for row in &rows {
@@ -42,14 +42,14 @@ pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Rows(text.into()))
 }
 
-pub async fn peek<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn peek<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let position = call.param(2);
     let not_a_number = || Failure::bad_request(format!("position '{position}' is not a whole number"));
     let at: u64 = position.parse().map_err(|_| not_a_number())?;
     let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
     let (vhost, name) = (call.param(0), call.param(1));
-    let part = call.desk.peek(&call.who, vhost, name, Peek { position: at, count: 1, hint: None }).await?;
-    let row = part.rows.first().ok_or_else(|| DeskError::no_message(vhost, name, at))?;
+    let part = call.api.peek(&call.who, vhost, name, Peek { position: at, count: 1, hint: None }).await?;
+    let row = part.rows.first().ok_or_else(|| AdminError::no_message(vhost, name, at))?;
     Ok(Reply::Json(peeked_to_json(at, row, truncate)))
 }
 

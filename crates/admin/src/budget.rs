@@ -12,7 +12,7 @@ pub struct Budget {
 
 /// The bytes that one request uses. They are released when this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,
 }
@@ -32,12 +32,12 @@ impl Budget {
     }
 
     /// Returns a holder that uses nothing yet.
-    pub fn hold(self: &Arc<Self>) -> Held {
-        Held { budget: self.clone(), bytes: 0 }
+    pub fn hold(self: &Arc<Self>) -> Reservation {
+        Reservation { budget: self.clone(), bytes: 0 }
     }
 }
 
-impl Held {
+impl Reservation {
     /// Raises the holder's bytes to this number. Returns false and changes nothing if the budget does not
     /// allow it. A holder that is alone may exceed the budget, so that a request larger than the whole budget
     /// is possible.
@@ -56,7 +56,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }

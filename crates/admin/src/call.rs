@@ -10,13 +10,13 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{Response, StatusCode, header};
 use broker::access::Identity;
-use broker::desk::Desk;
+use broker::admin_api::AdminApi;
 use serde_json::{Map, Value};
 
 use crate::aside::aside;
 use crate::audit::Line;
 use crate::auth::Sender;
-use crate::budget::{Budget, Held};
+use crate::budget::{Budget, Reservation};
 use crate::etag::Known;
 use crate::ports::Ports;
 use crate::query::Query;
@@ -44,7 +44,7 @@ const REASON_CHARS_MAX: usize = 255;
 /// An authenticated request.
 #[derive(Debug)]
 pub struct Call<'a, D> {
-    pub desk: &'a D,
+    pub api: &'a D,
     pub ports: &'a Ports,
     pub who: Identity,
     /// The address of the HTTP client.
@@ -76,24 +76,24 @@ impl<D> Call<'_, D> {
 /// The state that handlers use to answer requests.
 #[derive(Clone)]
 pub struct Source<D> {
-    pub desk: D,
+    pub api: D,
     pub ports: Ports,
 }
 
-pub async fn handle<D: Desk>(
-    State(Source { desk, ports }): State<Source<D>>,
+pub async fn handle<D: AdminApi>(
+    State(Source { api, ports }): State<Source<D>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Response<Body> {
     let known = Known::of(request.method(), request.headers());
-    match (answer(&desk, &ports, peer, request).await, known) {
+    match (answer(&api, &ports, peer, request).await, known) {
         (Ok(Reply::Json(body)), Some(known)) => known.respond(&body),
         (result, _) => respond(result),
     }
 }
 
-async fn answer<D: Desk>(
-    desk: &D,
+async fn answer<D: AdminApi>(
+    api: &D,
     ports: &Ports,
     peer: SocketAddr,
     request: Request,
@@ -114,17 +114,17 @@ async fn answer<D: Desk>(
         Action::PageLogin => return Ok(page_login::get(ports.page_login())),
         _ => {}
     }
-    let sender = auth::authenticate(desk, ports, &head.uri, &head.headers, peer).await?;
+    let sender = auth::authenticate(api, ports, &head.uri, &head.headers, peer).await?;
     let line = Line::new(&sender, route, &params);
     let request = Request::from_parts(head, body);
-    let result = carry_out(desk, ports, &sender, route, &params, in_vhost, request).await;
+    let result = carry_out(api, ports, &sender, route, &params, in_vhost, request).await;
     line.write(&result);
     result
 }
 
 /// Carries out a request of a user. `in_vhost` says whether the first of `params` is a virtual host.
-async fn carry_out<D: Desk>(
-    desk: &D,
+async fn carry_out<D: AdminApi>(
+    api: &D,
     ports: &Ports,
     sender: &Sender,
     route: &Route,
@@ -153,7 +153,7 @@ async fn carry_out<D: Desk>(
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let (who, peer) = (sender.who.clone(), sender.address);
     let only_new = head.headers.get(header::IF_NONE_MATCH).is_some_and(|tags| tags == "*");
-    let call = Call { desk, ports, who, peer, query, fields, body, reason, only_new, params };
+    let call = Call { api, ports, who, peer, query, fields, body, reason, only_new, params };
     let kind = match route.action {
         Action::Publish => Some("exchange_not_found"),
         Action::GetMessages => Some("queue_not_found"),
@@ -164,7 +164,7 @@ async fn carry_out<D: Desk>(
         None => failure,
     };
     match dispatch(route.action, &call).await.map_err(|failure| named(failure, kind)) {
-        // The virtual host may not exist. The desk refuses access then, but RabbitMQ answers 404, and so does
+        // The virtual host may not exist. The admin API refuses access then, but RabbitMQ answers 404, and so does
         // this function.
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
             if in_vhost {
@@ -177,7 +177,7 @@ async fn carry_out<D: Desk>(
     }
 }
 
-async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, Failure> {
+async fn dispatch<D: AdminApi>(action: Action, call: &Call<'_, D>) -> Result<Reply, Failure> {
     match action {
         // `answer` has served these.
         Action::Index | Action::Asset | Action::PageLogin => Err(Failure::unknown_path()),
@@ -322,7 +322,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
 async fn read_body(
     body: Body,
     announced: Option<usize>,
-    held: &mut Held,
+    held: &mut Reservation,
     budget: &Budget,
 ) -> Result<Vec<u8>, Failure> {
     if announced.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
@@ -333,7 +333,7 @@ async fn read_body(
 }
 
 /// Reads a body. Holds budget for the bytes received, not for the announced length.
-async fn collect(mut body: Body, held: &mut Held, bytes_max: usize) -> Result<Vec<u8>, Failure> {
+async fn collect(mut body: Body, held: &mut Reservation, bytes_max: usize) -> Result<Vec<u8>, Failure> {
     let mut pieces = Pieces::default();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let broken = |_| Failure::bad_request("the body is incomplete");

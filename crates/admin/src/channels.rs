@@ -3,9 +3,9 @@
 //! Channels are those of AMQP 0.9.1. Sessions of AMQP 1.0 are at their connection, as in RabbitMQ, with the same figures. Consumers are those of
 //! all protocols: a session and a link of AMQP 1.0 stand for the channel and the consumer tag.
 
-use broker::desk::amqp10_rows::SessionRow;
-use broker::desk::amqp091_rows::{Amqp091Row, ChannelRow};
-use broker::desk::{ConnectionRow, ConsumerRow, Desk, ProtocolRow};
+use broker::admin_api::amqp10_rows::SessionRow;
+use broker::admin_api::amqp091_rows::{Amqp091Row, ChannelRow};
+use broker::admin_api::{AdminApi, ConnectionRow, ConsumerRow, ProtocolRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -20,24 +20,24 @@ const CONSUMER_NAMES: [&str; 4] =
     ["consumer_tag", "queue.name", "channel_details.name", "channel_details.user"];
 
 /// Lists the channels of all virtual hosts, or of the one that the request names.
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let view = View::of(call)?;
     let rows = rows.iter().flat_map(|row| view.channels(row)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["name"]).await?))
 }
 
-pub async fn of_connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
     Ok(Reply::Json(shape::list(View::of(call)?.channels(&row), &call.query, &["name"]).await?))
 }
 
 /// Returns a channel with its consumers.
-pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.param(0);
     let missing = || Failure::not_found(format!("no channel '{name}'"));
     let (connection, number) = split_name(name).ok_or_else(missing)?;
-    let row = call.desk.connection(&call.who, connection).await?.ok_or_else(missing)?;
+    let row = call.api.connection(&call.who, connection).await?.ok_or_else(missing)?;
     let ProtocolRow::Amqp091(ours) = &row.protocol else { return Err(missing()) };
     let channel = ours.channels.iter().find(|channel| channel.number == number).ok_or_else(missing)?;
     let mut shown = View::of(call)?.channel(&row, ours, channel);
@@ -47,7 +47,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Lists the consumers of all virtual hosts, or of the one that the request names.
-pub async fn consumers<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn consumers<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let shown = rows.iter().flat_map(|row| consumers_of(row, None)).collect();
     let sort = ["channel_details.name", "consumer_tag"];
@@ -55,7 +55,7 @@ pub async fn consumers<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Returns the consumers of a queue, as far as the user may see their connections.
-pub async fn consumers_of_queue<D: Desk>(
+pub async fn consumers_of_queue<D: AdminApi>(
     call: &Call<'_, D>,
     vhost: &str,
     queue: &str,

@@ -1,8 +1,8 @@
 //! `/api/connections`, and the sessions and links of connections.
 
 use broker::access::{self, Resource, Rights, UserRef, Verb};
-use broker::desk::amqp10_rows::{LinkRow, SessionRow};
-use broker::desk::{ConnectionRow, Desk, ProtocolRow};
+use broker::admin_api::amqp10_rows::{LinkRow, SessionRow};
+use broker::admin_api::{AdminApi, ConnectionRow, ProtocolRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -19,19 +19,19 @@ const CLOSE_REASON: &str = "Closed via management plugin";
 const SESSION_NAMES: [&str; 3] = ["name", "container_id", "user"];
 
 /// Lists connections. Users without the tag `monitoring` see only their own.
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let rows = call.desk.connections(&call.who).await?;
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let rows = call.api.connections(&call.who).await?;
     Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"]).await?))
 }
 
 /// Lists the connections to one virtual host.
-pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, Some(call.param(0))).await?;
     Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["name"]).await?))
 }
 
 /// Lists the connections of one user.
-pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let mut rows = visible(call, None).await?;
     rows.retain(|row| *row.user == *call.param(0));
     Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"]).await?))
@@ -41,7 +41,7 @@ pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 401 if they are those of another user, and the caller is no administrator.
-pub async fn close_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn close_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let user = call.param(0);
     let may_close = |owner: UserRef<'_>| {
         access::permit(&call.who, Rights::NONE, "", Verb::CloseConnection, &[Resource::Connection(owner)])
@@ -53,7 +53,7 @@ pub async fn close_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
     rows.retain(|row| *row.user == *user && may_close(row.owner()).is_ok());
     let reason = call.reason.as_deref().unwrap_or(CLOSE_REASON);
     for row in rows {
-        call.desk.close_connection(&call.who, &row.name, reason).await?;
+        call.api.close_connection(&call.who, &row.name, reason).await?;
     }
     Ok(Reply::NoContent)
 }
@@ -62,11 +62,11 @@ pub async fn close_of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
 ///
 /// # Errors
 /// 404 if there is no such virtual host.
-pub async fn visible<D: Desk>(
+pub async fn visible<D: AdminApi>(
     call: &Call<'_, D>,
     vhost: Option<&str>,
 ) -> Result<Vec<ConnectionRow>, Failure> {
-    let mut rows = call.desk.connections(&call.who).await?;
+    let mut rows = call.api.connections(&call.who).await?;
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
         rows.retain(|row| *row.vhost == *vhost);
@@ -74,28 +74,28 @@ pub async fn visible<D: Desk>(
     Ok(rows)
 }
 
-pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
     Ok(Reply::Json(shape::columns(View::of(call)?.connection(&row), &call.query)))
 }
 
-pub async fn close<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn close<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (name, reason) = (call.param(0), call.reason.as_deref().unwrap_or(CLOSE_REASON));
-    if call.desk.close_connection(&call.who, name, reason).await? {
+    if call.api.close_connection(&call.who, name, reason).await? {
         return Ok(Reply::NoContent);
     }
     Err(no_connection(name))
 }
 
 /// Lists the sessions of all virtual hosts, or of the one that the request names.
-pub async fn sessions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn sessions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let view = View::of(call)?;
     let rows = rows.iter().flat_map(|row| view.sessions_with_owner(row)).collect();
     Ok(Reply::Json(shape::list_named_by(&SESSION_NAMES, rows, &call.query, &["name"]).await?))
 }
 
-pub async fn sessions_of_connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn sessions_of_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (row, view) = (require_connection(call).await?, View::of(call)?);
     let rows = match &row.protocol {
         ProtocolRow::Amqp10(ours) => {
@@ -111,9 +111,9 @@ pub async fn sessions_of_connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply
 ///
 /// # Errors
 /// 404 if there is none, or if the user may not see it.
-pub async fn require_connection<D: Desk>(call: &Call<'_, D>) -> Result<ConnectionRow, Failure> {
+pub async fn require_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<ConnectionRow, Failure> {
     let name = call.param(0);
-    call.desk.connection(&call.who, name).await?.ok_or_else(|| no_connection(name))
+    call.api.connection(&call.who, name).await?.ok_or_else(|| no_connection(name))
 }
 
 fn no_connection(name: &str) -> Failure {

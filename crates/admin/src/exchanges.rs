@@ -1,7 +1,7 @@
 //! `/api/exchanges`.
 
+use broker::admin_api::{AdminApi, ExchangeRow, ExchangeSpec};
 use broker::catalog::{DEFAULT_EXCHANGE_ALIAS, Exchange, unknown_exchange_arguments};
-use broker::desk::{Desk, ExchangeRow, ExchangeSpec};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -9,9 +9,9 @@ use crate::reply::{Failure, Reply};
 use crate::view::View;
 use crate::{json, shape, vhosts};
 
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
-    let exchanges = call.desk.exchanges(&call.who, vhost).await?;
+    let exchanges = call.api.exchanges(&call.who, vhost).await?;
     if let Some(vhost) = vhost
         && exchanges.is_empty()
     {
@@ -22,13 +22,13 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
-pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let row = require_exchange(call, vhost, name).await?;
     Ok(Reply::Json(shape::columns(View::of(call)?.exchange(&row), &call.query)))
 }
 
-pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let spec = ExchangeSpec {
         vhost: call.param(0).into(),
         name: unaliased(call.param(1)).into(),
@@ -38,14 +38,14 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         internal: json::boolean(&call.fields, "internal", false)?,
         arguments: json::arguments(&call.fields)?,
     };
-    let created = call.desk.declare_exchange(&call.who, spec).await?;
+    let created = call.api.declare_exchange(&call.who, spec).await?;
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let if_unused = call.query.flag("if-unused");
-    if call.desk.delete_exchange(&call.who, vhost, name, if_unused).await? {
+    if call.api.delete_exchange(&call.who, vhost, name, if_unused).await? {
         return Ok(Reply::NoContent);
     }
     Err(Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
@@ -54,13 +54,13 @@ pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 /// Returns an exchange.
 ///
 /// # Errors
-/// 404 if it does not exist, or the desk's error.
-pub async fn require_exchange<D: Desk>(
+/// 404 if it does not exist, or the admin API's error.
+pub async fn require_exchange<D: AdminApi>(
     call: &Call<'_, D>,
     vhost: &str,
     name: &str,
 ) -> Result<ExchangeRow, Failure> {
-    let exchanges = call.desk.exchanges(&call.who, Some(vhost)).await?;
+    let exchanges = call.api.exchanges(&call.who, Some(vhost)).await?;
     let found = exchanges.into_iter().find(|row| *row.exchange.name == *name);
     found.ok_or_else(|| Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
 }

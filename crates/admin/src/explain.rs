@@ -1,21 +1,21 @@
 //! `/api/explain`: why nothing moves.
 
-use broker::desk::Desk;
-use broker::explain::{AddressCause, Explanation, Numbers, Place, Reason, Subject};
+use broker::admin_api::AdminApi;
+use broker::explain::{AddressCause, Explanation, LinkId, Numbers, Reason, Subject};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
 
-pub async fn link<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn link<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     link_named(call, None, 0).await
 }
 
-pub async fn link_of_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn link_of_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     link_named(call, Some(call.param(0).to_owned()), 1).await
 }
 
-async fn link_named<D: Desk>(
+async fn link_named<D: AdminApi>(
     call: &Call<'_, D>,
     vhost: Option<String>,
     name: usize,
@@ -24,21 +24,21 @@ async fn link_named<D: Desk>(
     explain(call, "link", name, Subject::Link { vhost, name: call.param(name).to_owned(), connection }).await
 }
 
-pub async fn queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn queue<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0).to_owned(), call.param(1).to_owned());
     explain(call, "queue", 1, Subject::Queue { vhost, name }).await
 }
 
-pub async fn connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     explain(call, "connection", 0, Subject::Connection { name: call.param(0).to_owned() }).await
 }
 
 /// Why logins from an address wait.
-pub async fn address<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn address<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let address = call.param(0);
     let address =
         address.parse().map_err(|_| Failure::bad_request(format!("'{address}' is no IP address")))?;
-    let facts = call.desk.explain_address(&call.who, address).await?;
+    let facts = call.api.explain_address(&call.who, address).await?;
     let cause = AddressCause::of(&facts);
     let numbers = shown(facts.numbers().to_vec());
     let advice: Vec<&str> = cause.advice().into_iter().collect();
@@ -61,13 +61,13 @@ pub async fn address<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     })))
 }
 
-async fn explain<D: Desk>(
+async fn explain<D: AdminApi>(
     call: &Call<'_, D>,
     kind: &str,
     name: usize,
     subject: Subject,
 ) -> Result<Reply, Failure> {
-    let Explanation { cause, at, numbers, notes, causes } = call.desk.explain(&call.who, subject).await?;
+    let Explanation { cause, at, numbers, notes, causes } = call.api.explain(&call.who, subject).await?;
     let sentence = causes.first().map_or_else(|| cause.sentence().to_owned(), |first| first.sentence.clone());
     Ok(Reply::Json(json!({
         "kind": kind,
@@ -93,7 +93,7 @@ fn reason(reason: Reason) -> Value {
     })
 }
 
-fn place(at: &Place) -> Value {
+fn place(at: &LinkId) -> Value {
     json!({
         "connection": *at.connection,
         "session": at.session,

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use axum::extract::State;
 use axum::response::Response;
 use broker::access::Identity;
-use broker::desk::{Alarms, Desk, GroupRow, Overview, QueueRow};
+use broker::admin_api::{AdminApi, Alarms, GroupRow, Overview, QueueRow};
 use broker::pattern::Pattern;
 use serde_json::{Value, json};
 
@@ -21,8 +21,8 @@ const QUEUES_AT_ONCE: usize = 500;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// Reports the alarms of the cluster, or of one node if `node` is given.
-pub fn alarms<D: Desk>(call: &Call<'_, D>, node: Option<&str>) -> Result<Reply, Failure> {
-    let mut alarms: Alarms = call.desk.alarms(&call.who)?;
+pub fn alarms<D: AdminApi>(call: &Call<'_, D>, node: Option<&str>) -> Result<Reply, Failure> {
+    let mut alarms: Alarms = call.api.alarms(&call.who)?;
     alarms.retain(|(_, at)| node.is_none_or(|node| node == at));
     if alarms.is_empty() {
         return Ok(ok());
@@ -37,28 +37,28 @@ pub fn alarms<D: Desk>(call: &Call<'_, D>, node: Option<&str>) -> Result<Reply, 
     })))
 }
 
-pub async fn local_alarms<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let node = call.desk.overview(&call.who).await?.node;
+pub async fn local_alarms<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let node = call.api.overview(&call.who).await?.node;
     alarms(call, Some(&node))
 }
 
 /// Checks that the broker answers and has a listener for clients.
-pub async fn ready<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    has_listener(&call.desk.overview(&call.who).await?)
+pub async fn ready<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    has_listener(&call.api.overview(&call.who).await?)
 }
 
 /// Like [`ready`], for whoever starts and stops brokers, such as Kubernetes. It needs no login.
-pub async fn ready_without_login<D: Desk>(State(source): State<Source<D>>) -> Response {
+pub async fn ready_without_login<D: AdminApi>(State(source): State<Source<D>>) -> Response {
     respond(overview(&source).await.and_then(|overview| has_listener(&overview)))
 }
 
 /// Checks that every shard of the broker answers. It needs no login.
-pub async fn live<D: Desk>(State(source): State<Source<D>>) -> Response {
+pub async fn live<D: AdminApi>(State(source): State<Source<D>>) -> Response {
     respond(overview(&source).await.map(|_| ok()))
 }
 
-async fn overview<D: Desk>(source: &Source<D>) -> Result<Overview, Failure> {
-    Ok(source.desk.overview(&Identity::metrics_reader()).await?)
+async fn overview<D: AdminApi>(source: &Source<D>) -> Result<Overview, Failure> {
+    Ok(source.api.overview(&Identity::metrics_reader()).await?)
 }
 
 fn has_listener(overview: &Overview) -> Result<Reply, Failure> {
@@ -70,9 +70,9 @@ fn has_listener(overview: &Overview) -> Result<Reply, Failure> {
 }
 
 /// Checks that a listener has this port.
-pub async fn port_listener<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn port_listener<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let port: u16 = call.param(0).parse().map_err(|_| Failure::bad_request("a port number is needed"))?;
-    let listeners = call.desk.overview(&call.who).await?.listeners;
+    let listeners = call.api.overview(&call.who).await?.listeners;
     if listeners.iter().any(|(.., at)| *at == port) {
         return Ok(Reply::Json(json!({ "status": "ok", "port": port })));
     }
@@ -86,8 +86,8 @@ pub async fn port_listener<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
 }
 
 /// Checks that there are listeners for all of these protocols, whose names are separated by commas.
-pub async fn protocol_listener<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let listeners = call.desk.overview(&call.who).await?.listeners;
+pub async fn protocol_listener<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let listeners = call.api.overview(&call.who).await?.listeners;
     // A listener of AMQP takes both versions.
     let names = |wanted: &str| match wanted.to_lowercase().as_str() {
         "amqp10" | "amqp1.0" | "amqp091" | "amqp0-9-1" => "amqp".to_owned(),
@@ -108,8 +108,8 @@ pub async fn protocol_listener<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Fai
 }
 
 /// Checks that the node accepts another connection (`max_connections`).
-pub async fn below_connection_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let overview = call.desk.overview(&call.who).await?;
+pub async fn below_connection_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let overview = call.api.overview(&call.who).await?;
     let (current, limit) = (overview.connections, overview.connections_max);
     let shown = limit.map_or_else(|| "infinity".into(), Value::from);
     if limit.is_none_or(|limit| current < limit) {
@@ -125,7 +125,7 @@ pub async fn below_connection_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply
 
 /// Checks that each quorum queue that the user may see has a leader, in all virtual hosts or in the one that the request
 /// names. A queue that nobody has used since the start needs none.
-pub async fn elected_leaders<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn elected_leaders<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     leaders(call, call.optional_param(0), &Pattern::Everything).await
 }
 
@@ -133,7 +133,7 @@ pub async fn elected_leaders<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failu
 ///
 /// # Errors
 /// 400 if that is no regular expression, or costs too much.
-pub async fn elected_leaders_named<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn elected_leaders_named<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, pattern) = match call.optional_param(1) {
         Some(pattern) => (call.optional_param(0), pattern),
         None => (None, call.param(0)),
@@ -142,7 +142,7 @@ pub async fn elected_leaders_named<D: Desk>(call: &Call<'_, D>) -> Result<Reply,
     leaders(call, vhost, &pattern).await
 }
 
-async fn leaders<D: Desk>(
+async fn leaders<D: AdminApi>(
     call: &Call<'_, D>,
     vhost: Option<&str>,
     names: &Pattern,
@@ -151,14 +151,14 @@ async fn leaders<D: Desk>(
         vhosts::require(call, vhost).await?;
     }
     let (mut records, mut matches) = (Vec::new(), Matches::new(names));
-    for record in call.desk.queue_records(&call.who, vhost).await? {
+    for record in call.api.queue_records(&call.who, vhost).await? {
         if record.is_quorum() && matches.is_match(&record.name).await? {
             records.push(record);
         }
     }
     let mut without = Vec::new();
     for some in records.chunks(QUEUES_AT_ONCE) {
-        let rows = call.desk.numbered(&call.who, some).await?;
+        let rows = call.api.numbered(&call.who, some).await?;
         let is_healthy =
             |row: &QueueRow| !row.report.damaged && row.group.as_ref().is_none_or(GroupRow::is_healthy);
         let leaderless = rows.iter().filter(|row| !is_healthy(row));
@@ -175,20 +175,20 @@ async fn leaders<D: Desk>(
 }
 
 /// Checks that the broker answers. What the check is about cannot fail on a single node.
-pub async fn always<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    call.desk.overview(&call.who).await?;
+pub async fn always<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.api.overview(&call.who).await?;
     Ok(ok())
 }
 
 /// Checks that the broker answers, and that there is a virtual host of this name. RabbitMQ does no more, either.
-pub async fn aliveness<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn aliveness<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     vhosts::require(call, call.param(0)).await?;
     always(call).await
 }
 
 /// Checks that all certificates of the node's listeners stay valid for a time, and that changed ones are in use.
-pub fn certificate_expiration<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    call.desk.alarms(&call.who)?;
+pub fn certificate_expiration<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.api.alarms(&call.who)?;
     let wrong = || Failure::bad_request("a whole number and one of days, weeks, months, years are needed");
     let count: i64 = call.param(0).parse().map_err(|_| wrong())?;
     let days = match call.param(1).trim_end_matches('s') {

@@ -1,5 +1,5 @@
-//! The management HTTP API and the Prometheus metrics. Both read from and act on [`broker::desk::Desk`], the
-//! front end of management requests (the desk).
+//! The management HTTP API and the Prometheus metrics. Both use [`broker::admin_api::AdminApi`]: what
+//! management asks of the node.
 //!
 //! ```text
 //! request -> host (400) -> origin (403, 415) -> routes (404, 405) -> auth (401) -> body (400) -> one handler per route -> shape (page, sort, columns)
@@ -77,7 +77,7 @@ use std::time::Duration;
 pub use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
-use broker::desk::Desk;
+use broker::admin_api::AdminApi;
 use tls::Tls;
 use tokio::net::TcpListener;
 
@@ -113,17 +113,17 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Serves everything under `/api`, and the web page at `/`. The router needs the peer's address as axum's
 /// `ConnectInfo`, which [`serve`] provides.
-pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
+pub fn management_router<D: AdminApi>(api: D, ports: Ports) -> Router {
     Router::new()
         .fallback(call::handle::<D>)
         .layer(from_fn_with_state(ports.clone(), origin::check))
         .layer(from_fn(host::require))
         .layer(from_fn_with_state(ports.clone(), headers::add))
-        .with_state(call::Source { desk, ports })
+        .with_state(call::Source { api, ports })
 }
 
 /// Serves `/metrics`, the paths below it, and two health checks, without authentication.
-pub fn metrics_router<D: Desk>(desk: D, ports: Ports) -> Router {
+pub fn metrics_router<D: AdminApi>(api: D, ports: Ports) -> Router {
     Router::new()
         .route("/metrics", get(metrics::aggregated::<D>))
         .route("/metrics/per-object", get(metrics::per_object::<D>))
@@ -132,7 +132,7 @@ pub fn metrics_router<D: Desk>(desk: D, ports: Ports) -> Router {
         .route("/health/live", get(health::live::<D>))
         .route("/health/ready", get(health::ready_without_login::<D>))
         .layer(from_fn(host::require))
-        .with_state(call::Source { desk, ports })
+        .with_state(call::Source { api, ports })
 }
 
 /// Serves a router until `shutdown` completes, over TLS if there are certificates for it. Then waits up to two seconds for the requests in flight.

@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::TlsAcceptor;
 
-use crate::budget::Held;
+use crate::budget::Reservation;
 use crate::places::{Place, Places, Taken};
 use crate::ports::Ports;
 use crate::reply::respond;
@@ -236,7 +236,7 @@ async fn serve(
 /// Counts the memory of a response that was generated as a whole, until it has been sent. Refuses the
 /// response if the budget is used up, unless it is counted already ([`Reply::Counted`](crate::reply::Reply::Counted)).
 fn hold(mut response: Response<Body>, ports: &Ports, exchange: &Exchange) -> Response<Body> {
-    if let Some(held) = response.extensions_mut().remove::<Arc<Held>>() {
+    if let Some(held) = response.extensions_mut().remove::<Arc<Reservation>>() {
         *exchange.held() = Some(held);
         return response;
     }
@@ -262,7 +262,7 @@ struct Exchange {
     /// True if the whole response has been generated. A part of it may still wait for the socket.
     answered: AtomicBool,
     /// The memory of the response, if it was generated as a whole.
-    held: Mutex<Option<Arc<Held>>>,
+    held: Mutex<Option<Arc<Reservation>>>,
 }
 
 impl Exchange {
@@ -288,7 +288,7 @@ impl Exchange {
         true
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Arc<Held>>> {
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Reservation>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! `/api/nodes/NODE/memory`: what the memory of the node is used for, in RabbitMQ's parts and in the budgets of the broker.
 
+use broker::admin_api::AdminApi;
 use broker::client_budget::ClientBudget;
-use broker::desk::Desk;
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
@@ -48,9 +48,9 @@ const PARTS: &[(&str, &[&str])] = &[
 /// Shows the memory in bytes, or in percent of all of it. `memory` has RabbitMQ's parts, and `budgets` has the broker's own.
 ///
 /// # Errors
-/// 404 if there is no such node, or the desk's error.
-pub async fn memory<D: Desk>(call: &Call<'_, D>, in_percent: bool) -> Result<Reply, Failure> {
-    let overview = call.ports.overview(call.desk, &call.who).await?;
+/// 404 if there is no such node, or the admin API's error.
+pub async fn memory<D: AdminApi>(call: &Call<'_, D>, in_percent: bool) -> Result<Reply, Failure> {
+    let overview = call.ports.overview(call.api, &call.who).await?;
     require_node(&overview, call.param(0))?;
     let resident = Process::read().resident_bytes;
     let used: u64 = overview.budgets.iter().map(|row| row.used).sum();

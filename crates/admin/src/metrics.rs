@@ -14,8 +14,8 @@ use axum::extract::{RawQuery, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use broker::access::Identity;
+use broker::admin_api::{AdminApi, Overview};
 use broker::counters::{DeadLetters, Deliveries, Protocol, Sizes, Traffic};
-use broker::desk::{Desk, Overview};
 use broker::pattern::Pattern;
 
 use tls::Tls;
@@ -43,7 +43,7 @@ const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
 const AT_LEAST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_least_once");
 
 /// Serves all metrics, with sums over all queues.
-pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
+pub async fn aggregated<D: AdminApi>(State(source): State<Source<D>>) -> Response {
     answer(async {
         let (mut page, overview) = node_page(&source, "aggregated").await?;
         attempts::sums(&mut page, &overview);
@@ -69,11 +69,11 @@ pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
 }
 
 /// Serves the same metrics with rows per queue instead of sums over queues.
-pub async fn per_object<D: Desk>(State(source): State<Source<D>>) -> Response {
+pub async fn per_object<D: AdminApi>(State(source): State<Source<D>>) -> Response {
     answer(async {
         let page = node_page(&source, "per-object").await?;
         let families = FAMILIES.iter().filter(|family| family.per_object).collect();
-        let from = (source.desk, Identity::metrics_reader(), source.ports);
+        let from = (source.api, Identity::metrics_reader(), source.ports);
         pages::body(Objects::new(from, Filter::default(), "rabbitmq_", page, families)).await
     })
     .await
@@ -82,7 +82,7 @@ pub async fn per_object<D: Desk>(State(source): State<Source<D>>) -> Response {
 /// Serves the families that a request names with `family`, each with a row for every object. `vhost` may occur several
 /// times. `queue` is a pattern that names of queues match. Families that the broker does not have are left out, as in
 /// RabbitMQ.
-pub async fn detailed<D: Desk>(State(source): State<Source<D>>, RawQuery(query): RawQuery) -> Response {
+pub async fn detailed<D: AdminApi>(State(source): State<Source<D>>, RawQuery(query): RawQuery) -> Response {
     answer(async {
         let query = Query::parse(&query.unwrap_or_default());
         let mut wanted: Vec<&str> = query.all("family").collect();
@@ -95,19 +95,19 @@ pub async fn detailed<D: Desk>(State(source): State<Source<D>>, RawQuery(query):
         let families =
             FAMILIES.iter().filter(|family| wanted.contains(&family.name) && !is_double(family)).collect();
         let filter = filter(&query)?;
-        let overview = source.ports.overview(&source.desk, &Identity::metrics_reader()).await?;
+        let overview = source.ports.overview(&source.api, &Identity::metrics_reader()).await?;
         let mut page = Exposition::default();
         identity(&mut page, &overview, "detailed");
-        let from = (source.desk, Identity::metrics_reader(), source.ports);
+        let from = (source.api, Identity::metrics_reader(), source.ports);
         pages::body(Objects::new(from, filter, "rabbitmq_detailed_", (page, overview), families)).await
     })
     .await
 }
 
 /// Serves what the memory of the node is used for.
-pub async fn memory_breakdown<D: Desk>(State(source): State<Source<D>>) -> Response {
+pub async fn memory_breakdown<D: AdminApi>(State(source): State<Source<D>>) -> Response {
     answer(async {
-        let overview = source.ports.overview(&source.desk, &Identity::metrics_reader()).await?;
+        let overview = source.ports.overview(&source.api, &Identity::metrics_reader()).await?;
         let mut page = Exposition::default();
         identity(&mut page, &overview, "memory-breakdown");
         node::memory(&mut page, &overview);
@@ -148,16 +148,16 @@ async fn answer(body: impl Future<Output = Result<axum::body::Body, Failure>>) -
 }
 
 /// Returns what `/metrics` and `/metrics/per-object` share, and the overview it was made from.
-async fn node_page<D: Desk>(
-    Source { desk, ports }: &Source<D>,
+async fn node_page<D: AdminApi>(
+    Source { api, ports }: &Source<D>,
     endpoint: &str,
 ) -> Result<(Exposition, Overview), Failure> {
     let who = Identity::metrics_reader();
-    let overview = ports.overview(desk, &who).await?;
+    let overview = ports.overview(api, &who).await?;
     let mut page = Exposition::default();
     identity(&mut page, &overview, endpoint);
     global(&mut page, &overview);
-    node::add(&mut page, &overview, &desk.alarms(&who)?);
+    node::add(&mut page, &overview, &api.alarms(&who)?);
     http(&mut page, ports.counts());
     certificates(&mut page, ports.certificates());
     Ok((page, overview))

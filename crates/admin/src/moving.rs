@@ -2,7 +2,7 @@
 //! `POST /api/queues/{vhost}/{name}/redrive`: sends dead letters back to where they died.
 
 use broker::access::DEFAULT_EXCHANGE_ALIAS;
-use broker::desk::{DeathReason, Desk, Move, MoveEnd, MoveTo, Moved, Redrive, RedriveTo, Which};
+use broker::admin_api::{AdminApi, DeathReason, Move, MoveEnd, MoveTo, Moved, Redrive, RedriveTo, Which};
 use serde_json::{Map as Object, Value, json};
 
 use crate::call::Call;
@@ -43,10 +43,10 @@ const REASONS: [DeathReason; 4] =
 /// # Errors
 /// 400 for a bad field and for a queue that refuses, for example a stream; 401 without the permissions, 404 without the queue,
 /// 503 if the broker does not answer in time.
-pub async fn move_messages<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn move_messages<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = wanted_move(&call.fields)?;
     let _place = place(call, "nothing was moved").await?;
-    let moved = call.desk.move_messages(&call.who, call.param(0), call.param(1), &wanted).await?;
+    let moved = call.api.move_messages(&call.who, call.param(0), call.param(1), &wanted).await?;
     Ok(Reply::Json(to_json(&moved, "moved", "until_seq")))
 }
 
@@ -54,10 +54,10 @@ pub async fn move_messages<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure
 ///
 /// # Errors
 /// As for a move.
-pub async fn redrive<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn redrive<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = wanted_redrive(&call.fields, now_ms())?;
     let _place = place(call, "nothing was redriven").await?;
-    let moved = call.desk.move_messages(&call.who, call.param(0), call.param(1), &wanted).await?;
+    let moved = call.api.move_messages(&call.who, call.param(0), call.param(1), &wanted).await?;
     Ok(Reply::Json(to_json(&moved, "redriven", "died_until")))
 }
 
@@ -189,7 +189,7 @@ fn to_json(answer: &Moved, done: &str, until: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use broker::desk::MoveRefusal;
+    use broker::admin_api::MoveRefusal;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! `/api/overview`, `/api/whoami`, `/api/nodes`.
 
 use broker::access::Authority;
+use broker::admin_api::{AdminApi, BudgetRow, Overview, ProtocolRow, ShardRow};
 use broker::catalog::ExchangeKind;
-use broker::desk::{BudgetRow, Desk, Overview, ProtocolRow, ShardRow};
 use serde_json::{Value, json};
 
 use crate::accounts::permissions_json;
@@ -17,9 +17,9 @@ use crate::shape;
 /// How memory is measured: the resident set of the process.
 pub const MEMORY_STRATEGY: &str = "rss";
 
-pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn overview<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let ranges = Ranges::of(&call.query)?;
-    let row = NodeRow::new(call.desk.overview(&call.who).await?, Process::default());
+    let row = NodeRow::new(call.api.overview(&call.who).await?, Process::default());
     let body = match row.overview().limited {
         true => limited(call, row.overview(), &ranges).await?,
         false => whole(call, &row, &ranges),
@@ -28,13 +28,13 @@ pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Shows the overview of the virtual hosts of the user, as RabbitMQ does, with the sums of their figures.
-async fn limited<D: Desk>(
+async fn limited<D: AdminApi>(
     call: &Call<'_, D>,
     overview: &Overview,
     ranges: &Ranges,
 ) -> Result<Value, Failure> {
     let mut body = about(call, overview);
-    let connections = call.desk.connections(&call.who).await?;
+    let connections = call.api.connections(&call.who).await?;
     let open = connections.iter().map(|row| match &row.protocol {
         ProtocolRow::Amqp10(row) => (row.sessions.len(), 0),
         ProtocolRow::Amqp091(row) => (0, row.channels.len()),
@@ -46,8 +46,8 @@ async fn limited<D: Desk>(
         "channels": sessions + channels,
         "sessions": sessions,
         "consumers": consumers.sum::<usize>(),
-        "exchanges": call.desk.exchanges(&call.who, None).await?.len(),
-        "queues": call.desk.queues(&call.who, None, 0, 0).await?.1,
+        "exchanges": call.api.exchanges(&call.who, None).await?.len(),
+        "queues": call.api.queues(&call.who, None, 0, 0).await?.1,
     });
     body["object_totals"] = totals;
     let stats = !call.query.flag("disable_stats");
@@ -55,7 +55,7 @@ async fn limited<D: Desk>(
         return Ok(body);
     }
     let mut sum = json!({ "message_stats": {} });
-    for (vhost, numbers) in &call.desk.vhost_numbers(&call.who).await? {
+    for (vhost, numbers) in &call.api.vhost_numbers(&call.who).await? {
         add(&mut sum, call.ports.samples().vhost(vhost, numbers, ranges).into());
     }
     if stats {
@@ -98,12 +98,12 @@ fn add(sum: &mut Value, more: Value) {
 }
 
 /// Returns the version of RabbitMQ that the broker behaves as.
-pub async fn version<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    Ok(Reply::Json(call.desk.overview(&call.who).await?.product_version.into()))
+pub async fn version<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    Ok(Reply::Json(call.api.overview(&call.who).await?.product_version.into()))
 }
 
-pub async fn cluster_name<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    Ok(Reply::Json(json!({ "name": call.desk.overview(&call.who).await?.cluster_name })))
+pub async fn cluster_name<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    Ok(Reply::Json(json!({ "name": call.api.overview(&call.who).await?.cluster_name })))
 }
 
 /// Checks that the name is that of the node.
@@ -117,7 +117,7 @@ pub fn require_node(overview: &Overview, name: &str) -> Result<(), Failure> {
     Err(Failure::not_found(format!("no node '{name}'")))
 }
 
-pub fn whoami<D: Desk>(call: &Call<'_, D>) -> Reply {
+pub fn whoami<D: AdminApi>(call: &Call<'_, D>) -> Reply {
     let authority = call.who.authority();
     let mut body = json!({
         "name": *call.who.user,
@@ -126,7 +126,7 @@ pub fn whoami<D: Desk>(call: &Call<'_, D>) -> Reply {
         "auth_backend": authority.as_str(),
     });
     // The web page offers only what the user may do. Without this, only administrators could read it.
-    if let Some(own) = call.desk.own_permissions(&call.who) {
+    if let Some(own) = call.api.own_permissions(&call.who) {
         let shown =
             own.iter().map(|(vhost, permissions)| permissions_json(&call.who.user, vhost, permissions));
         body["permissions"] = shown.collect();
@@ -134,22 +134,22 @@ pub fn whoami<D: Desk>(call: &Call<'_, D>) -> Reply {
     Reply::Json(shape::columns(body, &call.query))
 }
 
-pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let row = node(call, call.ports.overview(call.desk, &call.who).await?)?;
+pub async fn list_nodes<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let row = node(call, call.ports.overview(call.api, &call.who).await?)?;
     Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"]).await?))
 }
 
-pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let overview = call.ports.overview(call.desk, &call.who).await?;
+pub async fn get_node<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let overview = call.ports.overview(call.api, &call.who).await?;
     require_node(&overview, call.param(0))?;
     Ok(Reply::Json(shape::columns(node(call, overview)?, &call.query)))
 }
 
-fn node<D: Desk>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failure> {
+fn node<D: AdminApi>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failure> {
     let ranges = Ranges::of(&call.query)?;
     let row = NodeRow::new(overview, Process::read());
     let (overview, process) = (row.overview(), row.process());
-    let alarms = call.desk.alarms(&call.who)?;
+    let alarms = call.api.alarms(&call.who)?;
     let sockets_max = process.max_fds;
     let alarm = |what: &str| alarms.iter().any(|(kind, node)| *kind == what && *node == overview.node);
     let mut body = json!({
@@ -204,7 +204,7 @@ fn budget(row: &BudgetRow) -> Value {
 
 /// Shows the overview of the whole node as RabbitMQ does. `disable_stats` omits all figures that have a rate;
 /// `enable_queue_totals` adds the numbers of messages again.
-fn whole<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
+fn whole<D: AdminApi>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
     let o = row.overview();
     let listeners: Vec<Value> = o
         .listeners
@@ -240,7 +240,7 @@ fn whole<D: Desk>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
 }
 
 /// Returns what every user may know of the broker.
-fn about<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
+fn about<D: AdminApi>(call: &Call<'_, D>, o: &Overview) -> Value {
     let tags = o.cluster_tags.as_ref().and_then(|tags| serde_json::from_str(tags).ok());
     let kinds = ExchangeKind::ALL.map(|kind| json!({ "name": kind.as_str(), "enabled": true }));
     let mut body = json!({
@@ -255,7 +255,7 @@ fn about<D: Desk>(call: &Call<'_, D>, o: &Overview) -> Value {
         "cluster_name": o.cluster_name,
         "node": o.node,
         "uptime": o.uptime_ms,
-        "default_queue_type": call.desk.default_queue_type().name(),
+        "default_queue_type": call.api.default_queue_type().name(),
         "exchange_types": kinds,
         // The API shows statistics unless a request turns them off.
         "disable_stats": false,

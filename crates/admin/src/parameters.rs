@@ -1,8 +1,8 @@
 //! `/api/parameters` and `/api/global-parameters`: values of components that this broker does not have, and the name of the
 //! cluster.
 
+use broker::admin_api::AdminApi;
 use broker::catalog::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, is_cluster_name};
-use broker::desk::Desk;
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -16,7 +16,7 @@ pub const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
 ///
 /// # Errors
 /// 404 if there is no such virtual host.
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(1) {
         vhosts::require(call, vhost).await?;
     }
@@ -28,25 +28,25 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     rows(call, wanted, &["vhost", "component", "name"]).await
 }
 
-pub async fn list_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     rows(call, |key| key.vhost.is_none(), &["name"]).await
 }
 
-pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     one(call, key(call)).await
 }
 
-pub async fn get_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     one(call, global_key(call)).await
 }
 
-async fn one<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
-    let all = call.desk.parameters(&call.who).await?;
+async fn one<D: AdminApi>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
+    let all = call.api.parameters(&call.who).await?;
     let value = match all.get(&key) {
         Some(value) => value.clone(),
         // RabbitMQ always has this one.
         None if key == ParameterKey::global(INTERNAL_CLUSTER_ID) => {
-            let node_id = call.desk.overview(&call.who).await?.node_id;
+            let node_id = call.api.overview(&call.who).await?.node_id;
             Value::from(format!("rabbitmq-cluster-id-{node_id}")).to_string().into()
         }
         None => return Err(missing(&key)),
@@ -58,20 +58,20 @@ fn missing(key: &ParameterKey) -> Failure {
     Failure::not_found(format!("no parameter '{}'", key.name))
 }
 
-pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set(call, key(call)).await
 }
 
-pub async fn put_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set(call, global_key(call)).await
 }
 
 /// Names the cluster. The name is a global parameter, as in RabbitMQ.
-pub async fn name_cluster<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn name_cluster<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.fields.get("name").ok_or_else(|| Failure::bad_request("'name' is missing"))?;
     let key = ParameterKey::global(CLUSTER_NAME);
     check(&key, name)?;
-    call.desk.change_parameter(&call.who, key, Some(name.to_string().into())).await?;
+    call.api.change_parameter(&call.who, key, Some(name.to_string().into())).await?;
     Ok(Reply::NoContent)
 }
 
@@ -99,28 +99,28 @@ pub fn without_effect(shown: &str) -> String {
     format!("{shown} is kept, but has no effect: there is no such component")
 }
 
-pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     clear(call, key(call)).await
 }
 
-pub async fn delete_global<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     clear(call, global_key(call)).await
 }
 
-fn key<D: Desk>(call: &Call<'_, D>) -> ParameterKey {
+fn key<D: AdminApi>(call: &Call<'_, D>) -> ParameterKey {
     let (component, vhost, name) = (call.param(0), call.param(1), call.param(2));
     ParameterKey { vhost: Some(vhost.into()), component: component.into(), name: name.into() }
 }
 
-fn global_key<D: Desk>(call: &Call<'_, D>) -> ParameterKey {
+fn global_key<D: AdminApi>(call: &Call<'_, D>) -> ParameterKey {
     ParameterKey::global(call.param(0))
 }
 
-async fn set<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
+async fn set<D: AdminApi>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
     let value = call.fields.get("value").ok_or_else(|| Failure::bad_request("'value' is missing"))?;
     check(&key, value)?;
     let value = value.to_string().into();
-    let created = call.desk.change_parameter(&call.who, key.clone(), Some(value)).await?;
+    let created = call.api.change_parameter(&call.who, key.clone(), Some(value)).await?;
     if let Some(vhost) = &key.vhost {
         let shown = format!("parameter '{}' of component '{}' in vhost '{vhost}'", key.name, key.component);
         tracing::warn!("{}", without_effect(&shown));
@@ -128,19 +128,19 @@ async fn set<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Fa
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-async fn clear<D: Desk>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
-    match call.desk.change_parameter(&call.who, key.clone(), None).await? {
+async fn clear<D: AdminApi>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
+    match call.api.change_parameter(&call.who, key.clone(), None).await? {
         true => Ok(Reply::NoContent),
         false => Err(missing(&key)),
     }
 }
 
-async fn rows<D: Desk>(
+async fn rows<D: AdminApi>(
     call: &Call<'_, D>,
     wanted: impl Fn(&ParameterKey) -> bool,
     sort: &[&str],
 ) -> Result<Reply, Failure> {
-    let all = call.desk.parameters(&call.who).await?;
+    let all = call.api.parameters(&call.who).await?;
     let rows = all.iter().filter(|(key, _)| wanted(key)).map(|(key, value)| row(key, value)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, sort).await?))
 }

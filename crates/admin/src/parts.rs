@@ -1,7 +1,7 @@
 //! What stands for the parts of RabbitMQ that tools ask for: feature flags, deprecated features, plugins, applications, and the runtime.
 
+use broker::admin_api::{AdminApi, Overview};
 use broker::counters::Deprecated;
-use broker::desk::{Desk, Overview};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
@@ -111,9 +111,9 @@ pub fn enable_feature_flag<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 /// Lists the features that clients should no longer use, or only those that were used since the start.
 ///
 /// # Errors
-/// The desk's error, or 400 for a wrong query.
-pub async fn deprecated_features<D: Desk>(call: &Call<'_, D>, used: bool) -> Result<Reply, Failure> {
-    let overview = call.desk.overview(&call.who).await?;
+/// The admin API's error, or 400 for a wrong query.
+pub async fn deprecated_features<D: AdminApi>(call: &Call<'_, D>, used: bool) -> Result<Reply, Failure> {
+    let overview = call.api.overview(&call.who).await?;
     let uses = overview.counters.deprecated;
     let row = |name, about, phase, state, uses| {
         json!({
@@ -138,7 +138,7 @@ pub async fn deprecated_features<D: Desk>(call: &Call<'_, D>, used: bool) -> Res
 }
 
 /// Returns the fields of an overview that are about the runtime.
-pub fn runtime<D: Desk>(call: &Call<'_, D>) -> Map<String, Value> {
+pub fn runtime<D: AdminApi>(call: &Call<'_, D>) -> Map<String, Value> {
     let [version, full, crypto] = if call.ports.shows_erlang() { ERLANG } else { NO_ERLANG };
     let fields = [("erlang_version", version), ("erlang_full_version", full), ("crypto_lib_version", crypto)];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()

@@ -29,7 +29,7 @@ pub struct Places {
 
 #[derive(Debug, Default)]
 struct Table {
-    held: HashMap<u64, Held>,
+    held: HashMap<u64, Holder>,
     by_address: HashMap<IpAddr, usize>,
     /// The number of the next event. It numbers connections, and orders the times at which they began to
     /// wait.
@@ -37,7 +37,7 @@ struct Table {
 }
 
 #[derive(Debug)]
-struct Held {
+struct Holder {
     from: IpAddr,
     state: State,
     leave: Arc<Notify>,
@@ -102,7 +102,7 @@ impl Places {
         let (number, since) = (table.draw(), table.draw());
         let leave = Arc::new(Notify::new());
         *table.by_address.entry(from).or_default() += 1;
-        table.held.insert(number, Held { from, state: State::Waiting(since), leave: leave.clone() });
+        table.held.insert(number, Holder { from, state: State::Waiting(since), leave: leave.clone() });
         let place = Place { places: self.clone(), number, leave };
         if is_crowded { Taken::Instead(place) } else { Taken::Free(place) }
     }
@@ -135,7 +135,7 @@ impl Table {
         ranked.min().map(|(_, number)| number)
     }
 
-    fn remove(&mut self, number: u64) -> Option<Held> {
+    fn remove(&mut self, number: u64) -> Option<Holder> {
         let held = self.held.remove(&number)?;
         if let Some(count) = self.by_address.get_mut(&held.from) {
             *count -= 1;

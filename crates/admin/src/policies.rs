@@ -1,7 +1,7 @@
 //! `/api/policies` and `/api/operator-policies`.
 
+use broker::admin_api::AdminApi;
 use broker::catalog::{Policy, SetPolicy};
-use broker::desk::Desk;
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -9,32 +9,32 @@ use crate::reply::{Failure, Reply};
 use crate::routes::Whose;
 use crate::{json, shape, vhosts};
 
-pub async fn list<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub async fn list<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
     }
-    let mut policies = call.desk.policies(&call.who, vhost, whose == Whose::Operators).await?;
+    let mut policies = call.api.policies(&call.who, vhost, whose == Whose::Operators).await?;
     if let Some(name) = call.query.get("queue") {
         let vhost = vhost.ok_or_else(|| {
             Failure::bad_request("'queue' needs the path of a virtual host: /api/policies/VHOST")
         })?;
-        let row = call.desk.queue(&call.who, vhost, name).await?;
+        let row = call.api.queue(&call.who, vhost, name).await?;
         policies.retain(|policy| policy.matches_queue(row.kind, name));
     }
     let rows = policies.iter().map(|p| to_json(p)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
-pub async fn get<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub async fn get<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
-    let policies = call.desk.policies(&call.who, Some(vhost), whose == Whose::Operators).await?;
+    let policies = call.api.policies(&call.who, Some(vhost), whose == Whose::Operators).await?;
     let found = policies.iter().find(|p| *p.name == *name);
     let found = found.ok_or_else(|| nothing(vhost, name, whose))?;
     Ok(Reply::Json(shape::columns(to_json(found), &call.query)))
 }
 
-pub async fn put<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub async fn put<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
     for field in ["pattern", "definition"] {
         if !call.fields.contains_key(field) {
             return Err(Failure::bad_request(format!("'{field}' is missing")));
@@ -49,13 +49,13 @@ pub async fn put<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Fai
         apply_to: json::text(&call.fields, "apply-to", "all")?,
         definition: json::table(&call.fields, "definition")?,
     };
-    let created = call.desk.set_policy(&call.who, policy).await?;
+    let created = call.api.set_policy(&call.who, policy).await?;
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub async fn delete<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
-    if call.desk.clear_policy(&call.who, vhost, name, whose == Whose::Operators).await? {
+    if call.api.clear_policy(&call.who, vhost, name, whose == Whose::Operators).await? {
         return Ok(Reply::NoContent);
     }
     Err(nothing(vhost, name, whose))

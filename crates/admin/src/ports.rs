@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use broker::access::Identity;
+use broker::admin_api::{AdminApi, AdminError, BudgetRow, Overview};
 use broker::categories::{CONNECTION, PEER};
-use broker::desk::{BudgetRow, Desk, DeskError, Overview};
 
 use tls::Tls;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::budget::{Budget, Held};
+use crate::budget::{Budget, Reservation};
 use crate::headers::HeaderOptions;
 use crate::origin::HostOptions;
 use crate::page_login::PageLogin;
@@ -246,7 +246,7 @@ impl Ports {
     ///
     /// # Errors
     /// 503 if the budget is used up.
-    pub(crate) fn hold_answer(&self, bytes: usize) -> Result<Held, Failure> {
+    pub(crate) fn hold_answer(&self, bytes: usize) -> Result<Reservation, Failure> {
         let mut held = self.answers().hold();
         if held.grow_to(bytes) { Ok(held) } else { Err(self.answers_are_full()) }
     }
@@ -262,9 +262,13 @@ impl Ports {
     /// Returns the node's overview, with the budgets of the HTTP ports after the node's own.
     ///
     /// # Errors
-    /// The desk's error.
-    pub(crate) async fn overview<D: Desk>(&self, desk: &D, who: &Identity) -> Result<Overview, DeskError> {
-        let mut overview = desk.overview(who).await?;
+    /// The admin API's error.
+    pub(crate) async fn overview<D: AdminApi>(
+        &self,
+        api: &D,
+        who: &Identity,
+    ) -> Result<Overview, AdminError> {
+        let mut overview = api.overview(who).await?;
         let row = |name, budget: &Budget| BudgetRow {
             name,
             used: budget.used() as u64,

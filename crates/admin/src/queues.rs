@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use broker::access::Identity;
+use broker::admin_api::{AdminApi, AdminError, QueueRow, QueueSpec};
 use broker::catalog::{QueueRecord, unknown_queue_arguments};
-use broker::desk::{Desk, DeskError, QueueRow, QueueSpec};
 use broker::ids::QueueId;
 use serde_json::{Value, json};
 
-use crate::budget::Held;
+use crate::budget::Reservation;
 use crate::call::Call;
 use crate::pages::{self, PAGE_BYTES, Source};
 use crate::pauses::{Pauses, ROW_STEPS};
@@ -18,10 +18,10 @@ use crate::samples::{Ranges, Samples};
 use crate::shape::{self, Page};
 use crate::{channels, clock, json, query::Query, vhosts};
 
-/// The number of rows to request from the desk at once if all are needed.
+/// The number of rows to request from the admin API at once if all are needed.
 const CHUNK_ROWS: usize = 10_000;
 
-/// The number of rows to request from the desk at once for a response that is generated page by page. It is
+/// The number of rows to request from the admin API at once for a response that is generated page by page. It is
 /// as many as fit into a page at their usual size in bytes. A page ends with the row that fills it. The rows
 /// after that row are discarded and requested again for the next page.
 const PAGE_ROWS: std::ops::RangeInclusive<usize> = 4..=64;
@@ -30,12 +30,12 @@ const ROW_BYTES: usize = 1_600;
 /// The most queues of a list without pages. A longer one is refused; the client must ask for pages.
 const LIST_ROWS_MAX: usize = 100_000;
 
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     let (page, view) = (Page::of(&call.query)?, View::of(call)?);
     let (reply, total) = match &page {
         Some(page) if !shape::needs_all_rows(&call.query, page) => {
-            let (rows, total) = call.desk.queues(&call.who, vhost, page.offset(), page.size).await?;
+            let (rows, total) = call.api.queues(&call.who, vhost, page.offset(), page.size).await?;
             let rows = rows.iter().map(|row| view.json(row)).collect();
             (Reply::Json(shape::ready_page(rows, total, page, &call.query)?), total)
         }
@@ -48,7 +48,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
             let records = records(call, vhost).await?;
             let (mut rows, mut pauses) = (Vec::new(), Pauses::default());
             for records in records.chunks(CHUNK_ROWS) {
-                let chunk = call.desk.numbered(&call.who, records).await?;
+                let chunk = call.api.numbered(&call.who, records).await?;
                 for row in &chunk {
                     pauses.count(ROW_STEPS).await;
                     rows.push(view.json(row));
@@ -66,8 +66,11 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Returns all queues, ordered by name.
-async fn records<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Vec<Arc<QueueRecord>>, Failure> {
-    let records = call.desk.queue_records(&call.who, vhost).await?;
+async fn records<D: AdminApi>(
+    call: &Call<'_, D>,
+    vhost: Option<&str>,
+) -> Result<Vec<Arc<QueueRecord>>, Failure> {
+    let records = call.api.queue_records(&call.who, vhost).await?;
     let total = records.len();
     if total > LIST_ROWS_MAX {
         return Err(Failure::bad_request(format!(
@@ -80,36 +83,36 @@ async fn records<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Vec
 /// Generates the whole list page by page. Until the client has read it, it keeps the ids of its queues, not
 /// their catalog records. Those would stay in memory when the queues are deleted.
 struct List<D> {
-    desk: D,
+    api: D,
     who: Identity,
     view: View,
     ids: Vec<QueueId>,
     /// The memory of the ids, as counted in the budget for responses.
-    _held: Held,
+    _held: Reservation,
     /// The number of queues that were shown or no longer exist.
     next: usize,
     /// The separator before the next row.
     comma: &'static str,
 }
 
-impl<D: Desk> List<D> {
+impl<D: AdminApi> List<D> {
     fn new(call: &Call<'_, D>, view: View, records: &[Arc<QueueRecord>]) -> Result<Self, Failure> {
         let ids: Vec<QueueId> = records.iter().map(|record| record.id).collect();
         let held = call.ports.hold_answer(ids.capacity() * size_of::<QueueId>())?;
-        let (desk, who) = (call.desk.clone(), call.who.clone());
-        Ok(Self { desk, who, view, ids, _held: held, next: 0, comma: "" })
+        let (api, who) = (call.api.clone(), call.who.clone());
+        Ok(Self { api, who, view, ids, _held: held, next: 0, comma: "" })
     }
 }
 
-impl<D: Desk> Source for List<D> {
+impl<D: AdminApi> Source for List<D> {
     async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
         let mut page = String::from(if self.next == 0 { "[" } else { "" });
         while page.len() < PAGE_BYTES && self.next < self.ids.len() {
             let fit = (PAGE_BYTES - page.len()) / ROW_BYTES;
             let rows = fit.clamp(*PAGE_ROWS.start(), *PAGE_ROWS.end());
             let until = self.ids.len().min(self.next + rows);
-            let records = self.desk.queues_by_id(&self.who, &self.ids[self.next..until]).await?;
-            let rows = self.desk.numbered(&self.who, &records).await?;
+            let records = self.api.queues_by_id(&self.who, &self.ids[self.next..until]).await?;
+            let rows = self.api.numbered(&self.who, &records).await?;
             let mut shown = until;
             for (record, row) in records.iter().zip(&rows) {
                 if page.len() >= PAGE_BYTES {
@@ -132,9 +135,9 @@ impl<D: Desk> Source for List<D> {
     }
 }
 
-pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
-    let row = call.desk.queue(&call.who, vhost, name).await?;
+    let row = call.api.queue(&call.who, vhost, name).await?;
     let mut body = View::of(call)?.json(&row);
     // To find the consumers, all connections are asked. So this is not done for a request that does not show them.
     if !call.query.flag("disable_stats") && shape::shows(&call.query, "consumer_details") {
@@ -147,7 +150,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::columns(body, &call.query)))
 }
 
-pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if json::boolean(&call.fields, "exclusive", false)? {
         return Err(Failure::bad_request("an exclusive queue must belong to a connection"));
     }
@@ -158,25 +161,25 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         auto_delete: json::boolean(&call.fields, "auto_delete", false)?,
         arguments: json::arguments(&call.fields)?,
     };
-    let created = call.desk.declare_queue(&call.who, spec).await?;
+    let created = call.api.declare_queue(&call.who, spec).await?;
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     // Deleting a queue that does not exist succeeds over AMQP, but not here. A user who may delete need not
     // be able to read.
-    match call.desk.queue(&call.who, vhost, name).await {
-        Ok(_) | Err(DeskError::AccessRefused(_)) => {}
+    match call.api.queue(&call.who, vhost, name).await {
+        Ok(_) | Err(AdminError::AccessRefused(_)) => {}
         Err(error) => return Err(error.into()),
     }
     let (if_unused, if_empty) = (call.query.flag("if-unused"), call.query.flag("if-empty"));
-    call.desk.delete_queue(&call.who, vhost, name, if_unused, if_empty).await?;
+    call.api.delete_queue(&call.who, vhost, name, if_unused, if_empty).await?;
     Ok(Reply::NoContent)
 }
 
-pub async fn purge<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    call.desk.purge_queue(&call.who, call.param(0), call.param(1)).await?;
+pub async fn purge<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.api.purge_queue(&call.who, call.param(0), call.param(1)).await?;
     Ok(Reply::NoContent)
 }
 

@@ -1,6 +1,6 @@
 //! `/api/queues/quorum` and `/api/rebalance`: the Raft groups of quorum queues, as RabbitMQ shows and changes them.
 
-use broker::desk::{Desk, DeskError, GroupRow, MemberChange, QueueRow};
+use broker::admin_api::{AdminApi, AdminError, GroupRow, MemberChange, QueueRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -8,11 +8,11 @@ use crate::json;
 use crate::reply::{Failure, Reply};
 
 /// Shows the members of a group. There is one node, so there is one member.
-pub async fn status<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn status<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
-    let row = call.desk.queue(&call.who, vhost, name).await?;
+    let row = call.api.queue(&call.who, vhost, name).await?;
     if !row.is_quorum() {
-        return Err(DeskError::no_group(vhost, name, row.kind).into());
+        return Err(AdminError::no_group(vhost, name, row.kind).into());
     }
     Ok(Reply::Json(json!([member(&row)])))
 }
@@ -42,37 +42,37 @@ fn member(row: &QueueRow) -> Value {
     })
 }
 
-pub async fn checkpoint<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let index = call.desk.checkpoint(&call.who, call.param(0), call.param(1)).await?;
+pub async fn checkpoint<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let index = call.api.checkpoint(&call.who, call.param(0), call.param(1)).await?;
     Ok(Reply::Json(json!({ "snapshot_index": index })))
 }
 
-pub async fn reclaim_memory<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let reclaimed = call.desk.reclaim_memory(&call.who, call.param(0), call.param(1)).await?;
+pub async fn reclaim_memory<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let reclaimed = call.api.reclaim_memory(&call.who, call.param(0), call.param(1)).await?;
     Ok(Reply::Json(json!({ "freed_bytes": reclaimed.freed_bytes, "paging_bytes": reclaimed.paging_bytes })))
 }
 
 /// Changes the member on the node that the body names.
-pub async fn change<D: Desk>(call: &Call<'_, D>, change: MemberChange) -> Result<Reply, Failure> {
+pub async fn change<D: AdminApi>(call: &Call<'_, D>, change: MemberChange) -> Result<Reply, Failure> {
     let node = json::text(&call.fields, "node", "")?;
     if node.is_empty() {
         return Err(Failure::bad_request("the body must name a node: {\"node\": NAME}"));
     }
-    call.desk.change_member(&call.who, call.param(0), call.param(1), &node, change).await?;
+    call.api.change_member(&call.who, call.param(0), call.param(1), &node, change).await?;
     Ok(Reply::NoContent)
 }
 
-pub fn grow<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    call.desk.grow(&call.who, call.param(0))?;
+pub fn grow<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.api.grow(&call.who, call.param(0))?;
     Ok(Reply::NoContent)
 }
 
-pub async fn shrink<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    call.desk.shrink(&call.who, call.param(0)).await?;
+pub async fn shrink<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.api.shrink(&call.who, call.param(0)).await?;
     Ok(Reply::NoContent)
 }
 
-pub fn rebalance<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    call.desk.rebalance(&call.who)?;
+pub fn rebalance<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.api.rebalance(&call.who)?;
     Ok(Reply::NoContent)
 }

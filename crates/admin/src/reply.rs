@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
+use broker::admin_api::AdminError;
 use broker::catalog::CatalogError;
-use broker::desk::DeskError;
 use serde_json::{Value, json};
 
-use crate::budget::Held;
+use crate::budget::Reservation;
 use crate::page::{self, Served};
 
 /// The result of a handler.
@@ -20,7 +20,7 @@ pub enum Reply {
     /// 200 with a body that already is JSON: a long list.
     Rows(Body),
     /// 200 with such a body, whose memory is counted in the budget for responses already.
-    Counted(String, Held),
+    Counted(String, Reservation),
     /// 201 with the location of the new object, relative to the host.
     Created(Option<String>),
     /// 204 without a body.
@@ -152,17 +152,17 @@ impl Failure {
     }
 }
 
-impl From<DeskError> for Failure {
-    fn from(error: DeskError) -> Self {
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Self {
         match error {
-            DeskError::LoginRefused(_) | DeskError::LoginWaits { .. } => Self::not_authenticated(),
-            DeskError::LoginClosed(_) => Self { closes: true, ..Self::not_authenticated() },
-            DeskError::AccessRefused(reason) => Self::not_authorised(reason),
-            DeskError::Catalog(error @ CatalogError::InBatch { .. }) => Self::bad_request(error.to_string()),
-            DeskError::Catalog(CatalogError::NotFound { reason }) => Self::not_found(reason),
-            DeskError::Catalog(CatalogError::Forbidden { reason }) => Self::not_authorised(reason),
-            DeskError::Catalog(CatalogError::Busy { reason }) => Self::unavailable(reason),
-            DeskError::Catalog(
+            AdminError::LoginRefused(_) | AdminError::LoginWaits { .. } => Self::not_authenticated(),
+            AdminError::LoginClosed(_) => Self { closes: true, ..Self::not_authenticated() },
+            AdminError::AccessRefused(reason) => Self::not_authorised(reason),
+            AdminError::Catalog(error @ CatalogError::InBatch { .. }) => Self::bad_request(error.to_string()),
+            AdminError::Catalog(CatalogError::NotFound { reason }) => Self::not_found(reason),
+            AdminError::Catalog(CatalogError::Forbidden { reason }) => Self::not_authorised(reason),
+            AdminError::Catalog(CatalogError::Busy { reason }) => Self::unavailable(reason),
+            AdminError::Catalog(
                 CatalogError::PreconditionFailed { reason }
                 | CatalogError::Inequivalent { reason }
                 | CatalogError::Locked { reason }
@@ -170,10 +170,10 @@ impl From<DeskError> for Failure {
                 | CatalogError::Denied { reason }
                 | CatalogError::Invalid { reason },
             )
-            | DeskError::Refused(reason) => Self::bad_request(reason),
+            | AdminError::Refused(reason) => Self::bad_request(reason),
             // As in RabbitMQ.
-            DeskError::Impossible(reason) => Self::unavailable(reason),
-            DeskError::TimedOut => Self::unavailable("no answer in time"),
+            AdminError::Impossible(reason) => Self::unavailable(reason),
+            AdminError::TimedOut => Self::unavailable("no answer in time"),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use broker::access::Verb;
-use broker::desk::MemberChange;
+use broker::admin_api::MemberChange;
 use percent_encoding::percent_decode_str;
 
 /// The HTTP methods that routes support.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::desk::{BrowsedRow, Desk, Peek, PeekedRow, ShownMessage, Start};
+use broker::admin_api::{AdminApi, BrowsedRow, Peek, PeekedRow, ShownMessage, Start};
 use serde_json::Value;
 
 use crate::browse::{count, offset, peeked_to_json, to_json};
@@ -23,7 +23,7 @@ use crate::reply::{Failure, Reply};
 const SCANNED_MAX: u64 = 10_000;
 
 /// The bytes of messages, with all their sections, after which a request looks at no further one. It has at most one part of
-/// the desk more.
+/// the admin API more.
 const SCANNED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The size of an answer at which it gets no further message.
@@ -38,7 +38,7 @@ const TURN_BYTES: usize = 64 * 1024;
 /// What a message costs besides its bytes.
 const ROW_BYTES: usize = 1024;
 
-/// The messages that the desk is asked for at once, if they are filtered.
+/// The messages that the admin API is asked for at once, if they are filtered.
 const PART: u32 = 500;
 
 /// The bytes of a body in which the text is looked for. Lower and upper case are the same, so a part is copied to compare it.
@@ -93,7 +93,7 @@ struct Scan {
     turn_bytes: usize,
 }
 
-pub async fn search<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn search<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let now_ms = now_ms();
     let wanted = wanted(&call.query, now_ms)?;
     let from = call.query.get("from");
@@ -110,10 +110,10 @@ pub async fn search<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     };
     // Whoever may not read the queue gets the same answer whether it exists or not, so the permission is asked for first.
     let (vhost, name) = (call.param(0), call.param(1));
-    let row = match call.desk.queue(&call.who, vhost, name).await {
+    let row = match call.api.queue(&call.who, vhost, name).await {
         Ok(row) => row,
         Err(error) => {
-            call.desk.peek(&call.who, vhost, name, Peek { position: 1, count: 1, hint: None }).await?;
+            call.api.peek(&call.who, vhost, name, Peek { position: 1, count: 1, hint: None }).await?;
             return Err(error.into());
         }
     };
@@ -206,7 +206,7 @@ impl Scan {
     }
 
     /// Looks at ready messages of a queue. Returns the position to go on from.
-    async fn queue<D: Desk>(
+    async fn queue<D: AdminApi>(
         &mut self,
         call: &Call<'_, D>,
         from: Option<&str>,
@@ -220,7 +220,7 @@ impl Scan {
         let mut next = Some(Peek { position, count: self.part(), hint: None });
         while let Some(peek) = next.filter(|_| !self.is_over()) {
             let peek = Peek { count: self.part(), ..peek };
-            let part = match call.desk.peek(&call.who, call.param(0), call.param(1), peek).await {
+            let part = match call.api.peek(&call.who, call.param(0), call.param(1), peek).await {
                 // What was found before is not lost. The next request meets the error.
                 Err(_) if self.scanned > 0 => return Ok(Some(peek.position)),
                 part => part?,
@@ -242,7 +242,7 @@ impl Scan {
     }
 
     /// Looks at messages of a stream. Returns the offset to go on from.
-    async fn stream<D: Desk>(
+    async fn stream<D: AdminApi>(
         &mut self,
         call: &Call<'_, D>,
         from: Option<&str>,
@@ -269,7 +269,7 @@ impl Scan {
             None => None,
         };
         loop {
-            let rows = match (call.desk.browse(&call.who, vhost, name, start, self.part()).await, start) {
+            let rows = match (call.api.browse(&call.who, vhost, name, start, self.part()).await, start) {
                 (Err(_), Start::Offset(offset)) if self.scanned > 0 => return Ok(Some(offset)),
                 (rows, _) => rows?,
             };
@@ -304,8 +304,8 @@ fn browsed_bytes(row: &BrowsedRow) -> usize {
 }
 
 /// Returns the first offset of a stream that was written at this time or later. `None` if there is none.
-async fn first_of<D: Desk>(call: &Call<'_, D>, ms: u64) -> Result<Option<u64>, Failure> {
-    let rows = call.desk.browse(&call.who, call.param(0), call.param(1), Start::Time(ms), 1).await?;
+async fn first_of<D: AdminApi>(call: &Call<'_, D>, ms: u64) -> Result<Option<u64>, Failure> {
+    let rows = call.api.browse(&call.who, call.param(0), call.param(1), Start::Time(ms), 1).await?;
     Ok(rows.first().map(|row| row.offset))
 }
 

@@ -1,6 +1,7 @@
-//! Transcripts of the whole API over real sockets, with a desk in memory.
+//! Transcripts of the whole API over real sockets, with an admin API in memory.
 
 mod accounts;
+mod api;
 mod bindings;
 mod bodies;
 mod browse;
@@ -8,7 +9,6 @@ mod channels;
 mod crowd;
 mod dashboard;
 mod definitions;
-mod desk;
 mod headers;
 mod http;
 mod lists;
@@ -22,11 +22,11 @@ mod quorum;
 mod rates;
 
 use broker::access::Authority;
-use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use broker::desk::{ConnectionRow, ConsumerRow, GroupRow, PassedCounts, ProtocolRow};
+use broker::admin_api::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
+use broker::admin_api::{ConnectionRow, ConsumerRow, GroupRow, PassedCounts, ProtocolRow};
 
 use self::http::{Server, raw, request};
-use broker::explain::{ConnectionFacts, LinkFacts, Place, Role, SessionFacts, ShardFacts, Trouble};
+use broker::explain::{ConnectionFacts, LinkFacts, LinkId, Role, SessionFacts, ShardFacts, Trouble};
 
 use crate::routes::{Action, ROUTES, Route};
 
@@ -85,12 +85,12 @@ async fn invalid_credentials_are_refused() {
 /// The peer's address matters for users who may connect from this machine only.
 #[tokio::test]
 async fn the_peer_address_is_checked() {
-    let desk = desk::FakeDesk::new();
+    let api = api::FakeAdminApi::new();
     let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
     let headers = headers.into_iter().collect();
     let (ports, uri) = (crate::Ports::default(), "/api/whoami".parse().unwrap());
     let from = async |peer: &str| {
-        crate::auth::authenticate(&desk, &ports, &uri, &headers, peer.parse().unwrap()).await
+        crate::auth::authenticate(&api, &ports, &uri, &headers, peer.parse().unwrap()).await
     };
     assert_eq!(&*from("[::ffff:127.0.0.1]:1").await.unwrap().who.user, "guest");
     assert_eq!(from("10.0.0.1:1").await.unwrap_err().status, 401);
@@ -101,7 +101,7 @@ async fn a_server_stops_on_request() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let router = crate::management_router(desk::FakeDesk::new(), crate::Ports::default());
+    let router = crate::management_router(api::FakeAdminApi::new(), crate::Ports::default());
     let server = tokio::spawn(crate::serve(listener, None, router, crate::Ports::default(), async {
         drop(stopped.await);
     }));
@@ -171,7 +171,7 @@ async fn unknown_paths_and_methods_are_refused() {
 #[tokio::test]
 async fn queues() {
     let server = Server::start().await;
-    server.desk.state().ready.insert("full".into(), 3);
+    server.api.state().ready.insert("full".into(), 3);
     server
         .check(
             "guest",
@@ -236,7 +236,7 @@ async fn a_body_has_a_bound() {
 }
 
 #[tokio::test]
-async fn the_desk_checks_permissions() {
+async fn the_admin_api_checks_permissions() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     server
@@ -292,9 +292,9 @@ async fn lists_are_paged_sorted_and_cut() {
     let server = Server::start().await;
     for i in 1..=5 {
         server.check("guest", &format!("PUT /api/queues/%2F/Q{i} -> 201")).await;
-        server.desk.state().ready.insert(format!("Q{i}"), 10 - i);
+        server.api.state().ready.insert(format!("Q{i}"), 10 - i);
     }
-    server.desk.state().limits.clear();
+    server.api.state().limits.clear();
     server
         .check(
             "guest",
@@ -304,7 +304,7 @@ async fn lists_are_paged_sorted_and_cut() {
             "#,
         )
         .await;
-    assert_eq!(server.desk.state().limits, [2, 2], "a page costs a page");
+    assert_eq!(server.api.state().limits, [2, 2], "a page costs a page");
     server
         .check(
             "guest",
@@ -399,7 +399,7 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
 #[tokio::test]
 async fn connections() {
     let server = Server::start().await;
-    server.desk.state().connections =
+    server.api.state().connections =
         vec![connection("[::1]:2 -> [::1]:5672", "own"), connection("10.0.0.1:1 -> 10.0.0.2:5672", "guest")];
     server
         .check(
@@ -447,7 +447,7 @@ async fn connections() {
     server.check("guest", "DELETE /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 204").await;
     // The text of RabbitMQ, where the request gives no reason.
     assert_eq!(
-        server.desk.state().close_reasons.last().map(String::as_str),
+        server.api.state().close_reasons.last().map(String::as_str),
         Some("Closed via management plugin")
     );
 }
@@ -496,7 +496,7 @@ async fn overview_and_nodes() {
             "#,
         )
         .await;
-    server.desk.state().stuck = true;
+    server.api.state().stuck = true;
     let busy = r#"GET /api/overview -> 503 {"error":"service_unavailable","reason":"no answer in time"}"#;
     server.check("guest", busy).await;
     // Only the figures of virtual hosts need an answer of the shards.
@@ -532,19 +532,19 @@ async fn health_checks() {
     let asleep =
         r#"GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 200 {"status":"ok"}"#;
     server.check("own", asleep).await;
-    server.desk.state().groups.insert("r".into(), quorum::group());
+    server.api.state().groups.insert("r".into(), quorum::group());
     server.check("own", asleep).await;
     let resting = GroupRow { leads: false, rests: true, ..quorum::group() };
-    server.desk.state().groups.insert("r".into(), resting);
+    server.api.state().groups.insert("r".into(), resting);
     server.check("own", asleep).await;
-    server.desk.state().damaged.push("r".into());
+    server.api.state().damaged.push("r".into());
     let damaged = r#"GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 503 {"status":"failed",.."#;
     server.check("own", damaged).await;
-    server.desk.state().damaged.clear();
-    server.desk.state().groups.insert("r".into(), GroupRow { rests: false, ..resting });
-    server.desk.state().connections = vec![connection("a", "own"), connection("b", "own")];
-    server.desk.state().alarms = vec![("memory", "other@h".into())];
-    server.desk.state().listening = false;
+    server.api.state().damaged.clear();
+    server.api.state().groups.insert("r".into(), GroupRow { rests: false, ..resting });
+    server.api.state().connections = vec![connection("a", "own"), connection("b", "own")];
+    server.api.state().alarms = vec![("memory", "other@h".into())];
+    server.api.state().listening = false;
     server
         .check(
             "own",
@@ -561,7 +561,7 @@ async fn health_checks() {
             "#,
         )
         .await;
-    server.desk.state().alarms.push(("disk", "n@h".into()));
+    server.api.state().alarms.push(("disk", "n@h".into()));
     server
         .check(
             "own",
@@ -573,7 +573,7 @@ async fn health_checks() {
 #[tokio::test]
 async fn explanations() {
     let server = Server::start().await;
-    let place = Place { connection: "a -> b".into(), session: 0, handle: 1, name: "l/1".into() };
+    let place = LinkId { connection: "a -> b".into(), session: 0, handle: 1, name: "l/1".into() };
     let link = LinkFacts {
         place,
         role: Role::Publishing { queue: None, unconfirmed: 2 },
@@ -583,7 +583,7 @@ async fn explanations() {
         session: Some(SessionFacts { incoming_window: 5, remote_incoming_window: 6, pending: 0 }),
         incomplete_bytes: 7,
     };
-    server.desk.state().facts = vec![ConnectionFacts {
+    server.api.state().facts = vec![ConnectionFacts {
         name: "a -> b".into(),
         user: "guest".into(),
         authority: Authority::Internal,
@@ -649,7 +649,7 @@ async fn troubles() {
         GET /api/explain -> 200 {"troubles":[],"looked_at":{"queues":3,"connections":0}}
         "#;
     server.check("guest", page).await;
-    server.desk.state().ready.insert("full".into(), 7);
+    server.api.state().ready.insert("full".into(), 7);
     let here = r#"{"kind":"queue","name":"full","numbers":{"queue_ready":7,"queue_ready_bytes":70,"queue_oldest_ms":1},"vhost":"/"}"#;
     let there = here.replace(r#""vhost":"/""#, r#""vhost":"other""#);
     let list = |sentence: &str, objects: &[&str], queues| {

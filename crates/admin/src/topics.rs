@@ -1,8 +1,8 @@
 //! `/api/topic-permissions`.
 
 use broker::access::{TopicPermissions, UserRecord};
+use broker::admin_api::AdminApi;
 use broker::catalog::AccountChange;
-use broker::desk::Desk;
 use serde_json::{Value, json};
 
 use crate::accounts::{delete, known, required_text, set};
@@ -11,26 +11,26 @@ use crate::reply::{Failure, Reply};
 use crate::{shape, vhosts};
 
 /// The topic permissions of all users.
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     rows(call, |_, _, _| true).await
 }
 
-pub async fn of_user<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let users = call.desk.users(&call.who)?;
+pub async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let users = call.api.users(&call.who)?;
     known(&users, call.param(0))?;
     rows(call, |user, _, _| *user.name == *call.param(0)).await
 }
 
-pub async fn in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    call.desk.users(&call.who)?;
+pub async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.api.users(&call.who)?;
     vhosts::require(call, call.param(0)).await?;
     rows(call, |_, vhost, _| *vhost == *call.param(0)).await
 }
 
 /// Lists the topic permissions of a user in a virtual host.
-pub async fn of_user_in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_user_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
-    let users = call.desk.users(&call.who)?;
+    let users = call.api.users(&call.who)?;
     if !known(&users, name)?.topics.contains_key(vhost) {
         return Err(nothing(call));
     }
@@ -38,16 +38,16 @@ pub async fn of_user_in_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Fail
 }
 
 /// Shows the topic permissions of a user for one exchange.
-pub fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name, exchange) = (call.param(0), call.param(1), call.param(2));
-    let users = call.desk.users(&call.who)?;
+    let users = call.api.users(&call.who)?;
     let topics = known(&users, name)?.topics.get(vhost);
     let found = topics.and_then(|topics| topics.get(exchange)).ok_or_else(|| nothing(call))?;
     Ok(Reply::Json(shape::columns(row(name, vhost, exchange, found), &call.query)))
 }
 
 /// Sets topic permissions. The exchange is in the path or in the body.
-pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, user) = (call.param(0), call.param(1));
     let exchange = match call.optional_param(2) {
         Some(exchange) if call.fields.get("exchange").is_some_and(|other| other != exchange) => {
@@ -63,24 +63,24 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set(call, AccountChange::SetTopicPermissions { user, vhost, exchange, permissions }).await
 }
 
-pub async fn clear<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn clear<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, user) = (call.param(0).into(), call.param(1).into());
     let exchange = call.optional_param(2).map(Into::into);
     delete(call, AccountChange::ClearTopicPermissions { user, vhost, exchange }, || nothing(call)).await
 }
 
-fn nothing<D: Desk>(call: &Call<'_, D>) -> Failure {
+fn nothing<D: AdminApi>(call: &Call<'_, D>) -> Failure {
     let (vhost, user) = (call.param(0), call.param(1));
     let exchange =
         call.optional_param(2).map_or_else(String::new, |exchange| format!(" for exchange '{exchange}'"));
     Failure::not_found(format!("user '{user}' has no topic permissions{exchange} in vhost '{vhost}'"))
 }
 
-async fn rows<D: Desk>(
+async fn rows<D: AdminApi>(
     call: &Call<'_, D>,
     wanted: impl Fn(&UserRecord, &str, &str) -> bool,
 ) -> Result<Reply, Failure> {
-    let users = call.desk.users(&call.who)?;
+    let users = call.api.users(&call.who)?;
     let mut rows = Vec::new();
     for user in users.iter() {
         for (vhost, topics) in &user.topics {

@@ -1,7 +1,7 @@
 //! `/api/traces`: traces of a queue or a connection, which end by themselves. The copies of the messages go to the exchange
 //! `amq.rabbitmq.trace`, from which the user who has started the trace takes them.
 
-use broker::desk::Desk;
+use broker::admin_api::AdminApi;
 use broker::traces::{Subject, TRACE_MESSAGES_MAX, TRACE_SECONDS_MAX, Trace, TraceChange};
 use serde_json::{Map, Value, json};
 
@@ -15,11 +15,11 @@ const SECONDS_DEFAULT: i64 = 30;
 const MESSAGES_DEFAULT: i64 = 10_000;
 
 /// The traces of all virtual hosts, or of one.
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(0) {
         vhosts::require(call, vhost).await?;
     }
-    let (traces, now_ms) = (call.desk.traces(&call.who)?, now_ms());
+    let (traces, now_ms) = (call.api.traces(&call.who)?, now_ms());
     let wanted = traces.limited().iter().filter(|trace| {
         !trace.is_over(now_ms) && call.optional_param(0).is_none_or(|vhost| *trace.vhost == *vhost)
     });
@@ -27,8 +27,8 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
-pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let (traces, now_ms) = (call.desk.traces(&call.who)?, now_ms());
+pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (traces, now_ms) = (call.api.traces(&call.who)?, now_ms());
     let mut running = traces.limited().iter().filter(|trace| !trace.is_over(now_ms));
     let found = running.find(|trace| *trace.vhost == *call.param(0) && *trace.name == *call.param(1));
     let trace = found.ok_or_else(|| missing(call))?;
@@ -39,7 +39,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 404 if there is no such virtual host. One that is being deleted has lost its traces already, so it gets no new ones.
-pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if vhosts::require(call, call.param(0)).await?.deleting {
         return Err(Failure::not_found(format!("no vhost '{}'", call.param(0))));
     }
@@ -50,19 +50,19 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         seconds: within(&call.fields, "seconds", SECONDS_DEFAULT, TRACE_SECONDS_MAX)?,
         messages: within(&call.fields, "messages", MESSAGES_DEFAULT, TRACE_MESSAGES_MAX)?,
     };
-    call.desk.change_traces(&call.who, start).await?;
+    call.api.change_traces(&call.who, start).await?;
     Ok(Reply::Created(None))
 }
 
-pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let end = TraceChange::End { vhost: call.param(0).into(), name: call.param(1).into() };
-    match call.desk.change_traces(&call.who, end).await? {
+    match call.api.change_traces(&call.who, end).await? {
         true => Ok(Reply::NoContent),
         false => Err(missing(call)),
     }
 }
 
-fn missing<D: Desk>(call: &Call<'_, D>) -> Failure {
+fn missing<D: AdminApi>(call: &Call<'_, D>) -> Failure {
     Failure::not_found(format!("no trace '{}' in vhost '{}'", call.param(1), call.param(0)))
 }
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use broker::access::Verb;
-use broker::desk::Desk;
+use broker::admin_api::AdminApi;
 use broker::explain::{Kind, Object, Trouble, Troubles};
 use serde_json::{Map, Value, json};
 
@@ -18,8 +18,8 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 const SOON_SECONDS: i64 = 14 * DAY_SECONDS;
 
 /// Lists the troubles that the user may see, the worst first.
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let mut troubles = call.desk.troubles(&call.who).await?;
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let mut troubles = call.api.troubles(&call.who).await?;
     if auth::permit(&call.who, &[Verb::ReadAlarms]).is_ok() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         add_certificates(&mut troubles, call.ports, now.map_or(0, |now| now.as_secs() as i64));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use broker::access::{Authority, Maximum};
+use broker::admin_api::{AdminApi, NamedVhost};
 use broker::catalog::{AccountChange, DEFAULT_VHOST, VhostPatch, VhostSettings};
-use broker::desk::{Desk, NamedVhost};
 use broker::settings::QueueType;
 use broker::traces::TraceChange;
 use serde_json::{Map, Value, json};
@@ -15,14 +15,14 @@ use crate::reply::{Failure, Reply};
 use crate::samples::Ranges;
 use crate::{json, shape};
 
-pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let vhosts = call.desk.vhosts(&call.who).await?;
+pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let vhosts = call.api.vhosts(&call.who).await?;
     let sorts = call.query.get("sort").is_some_and(|by| !by.is_empty() && is_counted(by));
     let shown = with_numbers(call, &vhosts, sorts).await?;
     Ok(Reply::Json(shape::list(shown, &call.query, &["name"]).await?))
 }
 
-pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let settings = require(call, call.param(0)).await?;
     let shown = with_numbers(call, &[(call.param(0).into(), settings)], false).await?;
     Ok(Reply::Json(shape::columns(shown.into_iter().next().unwrap_or_default(), &call.query)))
@@ -30,7 +30,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 /// Shows virtual hosts with their statistics and rates. If the request does not show them, and does not sort by them (`sorts`), no
 /// queue is visited.
-async fn with_numbers<D: Desk>(
+async fn with_numbers<D: AdminApi>(
     call: &Call<'_, D>,
     vhosts: &[NamedVhost],
     sorts: bool,
@@ -38,7 +38,7 @@ async fn with_numbers<D: Desk>(
     let ranges = Ranges::of(&call.query)?;
     let shows = call.query.get("columns").is_none_or(|wanted| wanted.split(',').any(is_counted));
     let numbers = match !call.query.flag("disable_stats") && (shows || sorts) {
-        true => Some(call.desk.vhost_numbers(&call.who).await?),
+        true => Some(call.api.vhost_numbers(&call.who).await?),
         false => None,
     };
     let shown = vhosts.iter().map(|(name, settings)| {
@@ -77,8 +77,8 @@ fn is_counted(field: &str) -> bool {
 /// # Errors
 /// 404 if the virtual host does not exist or the user does not see it. 401 for the default one, whose
 /// existence is no secret.
-pub async fn require<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<Arc<VhostSettings>, Failure> {
-    let found = call.desk.vhosts(&call.who).await?.into_iter().find(|(name, _)| **name == *vhost);
+pub async fn require<D: AdminApi>(call: &Call<'_, D>, vhost: &str) -> Result<Arc<VhostSettings>, Failure> {
+    let found = call.api.vhosts(&call.who).await?.into_iter().find(|(name, _)| **name == *vhost);
     match found {
         Some((_, settings)) => Ok(settings),
         None if vhost == DEFAULT_VHOST => {
@@ -89,13 +89,13 @@ pub async fn require<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<Arc<Vho
 }
 
 /// Adds a virtual host, or changes what the body names. `tracing` turns the firehose on or off, which a restart forgets. Whoever adds it gets all permissions in it, as in RabbitMQ.
-pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (name, patch): (Arc<str>, _) = (call.param(0).into(), patch(&call.fields)?);
     let creator = (call.who.authority() == Authority::Internal).then(|| call.who.user.clone());
     let reply = set(call, AccountChange::SetVhost { name: name.clone(), patch, creator }).await?;
     if let Some(Value::Bool(is_traced)) = call.fields.get("tracing") {
         let change = TraceChange::Vhost { vhost: name, is_traced: *is_traced };
-        call.desk.change_traces(&call.who, change).await?;
+        call.api.change_traces(&call.who, change).await?;
     }
     Ok(reply)
 }
@@ -104,7 +104,7 @@ pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 404 if there is no such virtual host or node.
-pub async fn start<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn start<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     require(call, call.param(0)).await?;
     if call.ports.node() != call.param(1) {
         return Err(Failure::not_found(format!("no node '{}'", call.param(1))));
@@ -112,29 +112,29 @@ pub async fn start<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::NoContent)
 }
 
-pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.param(0);
-    let deleted = call.desk.delete_vhost(&call.who, name).await?;
+    let deleted = call.api.delete_vhost(&call.who, name).await?;
     if deleted { Ok(Reply::NoContent) } else { Err(no_vhost(name)) }
 }
 
 /// Protects a virtual host from deletion, or allows its deletion again.
-pub async fn protect<D: Desk>(call: &Call<'_, D>, protected: bool) -> Result<Reply, Failure> {
+pub async fn protect<D: AdminApi>(call: &Call<'_, D>, protected: bool) -> Result<Reply, Failure> {
     change_known(call, VhostPatch { protected: Some(protected), ..VhostPatch::default() }).await
 }
 
 /// Shows whether a virtual host is protected from deletion.
-pub async fn is_protected<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn is_protected<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let settings = require(call, call.param(0)).await?;
     Ok(Reply::Json(json!({ "protected_from_deletion": settings.protected })))
 }
 
 /// The limits of all virtual hosts that the user sees, or of one. Those without limits have no row.
-pub async fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(0) {
         require(call, vhost).await?;
     }
-    let vhosts = call.desk.vhosts(&call.who).await?;
+    let vhosts = call.api.vhosts(&call.who).await?;
     let wanted =
         vhosts.iter().filter(|(name, _)| call.optional_param(0).is_none_or(|vhost| **name == *vhost));
     let rows = wanted.filter_map(|(name, settings)| {
@@ -147,12 +147,12 @@ pub async fn limits<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["vhost"]).await?))
 }
 
-pub async fn put_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let max = maximum(&call.fields, "value")?;
     change_known(call, limit_patch(call.param(1), max)?).await
 }
 
-pub async fn delete_limit<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     change_known(call, limit_patch(call.param(1), None)?).await
 }
 
@@ -170,11 +170,11 @@ pub fn limits_map(limits: [(&str, Maximum); 2]) -> Value {
 }
 
 /// The change is refused if the virtual host does not exist.
-async fn change_known<D: Desk>(call: &Call<'_, D>, patch: VhostPatch) -> Result<Reply, Failure> {
+async fn change_known<D: AdminApi>(call: &Call<'_, D>, patch: VhostPatch) -> Result<Reply, Failure> {
     let name = call.param(0);
     require(call, name).await?;
     let change = AccountChange::PatchVhost { name: name.into(), patch };
-    call.desk.change_account(&call.who, change).await?;
+    call.api.change_account(&call.who, change).await?;
     Ok(Reply::NoContent)
 }
 
@@ -226,16 +226,16 @@ pub fn limits_json(settings: &VhostSettings) -> Value {
 }
 
 /// What RabbitMQ shows once more, and has in definitions.
-pub fn metadata_json<D: Desk>(call: &Call<'_, D>, settings: &VhostSettings) -> Value {
+pub fn metadata_json<D: AdminApi>(call: &Call<'_, D>, settings: &VhostSettings) -> Value {
     json!({
         "description": *settings.description,
         "tags": *settings.tags,
-        "default_queue_type": settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name(),
+        "default_queue_type": settings.default_queue_type.unwrap_or(call.api.default_queue_type()).name(),
     })
 }
 
-pub fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
-    let kind = settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name();
+pub fn row<D: AdminApi>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
+    let kind = settings.default_queue_type.unwrap_or(call.api.default_queue_type()).name();
     json!({
         "name": name,
         "description": *settings.description,
@@ -244,7 +244,7 @@ pub fn row<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) ->
         "protected_from_deletion": settings.protected,
         "limits": limits_json(settings),
         "metadata": metadata_json(call, settings),
-        "tracing": call.desk.is_traced(name),
+        "tracing": call.api.is_traced(name),
         "deleting": settings.deleting,
     })
 }

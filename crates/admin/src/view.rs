@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::desk::PassedCounts;
+use broker::admin_api::PassedCounts;
 use serde_json::Value;
 
 use crate::call::Call;

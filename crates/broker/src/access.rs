@@ -1,5 +1,6 @@
 //! Authentication and authorization. Every verb of every protocol and every HTTP route is decided by [`permit`].
 
+mod connection_counts;
 mod grants;
 mod guesses;
 mod login;
@@ -8,7 +9,6 @@ mod permissions;
 mod remembered;
 mod remote;
 mod renewal;
-mod seats;
 mod sources;
 mod topics;
 mod users;
@@ -22,6 +22,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::{HashMap, HashSet};
 
+pub use self::connection_counts::{
+    ConnectionCounts, ConnectionLimits, CountedConnection, Full, Maximum, SessionLimits, SessionsFull,
+    UserLimits,
+};
 pub use self::grants::{Grants, matches_wildcard};
 use self::guesses::Guesses;
 pub use self::guesses::{Failed, Guessing, network};
@@ -34,9 +38,6 @@ use self::remembered::Remembered;
 pub use self::remembered::{Keyed, RememberKey, keyed};
 pub use self::remote::{About, Answering, Authorizer, Question, Remote};
 pub use self::renewal::Renewal;
-pub use self::seats::{
-    ConnectionLimits, Full, Maximum, Seat, Seats, SessionLimits, SessionsFull, UserLimits,
-};
 pub use self::sources::{Source, Sources};
 pub use self::topics::{TOPICS_MAX, TopicPermissions, Topics};
 pub use self::users::{UserRecord, Users};
@@ -329,7 +330,7 @@ pub struct Access {
     remembered: Remembered,
     /// The algorithm of new passwords (`password_hashing`).
     hashing: Hashing,
-    seats: Seats,
+    connection_counts: ConnectionCounts,
     sources: Sources,
 }
 
@@ -367,8 +368,8 @@ impl Access {
     }
 
     /// Returns the open connections of the node.
-    pub fn seats(&self) -> &Seats {
-        &self.seats
+    pub fn connection_counts(&self) -> &ConnectionCounts {
+        &self.connection_counts
     }
 
     /// Returns the algorithm of new passwords.

@@ -3,7 +3,7 @@
 //! ```text
 //!   Intake::publish: a cached route costs nothing more per message; the account numbers the messages anyway
 //!   the end of a turn, a change of the route, the end of the publisher ──> ExchangeCounters::of(exchange)
-//!   the desk ──> ExchangeCounters::get on every shard, and their sum
+//!   the admin API ──> ExchangeCounters::get on every shard, and their sum
 //! ```
 //!
 //! As in RabbitMQ, a message counts for the exchange to which its publisher sent it. The exchanges that are bound to

@@ -253,7 +253,7 @@ pub enum Subject {
 
 /// Identifies a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LinkId {
     pub connection: Arc<str>,
     pub session: u16,
     pub handle: u32,
@@ -264,7 +264,7 @@ pub struct Place {
 /// link, and so is its publisher.
 #[derive(Clone, Debug)]
 pub struct LinkFacts {
-    pub place: Place,
+    pub place: LinkId,
     pub role: Role,
     /// True if the broker's ATTACH has been sent.
     pub answered: bool,

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, Letter, RouteTarget};
+use crate::catalog::{Catalog, Routable, RouteTarget};
 use crate::ids::ShardId;
 use crate::placements::Placements;
 
@@ -22,13 +22,13 @@ pub enum Follow<H> {
     /// The connection has no link to a queue yet.
     #[default]
     Undecided,
-    Held(Box<Held<H>>),
+    Held(Box<WaitingLink<H>>),
     Decided,
 }
 
 /// A link that waits until its connection is on its final shard.
 #[derive(Debug)]
-pub struct Held<H> {
+pub struct WaitingLink<H> {
     request: H,
     to: ShardId,
 }
@@ -50,7 +50,7 @@ impl<H> Follow<H> {
             self.stay();
             return Some(request);
         }
-        *self = Self::Held(Box::new(Held { request, to: home }));
+        *self = Self::Held(Box::new(WaitingLink { request, to: home }));
         None
     }
 
@@ -91,7 +91,7 @@ pub fn home_of_route(
 ) -> Option<ShardId> {
     let keys: [Arc<str>; 1] = [key.into()];
     let routed = catalog
-        .route_within(vhost, exchange, &Letter { keys: &keys, ..Letter::default() }, FOLLOW_STEPS_MAX)
+        .route_within(vhost, exchange, &Routable { keys: &keys, ..Routable::default() }, FOLLOW_STEPS_MAX)
         .ok()?;
     match routed.targets[..] {
         [RouteTarget::Queue(queue)] if routed.by_key_alone => placements.home(queue),

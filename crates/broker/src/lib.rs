@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod admin_api;
 mod ages;
 pub mod announced;
 pub mod audit;
@@ -17,7 +18,6 @@ pub mod counters;
 pub mod credit_budget;
 pub mod cx;
 pub mod dead_letter;
-pub mod desk;
 pub mod exchange_counts;
 pub mod explain;
 pub mod follow;

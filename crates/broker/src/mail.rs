@@ -86,7 +86,7 @@ pub enum PublisherAddress {
     Gate(GateAddress),
     /// A queue of this shard that has sent a dead letter. Boxed because most publishers are gates.
     DeadLetter(Box<DeadLetterWait>),
-    /// A batch of messages that are moved, which the desk (the management front end) has sent.
+    /// A batch of messages that are moved, which the admin API has sent.
     Moves(Box<MoveWait>),
     /// The shard itself, which publishes notices.
     Notices,
@@ -152,8 +152,8 @@ pub enum TicketOwner {
     Connection(usize),
     /// The shard itself.
     Shard,
-    /// A request at the desk (the management front end).
-    Desk,
+    /// A request at the admin API.
+    AdminApi,
 }
 
 /// The outgoing mail. The shard sorts it. Mail for the same shard and for other shards uses the same boxes and the

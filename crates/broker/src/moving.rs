@@ -5,8 +5,8 @@ use std::sync::Arc;
 use message::Message;
 use queue::{PublisherId, RejectReason, Verdict};
 
+use crate::admin_api::MoveRefusal;
 use crate::catalog::{Catalog, RouteTarget, Routed};
-use crate::desk::MoveRefusal;
 use crate::ids::QueueId;
 use crate::searches::{Asker, Own, Searches, TooLong};
 

@@ -8,14 +8,14 @@ use amqp10::sasl::{self, Secret};
 use queue::Ticket;
 
 use crate::access::{
-    AccessRefused, ConnectionLimits, Credentials, Failed, Full, Identity, Login, LoginRefused, Refusal,
-    Resource, Seat, SessionLimits, SessionsFull, Verb, permit_binding,
+    AccessRefused, ConnectionLimits, CountedConnection, Credentials, Failed, Full, Identity, Login,
+    LoginRefused, Refusal, Resource, SessionLimits, SessionsFull, Verb, permit_binding,
 };
+use crate::admin_api::PassedCounts;
 use crate::audit::{Actor, Rate};
 use crate::catalog::{Caller, DEFAULT_VHOST};
 use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::desk::PassedCounts;
 use crate::ids::ConnectionId;
 use crate::intake::Sender;
 use crate::mail::TicketOwner;
@@ -55,7 +55,7 @@ pub struct Peer {
     /// True if an event has announced that the connection is open. Another one follows at its end.
     pub(crate) is_announced: bool,
     /// The place among the open connections, from the opening to the end.
-    seat: Option<Seat>,
+    counted: Option<CountedConnection>,
     /// New credentials that were refused, and for which the connection will end.
     refused_renewal: Option<Box<RefusedRenewal>>,
 }
@@ -119,7 +119,7 @@ impl Peer {
             past: None,
             secured: None,
             is_announced: false,
-            seat: None,
+            counted: None,
             refused_renewal: None,
         }
     }
@@ -143,7 +143,7 @@ impl Peer {
             past: None,
             secured: self.secured.clone(),
             is_announced: false,
-            seat: None,
+            counted: None,
             refused_renewal: None,
         }
     }
@@ -376,7 +376,7 @@ impl Peer {
             user: cx.catalog.users().limits_of(identity).max_connections,
         };
         let (vhost, user) = (&self.vhost, &identity.user);
-        let seat = cx.access.seats().take(vhost, identity.counted_as(), limits).map_err(|full| {
+        let counted = cx.access.connection_counts().open(vhost, identity.counted_as(), limits).map_err(|full| {
             OpenRefused::Full(match full {
                 Full::Node(max) => format!("connection refused: node connection limit ({max}) is reached"),
                 Full::Vhost(max) => format!(
@@ -387,14 +387,14 @@ impl Peer {
                 }
             })
         })?;
-        self.seat = Some(seat);
+        self.counted = Some(counted);
         self.past = Some(PassedCounts::default());
         Ok(())
     }
 
     /// Gives up the place among the open connections.
     pub fn leave(&mut self) {
-        self.seat = None;
+        self.counted = None;
     }
 
     /// Counts a session or channel that begins.
@@ -402,13 +402,13 @@ impl Peer {
     /// # Errors
     /// The reason for which it must end: there are as many as allowed.
     pub fn begin_session(&mut self, cx: &Cx<'_>) -> Result<(), String> {
-        let (Some(seat), Some(identity)) = (&mut self.seat, &self.identity) else { return Ok(()) };
+        let (Some(counted), Some(identity)) = (&mut self.counted, &self.identity) else { return Ok(()) };
         let user = &identity.user;
         let limits = SessionLimits {
             node: cx.settings.session_max,
             user: cx.catalog.users().limits_of(identity).max_channels,
         };
-        seat.begin_session(limits).map_err(|full| match full {
+        counted.begin_session(limits).map_err(|full| match full {
             SessionsFull::Node(max) => format!(
                 "number of channels opened on node '{}' has reached the maximum allowed limit of {max}",
                 cx.settings.node_name
@@ -422,7 +422,7 @@ impl Peer {
     /// Counts a session or channel that has ended.
     pub fn end_session(&mut self, counts: PassedCounts) {
         self.past.iter_mut().for_each(|past| *past += counts);
-        self.seat.iter_mut().for_each(Seat::end_session);
+        self.counted.iter_mut().for_each(CountedConnection::end_session);
     }
 
     // ---- permissions ------------------------------------------------------------------------------------------

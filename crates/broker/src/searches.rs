@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 use message::Message;
 use queue::{PublisherId, Ticket};
 
-use crate::catalog::{Catalog, Letter, Routed, Search, Unrouted};
+use crate::catalog::{Catalog, Routable, Routed, Search, Unrouted};
 use crate::ids::QueueId;
 
 /// The steps that every message of a client may take when it arrives, whatever others have used. Most messages take fewer, so they
@@ -93,7 +93,7 @@ pub struct LongRoute {
     pub vhost: Arc<str>,
     pub exchange: Arc<str>,
     pub keys: Vec<Arc<str>>,
-    /// See [`Letter::random`].
+    /// See [`Routable::random`].
     pub random: u64,
 }
 
@@ -223,9 +223,9 @@ impl Searches {
         catalog: &Catalog,
         vhost: &str,
         exchange: &str,
-        letter: &Letter<'_>,
+        routable: &Routable<'_>,
     ) -> Result<Routed, Unrouted> {
-        self.route_or_attempt(found, self.shares.short, catalog, (vhost, exchange), letter)
+        self.route_or_attempt(found, self.shares.short, catalog, (vhost, exchange), routable)
     }
 
     /// Finds the route of a message, which may take `short` steps even if the turn has none left.
@@ -235,13 +235,13 @@ impl Searches {
         short: u64,
         catalog: &Catalog,
         (vhost, exchange): (&str, &str),
-        letter: &Letter<'_>,
+        routable: &Routable<'_>,
     ) -> Result<Routed, Unrouted> {
         if let Some(found) = found {
             return found.ok_or(Unrouted::NoExchange);
         }
         let steps_max = self.left.min(ATTEMPT_STEPS).max(short);
-        let routed = catalog.route_within(vhost, exchange, letter, steps_max);
+        let routed = catalog.route_within(vhost, exchange, routable, steps_max);
         let (steps, puts) = match &routed {
             Ok(routed) => (routed.steps, steps_of_puts(routed)),
             Err(Unrouted::TooLong { steps }) => (*steps, 0),
@@ -271,8 +271,8 @@ impl Searches {
         message: &Message,
         random: u64,
     ) -> Result<Option<Routed>, TooLong> {
-        let letter = Letter::of_message(message, random);
-        match self.route_or_attempt(found, 0, catalog, (vhost, exchange), &letter) {
+        let routable = Routable::of_message(message, random);
+        match self.route_or_attempt(found, 0, catalog, (vhost, exchange), &routable) {
             Ok(routed) => Ok(Some(routed)),
             Err(Unrouted::NoExchange) => Ok(None),
             Err(Unrouted::TooLong { steps }) => {
@@ -351,7 +351,7 @@ impl Searches {
             }
             let Begun { of, mut search } = self.begun.pop_front()?;
             let part = self.left_to_search.min(PART_STEPS);
-            let (found, taken) = search.go_on(catalog, &of.parts.letter(&of.route), part);
+            let (found, taken) = search.go_on(catalog, &of.parts.routable(&of.route), part);
             *steps += taken;
             self.left_to_search = self.left_to_search.saturating_sub(taken);
             match found {
@@ -430,16 +430,16 @@ fn steps_of_puts(routed: &Routed) -> u64 {
 }
 
 impl HeldParts {
-    fn letter<'a>(&'a self, route: &'a LongRoute) -> Letter<'a> {
+    fn routable<'a>(&'a self, route: &'a LongRoute) -> Routable<'a> {
         match self {
             Self::Amqp10(message) => match sections::scan(message) {
-                Ok(found) => Letter::arrived(&route.keys, &found, message, route.random),
+                Ok(found) => Routable::arrived(&route.keys, &found, message, route.random),
                 // It was scanned when it arrived.
-                Err(_) => Letter { keys: &route.keys, random: route.random, ..Letter::default() },
+                Err(_) => Routable { keys: &route.keys, random: route.random, ..Routable::default() },
             },
-            Self::Amqp091(list) => Letter::of_properties(&route.keys, list, route.random),
+            Self::Amqp091(list) => Routable::of_properties(&route.keys, list, route.random),
             Self::Stored(message) => {
-                Letter { keys: &route.keys, ..Letter::of_message(message, route.random) }
+                Routable { keys: &route.keys, ..Routable::of_message(message, route.random) }
             }
         }
     }

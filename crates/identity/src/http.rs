@@ -69,12 +69,12 @@ impl Default for Options {
 
 /// One of the URLs.
 #[derive(Debug)]
-struct Place {
+struct Endpoint {
     url: Uri,
     server: Server,
 }
 
-impl Place {
+impl Endpoint {
     fn parse(setting: &str, url: &str, tls: &Arc<tls::ClientConfig>) -> Result<Self, SettingError> {
         let wrong = || {
             let why = format!("'{}' must be a URL with http:// or https://", hide(url).escape_debug());
@@ -113,10 +113,10 @@ enum Answer {
 /// The backend `http`.
 #[derive(Debug)]
 pub struct Http {
-    user: Place,
-    vhost: Place,
-    resource: Place,
-    topic: Place,
+    user: Endpoint,
+    vhost: Endpoint,
+    resource: Endpoint,
+    topic: Endpoint,
     is_post: bool,
     bounds: Bounds,
     /// The places for logins, and those for clients that are in, who never wait behind strangers.
@@ -133,7 +133,7 @@ impl Http {
         let trusted = ClientOptions { authorities: options.authorities.clone(), identity: None };
         let tls = trusted.load();
         let tls = tls.map_err(|error| SettingError::new("auth_http.ssl_options.cacertfile", error))?;
-        let place = |name: &str, url: &str| Place::parse(&format!("auth_http.{name}"), url, &tls);
+        let place = |name: &str, url: &str| Endpoint::parse(&format!("auth_http.{name}"), url, &tls);
         let http = Self {
             user: place("user_path", &options.user_path)?,
             vhost: place("vhost_path", &options.vhost_path)?,
@@ -158,7 +158,12 @@ impl Http {
     }
 
     /// Asks one of the URLs. The error names no value of `fields`.
-    async fn ask(&self, place: &Place, room: &Semaphore, fields: &[(&str, &str)]) -> Result<Answer, String> {
+    async fn ask(
+        &self,
+        place: &Endpoint,
+        room: &Semaphore,
+        fields: &[(&str, &str)],
+    ) -> Result<Answer, String> {
         let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", shown(&place.url));
         let request = self.request(place, fields).map_err(|error| failed(&error))?;
         let _permit = room.acquire().await.map_err(|error| failed(&error))?;
@@ -171,7 +176,7 @@ impl Http {
 
     fn request(
         &self,
-        place: &Place,
+        place: &Endpoint,
         fields: &[(&str, &str)],
     ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let encode = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);

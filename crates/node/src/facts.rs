@@ -218,7 +218,7 @@ pub struct Restored {
 
 /// A range of one queue's messages. Their records are in this file of the log or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SeqsInFile {
     pub file: u64,
     pub first: u64,
     pub last: u64,
@@ -230,7 +230,7 @@ pub struct RestoredQueue {
     facts: Restoring,
     route: LastRoute,
     /// Where messages were put, oldest first. Any of these files may hold live messages.
-    places: Vec<Place>,
+    places: Vec<SeqsInFile>,
     /// The place of each run, and the log file that records it.
     extents: BTreeMap<u32, (Extent, u64)>,
     /// The Raft group of a quorum queue.
@@ -490,16 +490,16 @@ impl RestoredQueue {
 /// What is known of one queue after recovery.
 pub(crate) struct RestoredParts {
     pub facts: Restoring,
-    pub places: Vec<Place>,
+    pub places: Vec<SeqsInFile>,
     pub extents: BTreeMap<u32, (Extent, u64)>,
     pub group: Option<Box<RestoredGroup>>,
 }
 
-fn note_place(places: &mut Vec<Place>, file: u64, seq: u64) {
+fn note_place(places: &mut Vec<SeqsInFile>, file: u64, seq: u64) {
     match places.last_mut() {
         Some(place) if place.file == file => {
             (place.first, place.last) = (place.first.min(seq), place.last.max(seq));
         }
-        _ => places.push(Place { file, first: seq, last: seq }),
+        _ => places.push(SeqsInFile { file, first: seq, last: seq }),
     }
 }

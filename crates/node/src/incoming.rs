@@ -13,7 +13,7 @@ use wal::{BlockRead, ChunksRead, Completion, CopyEnd, Packed, StreamAnswer};
 
 use crate::handshakes::Handshake;
 use crate::questions::Question;
-use crate::shard::Moved;
+use crate::shard::Migration;
 
 /// The result of checking a login.
 pub(crate) type Checked = Result<Identity, LoginRefused>;
@@ -37,12 +37,12 @@ pub(crate) enum Incoming {
         handshake: u64,
     },
     /// A connection that moved here from another shard.
-    Moved(Box<Moved>, std::net::TcpStream, Option<Box<tls::Session>>),
+    Migrated(Box<Migration>, std::net::TcpStream, Option<Box<tls::Session>>),
     /// The result of a login that a connection of this shard requested.
     Login(Ticket, Checked),
     /// The question of a connection of this shard about a permission was asked.
     Permission(Ticket),
-    /// A question of the desk, with its number.
+    /// A question of the admin API, with its number.
     Question(u64, Question),
     /// Nobody waits for the answer to this question any more.
     GiveUp(u64),
@@ -70,8 +70,8 @@ pub(crate) enum Way {
     Tcp { tls: Option<Arc<tls::Tls>>, is_proxied: bool },
     /// Over the Unix domain socket of this path. The number is that of the connection among those of the listener.
     Unix { path: Arc<str>, number: u64 },
-    /// From the desk, for a user who has logged in from this address. The name is that of the connection.
-    Desk { from: IpAddr, name: Arc<str>, who: Identity },
+    /// From the admin API, for a user who has logged in from this address. The name is that of the connection.
+    AdminApi { from: IpAddr, name: Arc<str>, who: Identity },
 }
 
 /// The channel to each shard, by its number.

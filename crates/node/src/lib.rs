@@ -4,11 +4,11 @@
 //! thread from a seed. [`Node`] adds threads, sockets, storage and time.
 #![forbid(unsafe_code)]
 
+mod admin_api;
 mod admission;
 mod alarms;
 mod clock;
 mod data_dir;
-mod desk;
 pub mod doctor;
 pub mod entries;
 pub mod facts;
@@ -31,9 +31,9 @@ pub mod shard;
 mod tls_steps;
 pub mod users_copy;
 
+pub use admin_api::NodeAdminApi;
 pub use alarms::{AlarmLimits, Limit};
 pub use data_dir::StartError;
-pub use desk::NodeDesk;
 pub use logins::Backends;
 pub use node::{Node, NodeOptions, StopError, make_shards};
 pub use notices::NoticeWay;

@@ -2,7 +2,7 @@
 //! mostly its own.
 //!
 //! ```text
-//!   shards, desk ──> Line: right within the last minute ──────────────────first──────────> two threads ──> shard, desk
+//!   shards, admin API ──> Line: right within the last minute ──────────────────first──────────> two threads ──> shard, admin API
 //!                ├─> a queue per network of clients ──one of each network in turn─────────> two threads
 //!                └─> what may be a guess: a queue per network and user ──in turn──────────> one of the two
 //! ```
@@ -103,7 +103,7 @@ impl Backends {
     }
 
     /// Returns the backends that check logins over HTTP.
-    fn of_desk(&self) -> &[BackendPair] {
+    fn of_admin_api(&self) -> &[BackendPair] {
         self.over_http.as_ref().unwrap_or(&self.chain)
     }
 }
@@ -125,7 +125,7 @@ pub(crate) struct Logins {
 enum Question {
     /// The last part tells whether the connection is still there.
     Shard(ShardId, Ticket, Login, Weak<()>),
-    Desk(Login, oneshot::Sender<Checked>),
+    AdminApi(Login, oneshot::Sender<Checked>),
     /// The part of the catalog in a login that several backends check.
     Internal(Login, oneshot::Sender<Checked>),
     Hash(NewHash, oneshot::Sender<PasswordHash>),
@@ -143,7 +143,7 @@ impl Question {
     /// Returns the login that is checked.
     fn login(&self) -> Option<&Login> {
         match self {
-            Self::Shard(_, _, login, _) | Self::Desk(login, _) | Self::Internal(login, _) => Some(login),
+            Self::Shard(_, _, login, _) | Self::AdminApi(login, _) | Self::Internal(login, _) => Some(login),
             Self::Hash(..) => None,
         }
     }
@@ -152,7 +152,7 @@ impl Question {
     fn is_gone(&self) -> bool {
         match self {
             Self::Shard(.., alive) => alive.strong_count() == 0,
-            Self::Desk(_, reply) | Self::Internal(_, reply) => reply.is_closed(),
+            Self::AdminApi(_, reply) | Self::Internal(_, reply) => reply.is_closed(),
             Self::Hash(_, reply) => reply.is_closed(),
         }
     }
@@ -198,7 +198,7 @@ impl Logins {
                         Question::Shard(shard, ticket, login, _) => {
                             send(&shards, shard, ticket, renewing(&login, access.check(&login)));
                         }
-                        Question::Desk(login, reply) => {
+                        Question::AdminApi(login, reply) => {
                             drop(reply.send(renewing(&login, access.check(&login))))
                         }
                         Question::Internal(login, reply) => {
@@ -257,7 +257,7 @@ impl Logins {
         gone.into_iter().for_each(|question| give_up(&self.shards, question));
     }
 
-    /// Asks the backends about a login of a connection or of the desk, and answers it.
+    /// Asks the backends about a login of a connection or of the admin API, and answers it.
     async fn answer_external(&self, question: Question) {
         match question {
             Question::Shard(shard, ticket, login, _) => {
@@ -265,8 +265,8 @@ impl Logins {
                 send(&self.shards, shard, ticket, checked);
             }
             // If the caller has given up, nobody needs the result.
-            Question::Desk(login, reply) => {
-                drop(reply.send(self.check_external(&login, Backends::of_desk).await));
+            Question::AdminApi(login, reply) => {
+                drop(reply.send(self.check_external(&login, Backends::of_admin_api).await));
             }
             // These are for the threads.
             Question::Internal(..) | Question::Hash(..) => {}
@@ -405,17 +405,17 @@ impl Logins {
         }
     }
 
-    /// Hashes a new password for the desk.
+    /// Hashes a new password for the admin API.
     pub fn hash(&self, new: NewHash) -> oneshot::Receiver<PasswordHash> {
         let (reply, answer) = oneshot::channel();
         self.push(Entry::new(Question::Hash(new, reply), &self.access));
         answer
     }
 
-    /// Checks a login at the desk.
-    pub fn ask_for_desk(&self, login: Login) -> oneshot::Receiver<Checked> {
+    /// Checks a login at the admin API.
+    pub fn ask_for_admin_api(&self, login: Login) -> oneshot::Receiver<Checked> {
         let (reply, answer) = oneshot::channel();
-        self.begin(Question::Desk(login, reply));
+        self.begin(Question::AdminApi(login, reply));
         answer
     }
 }

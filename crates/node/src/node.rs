@@ -23,6 +23,7 @@ use wal::{
     StreamReader, Streams, Writer,
 };
 
+use crate::admin_api::{NodeAdminApi, Run, Ways};
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
@@ -30,7 +31,6 @@ use crate::data_dir::{
     LostDefinitions, PACKS_DIR, STREAMS_DIR, StartError, close_damaged, open_dir, refuse_newer, tighten,
     write_synced,
 };
-use crate::desk::{NodeDesk, Run, Ways};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
@@ -73,7 +73,7 @@ pub struct Node {
     threads: Vec<JoinHandle<io::Result<()>>>,
     storage: Storage,
     admission: Arc<Admission>,
-    desk: NodeDesk,
+    api: NodeAdminApi,
     watch: Watch,
 }
 
@@ -241,7 +241,7 @@ impl Node {
             Watch::start(alarms, &data_dir, on_change, move || to_count.count(Instant::now())).map_err(
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
-        let desk = NodeDesk::new(
+        let api = NodeAdminApi::new(
             Ways { shards: shards.clone(), questions, notices },
             settings,
             access,
@@ -250,12 +250,12 @@ impl Node {
             watch.measured(),
             admission.clone(),
         );
-        Ok(Self { shards, threads, storage, admission, desk, watch })
+        Ok(Self { shards, threads, storage, admission, api, watch })
     }
 
     /// The management front end of this node.
-    pub fn desk(&self) -> &NodeDesk {
-        &self.desk
+    pub fn api(&self) -> &NodeAdminApi {
+        &self.api
     }
 
     /// Sets the limits at which publishers are stopped. They count from now on.
@@ -266,7 +266,7 @@ impl Node {
     /// Takes those of these settings that a running broker takes ([`Settings::reloaded`]). They count for what is opened from now
     /// on.
     pub fn reload_settings(&self, new: &Settings) {
-        let settings = self.desk.reload_settings(new);
+        let settings = self.api.reload_settings(new);
         for shard in &self.shards {
             // A shard that has ended needs no settings.
             drop(shard.send(Incoming::Settings(settings.clone())));
@@ -297,13 +297,13 @@ impl Node {
         listener: tokio::net::UnixListener,
         path: &str,
     ) -> impl Future<Output = ()> + Send + 'static {
-        self.desk.add_listener("amqp", format!("unix:{path}"), 0);
+        self.api.add_listener("amqp", format!("unix:{path}"), 0);
         runtime::accept_all_unix(listener, path.into(), self.shards.clone(), self.admission.clone())
     }
 
     /// Adds another listener to the overview.
     pub fn add_listener(&self, protocol: &'static str, address: SocketAddr) {
-        self.desk.add_listener(protocol, address.ip().to_string(), address.port());
+        self.api.add_listener(protocol, address.ip().to_string(), address.port());
     }
 
     /// Stops the publishers, then every connection, then the log, which is marked as cleanly closed. Call it

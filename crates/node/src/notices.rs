@@ -1,4 +1,4 @@
-//! Notices of other threads than the shards: the alarms, the desk and the log. They go to the deciding shard, which publishes them.
+//! Notices of other threads than the shards: the alarms, the admin API and the log. They go to the deciding shard, which publishes them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

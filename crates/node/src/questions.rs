@@ -1,4 +1,4 @@
-//! What the desk asks of a shard, and what a shard answers. Both are plain data without a channel, so that a
+//! What the admin API asks of a shard, and what a shard answers. Both are plain data without a channel, so that a
 //! question could be sent to another node. The asker gives each question a number and keeps the channel of
 //! its waiter under that number ([`OpenQuestions`]).
 
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::access::{AccessRefused, Authority, Identity};
+use broker::admin_api::{
+    BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed, ShardRow,
+    VhostNumbers,
+};
 use broker::catalog::{
     Answer, Binding, BindingCursor, CatalogError, Command, Parameters, Policy, QueueRecord,
 };
 use broker::counters::Counters;
-use broker::desk::{
-    BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed, ShardRow,
-    VhostNumbers,
-};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{Comer, ConnectionFacts, End, LogFacts, ShardFacts, Troubles, Wanted};
 use broker::ids::{QueueId, ShardId};
@@ -168,7 +168,7 @@ pub struct Totals {
     pub sessions: u64,
     pub channels: u64,
     pub counters: Counters,
-    /// See [`broker::desk::Overview::commit_latency_ms`].
+    /// See [`broker::admin_api::Overview::commit_latency_ms`].
     pub commit_latency_ms: u64,
     pub budgets: Vec<BudgetRow>,
     pub shard: ShardRow,

@@ -105,7 +105,7 @@ struct Host {
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
     storage: Storage,
     logins: Logins,
-    /// The questions of the desk (the management front end) that wait for an answer.
+    /// The questions of the admin API that wait for an answer.
     questions: Arc<OpenQuestions>,
     read_buffers: RefCell<ReadBuffers>,
     shares: Shares,
@@ -274,7 +274,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
             drop(shard);
             evict(host, key, handshake);
         }
-        Incoming::Moved(moved, stream, tls) => {
+        Incoming::Migrated(moved, stream, tls) => {
             let key = shard.adopt(*moved);
             drop(shard);
             if let Err(error) = serve(host, key, stream, None, tls, Reading::Input) {

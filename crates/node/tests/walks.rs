@@ -267,7 +267,7 @@ fn walk_everything(queues: usize, connections: usize) -> World {
     world.step("an evacuation", 2 * all_queues, |world| {
         world.shard.handle_mail(vec![Mail::Evacuate { file: 0 }]);
     });
-    world.step("the desk lists", all_queues, |world| world.list_everything(queues, &ids));
+    world.step("the api lists", all_queues, |world| world.list_everything(queues, &ids));
     world.step("a stop", 2 * parts(connections), |world| {
         world.shard.set_blocked(true);
         world.settle();
@@ -306,7 +306,7 @@ impl World {
         }
     }
 
-    /// Reads every list to its end, as the desk does.
+    /// Reads every list to its end, as the admin API does.
     fn list_everything(&mut self, queues: usize, ids: &[QueueId]) {
         let (mut listed, mut next) = (0, Some(0));
         while let Some(from) = next {

@@ -39,17 +39,17 @@ impl Broker {
     ///
     /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers; otherwise the broker's
     /// error.
-    pub async fn connect(&self) -> Result<(Connection, Place), Failure> {
+    pub async fn connect(&self) -> Result<(Connection, BrokerAddress), Failure> {
         self.connect_with(Options::default()).await
     }
 
     /// Like [`Broker::connect`], with the caller's options.
-    pub async fn connect_with(&self, options: Options) -> Result<(Connection, Place), Failure> {
+    pub async fn connect_with(&self, options: Options) -> Result<(Connection, BrokerAddress), Failure> {
         let (url, tls) = self.target()?;
         let hostname = self.vhost.as_ref().map(|vhost| format!("vhost:{vhost}")).or(options.hostname);
         let options = Options { container_id: "sluice".to_owned(), hostname, tls, ..options };
         match Connection::open(&url, options).await {
-            Ok(connection) => Ok((connection, Place::of(&url))),
+            Ok(connection) => Ok((connection, BrokerAddress::of(&url))),
             Err(error) => Err(not_connected(&url, error).await),
         }
     }
@@ -58,12 +58,12 @@ impl Broker {
     pub async fn connect_091(
         &self,
         options: amqp091::Options,
-    ) -> Result<(amqp091::Connection, Place), Failure> {
+    ) -> Result<(amqp091::Connection, BrokerAddress), Failure> {
         let (url, tls) = self.target()?;
         let virtual_host = self.vhost.clone().or(options.virtual_host);
         let options = amqp091::Options { product: "sluice".to_owned(), virtual_host, tls, ..options };
         match amqp091::Connection::open(&url, options).await {
-            Ok(connection) => Ok((connection, Place::of(&url))),
+            Ok(connection) => Ok((connection, BrokerAddress::of(&url))),
             Err(error) => Err(not_connected(&url, error).await),
         }
     }
@@ -87,7 +87,7 @@ fn is_refused_login(error: &Error) -> bool {
 
 /// Returns the failure for a connection that was not opened.
 async fn not_connected(url: &Url, error: Error) -> Failure {
-    let place = Place::of(url);
+    let place = BrokerAddress::of(url);
     match error {
         Error::Timeout => Failure::nobody(&place.0, "no answer in time"),
         Error::Io(error) if !was_answered(&error) => Failure::nobody(&place.0, error),
@@ -135,9 +135,9 @@ async fn misunderstood(address: &Address, error: &Error) -> Option<String> {
 
 /// Where the broker is, as shown to people.
 #[derive(Clone, Debug)]
-pub struct Place(String);
+pub struct BrokerAddress(String);
 
-impl Place {
+impl BrokerAddress {
     fn of(url: &Url) -> Self {
         Self(url.address.to_string())
     }
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_place_shows_no_password() {
-        let place = |url: &str| Place::of(&url.parse().unwrap()).0;
+        let place = |url: &str| BrokerAddress::of(&url.parse().unwrap()).0;
         assert_eq!(place("amqp://u:s3cret@h:1"), "h:1");
         assert_eq!(place("amqp://u:s3cret@[::1]"), "[::1]:5672");
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use node::NodeDesk;
+use node::NodeAdminApi;
 use tls::{AtFault, Options, Tls};
 use tokio::sync::Mutex;
 
@@ -76,14 +76,14 @@ fn load(
 #[derive(Debug)]
 pub struct Watched {
     all: Vec<Arc<Tls>>,
-    desk: NodeDesk,
+    api: NodeAdminApi,
     /// True while the alarm is raised. Locked while certificates are read, so that each change is reported once.
     is_raised: Mutex<bool>,
 }
 
 impl Watched {
-    pub fn new(all: Vec<Arc<Tls>>, desk: NodeDesk) -> Self {
-        Self { all, desk, is_raised: Mutex::new(false) }
+    pub fn new(all: Vec<Arc<Tls>>, api: NodeAdminApi) -> Self {
+        Self { all, api, is_raised: Mutex::new(false) }
     }
 
     /// Returns all certificates.
@@ -113,7 +113,7 @@ impl Watched {
             } else {
                 tracing::info!("certificate alarm cleared");
             }
-            self.desk.publish_alarm("certificate", raise);
+            self.api.publish_alarm("certificate", raise);
         }
     }
 }

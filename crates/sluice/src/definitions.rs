@@ -201,7 +201,7 @@ pub async fn load(definitions: Definitions, config: &Config, node: &node::Node) 
     let who = Identity::internal("load_definitions", "administrator");
     // What was lost is carried out again, even if nothing else has changed.
     let skip = config.skip_unchanged_definitions && !config.accept_lost_definitions;
-    let loaded = definitions.import_at_start(node.desk(), &who, skip).await;
+    let loaded = definitions.import_at_start(node.api(), &who, skip).await;
     if !loaded.map_err(|failure| failure.text().to_owned())? {
         tracing::info!("the definitions have not changed since they were carried out: they are skipped");
     }

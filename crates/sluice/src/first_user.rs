@@ -7,7 +7,7 @@ use std::path::Path;
 
 use amqp10::sasl::Secret;
 use broker::access::{Identity, MAKE_A_USER, Users};
-use broker::desk::Desk as _;
+use broker::admin_api::AdminApi as _;
 use node::Node;
 
 use crate::config::{BackendName, Config};
@@ -40,7 +40,7 @@ pub fn report(
 ) -> Option<Report> {
     // The operator who reads the log may see all users.
     let who = Identity::internal("serve", "administrator");
-    let users = &*node.desk().users(&who).ok()?;
+    let users = &*node.api().users(&who).ok()?;
     let reachable = listeners.iter().find(|address| !address.ip().to_canonical().is_loopback()).copied();
     let loopback_users = &config.loopback_users;
     let known = match asks_catalog(config) {

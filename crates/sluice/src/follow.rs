@@ -12,7 +12,7 @@ use client::{Error, Management, Message, Options, Receiver, ReceiverOptions};
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 
-use crate::amqp::{Broker, Place, SEGMENT, block_on};
+use crate::amqp::{Broker, BrokerAddress, SEGMENT, block_on};
 use crate::escape;
 use crate::failure::Failure;
 use crate::output::print;
@@ -152,7 +152,12 @@ impl FollowOptions {
         followed
     }
 
-    async fn print_all(&self, receiver: &Receiver, source: &Source, place: &Place) -> Result<(), Failure> {
+    async fn print_all(
+        &self,
+        receiver: &Receiver,
+        source: &Source,
+        place: &BrokerAddress,
+    ) -> Result<(), Failure> {
         loop {
             let delivery = receiver.recv().await.map_err(|error| source.failed(place, &error))?;
             let message = Message::decode(&delivery.message)
@@ -179,7 +184,7 @@ impl Source {
         Ok(())
     }
 
-    fn failed(&self, place: &Place, error: &Error) -> Failure {
+    fn failed(&self, place: &BrokerAddress, error: &Error) -> Failure {
         match error {
             Error::Status { explanation, .. } if explanation.starts_with("no exchange") => {
                 place.failed_because(self.words, &format!("{explanation}; {}", self.needs))

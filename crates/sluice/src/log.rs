@@ -87,7 +87,7 @@ pub fn reopen(file: &LogFile) {
 /// lines that an output does not want never hide lines that it wants.
 #[derive(Clone, Debug, Default)]
 pub struct Limiter {
-    places: Arc<Mutex<HashMap<Key, Place>>>,
+    places: Arc<Mutex<HashMap<Key, CallSite>>>,
 }
 
 /// The place in the code, and the user if each has a count: otherwise the empty text.
@@ -95,7 +95,7 @@ type Key = (Identifier, String);
 
 /// One place in the code that logs what a peer does, or what one user does there.
 #[derive(Debug)]
-struct Place {
+struct CallSite {
     /// The number of lines that are written in a period.
     most: u64,
     level: Level,
@@ -107,7 +107,7 @@ struct Place {
     example: String,
 }
 
-impl Place {
+impl CallSite {
     /// Returns the number of suppressed lines. It is the same for all outputs that want lines of this place.
     fn left_out(&self) -> u64 {
         self.lines.iter().max().map_or(0, |lines| lines.saturating_sub(self.most))
@@ -180,7 +180,7 @@ impl Limiter {
         if places.len() >= PLACES_MAX && !places.contains_key(&key) {
             key.1.clear();
         }
-        let place = places.entry(key).or_insert_with(|| Place {
+        let place = places.entry(key).or_insert_with(|| CallSite {
             most,
             level: *metadata.level(),
             target: metadata.target(),

@@ -10,7 +10,7 @@ use clap::Args;
 use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::amqp::{Broker, Place, address};
+use crate::amqp::{Broker, BrokerAddress, address};
 use crate::escape;
 use crate::failure::Failure;
 use crate::recv::filters::Filters;
@@ -79,7 +79,7 @@ impl Recv {
         &self,
         receiver: &Receiver,
         address: &str,
-        place: &Place,
+        place: &BrokerAddress,
     ) -> Result<(), (Failure, Link)> {
         let over = |error: Error| (place.failed("receive from", address, &error), Link::Over);
         let stays = |failure| (failure, Link::Open);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use broker::access::{Access, Identity, User};
-use broker::desk::Desk as _;
+use broker::admin_api::AdminApi as _;
 use broker::settings::SLUICE_VERSION;
 use clap::Args;
 use node::{Backends, Listening, Node, NodeOptions, StartError};
@@ -64,7 +64,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let has_other_backends = backends.is_some();
     let node = start(&config, &serve.data_dir, !has_users, backends, listeners.http.len())
         .map_err(|error| failed(&error))?;
-    log_exchange.begin(node.desk().notices(), &config.settings);
+    log_exchange.begin(node.api().notices(), &config.settings);
     if let Some(definitions) = definitions {
         // Nobody can connect yet: the listeners do not accept before.
         runtime.block_on(definitions::load(definitions, &config, &node)).map_err(of_definitions)?;
@@ -76,7 +76,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         said.warning.into_iter().for_each(|warning| tracing::warn!("{warning}"));
     }
     runtime.spawn(report(limiter.clone()));
-    let certificates = Arc::new(Watched::new(listeners.certificates.clone(), node.desk().clone()));
+    let certificates = Arc::new(Watched::new(listeners.certificates.clone(), node.api().clone()));
     let reload = Reload::new(serve.sources.clone(), values, levels, certificates.clone(), log_file);
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners, certificates, reload));
     runtime.shutdown_background();
@@ -175,7 +175,7 @@ fn start(
 async fn warn_of_missing_event_vhost(config: &Config, values: &SetValues, node: &Node) {
     let Some(vhost) = config.settings.event_vhost() else { return };
     let who = Identity::internal("start", "administrator");
-    let exists = node.desk().vhosts(&who).await.is_ok_and(|all| all.iter().any(|known| known.0 == *vhost));
+    let exists = node.api().vhosts(&who).await.is_ok_and(|all| all.iter().any(|known| known.0 == *vhost));
     if !exists {
         let why = format!("vhost '{vhost}' does not exist: there are no events until somebody adds it");
         tracing::warn!("{}", values.placed("event_exchange.vhost", &why, None));
@@ -316,14 +316,14 @@ async fn serve_until_told(
         tokio::spawn(certificates.watch());
     }
     if http.iter().any(|port| !port.is_metrics) {
-        tokio::spawn(management::sample(node.desk().clone(), ports.clone(), config.statistics_interval));
+        tokio::spawn(management::sample(node.api().clone(), ports.clone(), config.statistics_interval));
     }
     for HttpPort { protocol, listener, tls, is_metrics } in http {
         node.add_listener(protocol, listener.local_addr()?);
-        let (desk, ports) = (node.desk().clone(), ports.clone().over_tls(tls.is_some()));
+        let (api, ports) = (node.api().clone(), ports.clone().over_tls(tls.is_some()));
         let router = match is_metrics {
-            true => management::metrics_router(desk, ports.clone()),
-            false => management::router(desk, ports.clone()),
+            true => management::metrics_router(api, ports.clone()),
+            false => management::router(api, ports.clone()),
         };
         tokio::spawn(async move {
             if let Err(error) = admin::serve(listener, tls, router, ports, std::future::pending()).await {
@@ -335,7 +335,7 @@ async fn serve_until_told(
     // A closed standard output does not stop the broker.
     drop(writeln!(out, "{line}\nServer startup complete").and_then(|()| out.flush()));
     systemd::ready();
-    tokio::spawn(systemd::feed_watchdog(node.desk().clone()));
+    tokio::spawn(systemd::feed_watchdog(node.api().clone()));
     loop {
         tokio::select! {
             _ = terminate.recv() => break,

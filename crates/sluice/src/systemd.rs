@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use broker::access::Identity;
-use broker::desk::Desk as _;
-use node::NodeDesk;
+use broker::admin_api::AdminApi as _;
+use node::NodeAdminApi;
 use sd_notify::NotifyState;
 
 /// Says that clients can connect.
@@ -28,11 +28,11 @@ pub fn stopping() {
 
 /// Tells the watchdog that the broker lives, as long as every shard answers, until the task ends. If a shard hangs, systemd
 /// ends the broker and starts it again (`WatchdogSec=`).
-pub async fn feed_watchdog(desk: NodeDesk) {
+pub async fn feed_watchdog(api: NodeAdminApi) {
     let Some(period) = sd_notify::watchdog_enabled() else { return };
     let who = Identity::metrics_reader();
     loop {
-        match desk.overview(&who).await {
+        match api.overview(&who).await {
             Ok(_) => tell(&[NotifyState::Watchdog]),
             Err(error) => {
                 tracing::warn!("the watchdog of systemd is not told that the broker lives: {error:?}")

@@ -98,10 +98,10 @@ pub use preview::{PreviewDisk, PreviewFile};
 pub use record::{LARGE, Record, Records};
 pub use recover::{Cut, Damage, OpenError, Owners, Recovery, is_cut, lock};
 pub use stream::{
-    AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob,
-    Chunks, ChunksRead, Claim, HEADS_MAX, Held, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead,
-    OnStreamAnswers, Position, ReadFrom, Reserved, Retained, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, STREAM_VERSION,
-    StreamAnswer, StreamCut, StreamError, StreamFlaw, StreamJob, StreamLimits, StreamReader,
+    AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, BufferBudget, CHUNK_BYTES, CHUNK_ENTRIES_MAX,
+    Chunk, ChunkJob, Chunks, ChunksRead, Claim, HEADS_MAX, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX,
+    OnChunksRead, OnStreamAnswers, Position, ReadFrom, Reserved, Retained, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX,
+    STREAM_VERSION, StreamAnswer, StreamCut, StreamError, StreamFlaw, StreamJob, StreamLimits, StreamReader,
     StreamReaderHandle, StreamSyncEnd, StreamSyncJob, Streams, StreamsHandle, Wanted,
 };
 pub use survey::{FileKind, Surveyed, newer_file, survey};

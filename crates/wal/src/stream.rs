@@ -40,9 +40,9 @@
 
 mod appender;
 mod bloom;
+mod buffer_budget;
 mod chunk;
 mod files;
-mod held;
 mod index;
 mod jobs;
 mod notes;
@@ -60,7 +60,7 @@ use std::io;
 pub(crate) use self::files::{directory_version_of, is_segment, is_version_file, segment_version};
 pub use appender::OPEN_WRITE_MAX;
 pub use bloom::{BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, Wanted};
-pub use held::{Claim, Held, Reserved};
+pub use buffer_budget::{BufferBudget, Claim, Reserved};
 pub use jobs::{
     AppendFailure, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob, Chunks, ChunksRead, NewChunk, Position,
     ReadFrom, Retained, StreamAnswer, StreamCut, StreamJob, StreamLimits,

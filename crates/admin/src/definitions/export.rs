@@ -5,22 +5,22 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use broker::access::{UserRecord, Users};
+use broker::admin_api::{AdminApi, Contents};
 use broker::catalog::{Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings};
-use broker::desk::{Contents, Desk};
 use serde_json::{Value, json};
 
 use super::{OPERATOR_POLICY, VHOST_LIMITS, has_route, unchanged};
-use crate::budget::Held;
+use crate::budget::Reservation;
 use crate::call::Call;
 use crate::pages::{self, PAGE_BYTES, Source};
 use crate::reply::{Failure, Reply};
 use crate::{accounts, bindings, exchanges, json, policies, topics, vhosts};
 
 /// Everything of the node.
-pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let overview = call.desk.overview(&call.who).await?;
-    let users = call.desk.users(&call.who)?;
-    let mut vhosts = call.desk.vhosts(&call.who).await?;
+pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let overview = call.api.overview(&call.who).await?;
+    let users = call.api.users(&call.who)?;
+    let mut vhosts = call.api.vhosts(&call.who).await?;
     // What is being deleted is not there for others any more.
     vhosts.retain(|(_, settings)| !settings.deleting);
     let head = json!({
@@ -40,16 +40,16 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     export.add("vhosts", settings, Some);
     export.add("permissions", by_name(&users), of_user(&users, permissions_json));
     export.add("topic_permissions", by_name(&users), of_user(&users, topics_json));
-    export.add("global_parameters", global_json(&call.desk.parameters(&call.who).await?), Some);
+    export.add("global_parameters", global_json(&call.api.parameters(&call.who).await?), Some);
     add_contents(call, None, &mut export).await?;
     export.reply(call).await
 }
 
 /// What is in one virtual host. The rows do not name it, so that they can be imported into another.
-pub async fn get_of_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get_of_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.param(0);
     let settings = vhosts::require(call, vhost).await?;
-    let overview = call.desk.overview(&call.who).await?;
+    let overview = call.api.overview(&call.who).await?;
     let head = json!({
         "rabbit_version": overview.product_version,
         "rabbitmq_version": overview.product_version,
@@ -57,7 +57,7 @@ pub async fn get_of_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure>
         "rabbitmq_definition_format": "single_virtual_host",
         "original_vhost_name": vhost,
         "description": *settings.description,
-        "default_queue_type": settings.default_queue_type.unwrap_or(call.desk.default_queue_type()).name(),
+        "default_queue_type": settings.default_queue_type.unwrap_or(call.api.default_queue_type()).name(),
         "metadata": vhosts::metadata_json(call, &settings),
         "limits": vhosts::limits_json(&settings),
     });
@@ -84,7 +84,7 @@ struct Export {
     /// The memory of the references, in bytes.
     bytes: usize,
     /// What counts it in the budget for responses.
-    held: Option<Held>,
+    held: Option<Reservation>,
 }
 
 impl Export {
@@ -113,7 +113,7 @@ impl Export {
     ///
     /// # Errors
     /// 503: the budget for responses has no room for the references to the records.
-    async fn reply<D: Desk>(mut self, call: &Call<'_, D>) -> Result<Reply, Failure> {
+    async fn reply<D: AdminApi>(mut self, call: &Call<'_, D>) -> Result<Reply, Failure> {
         self.held = Some(call.ports.hold_answer(self.bytes)?);
         Ok(Reply::Rows(pages::body(self).await?))
     }
@@ -150,14 +150,14 @@ impl Source for Export {
 }
 
 /// Adds the sections that belong to virtual hosts.
-async fn add_contents<D: Desk>(
+async fn add_contents<D: AdminApi>(
     call: &Call<'_, D>,
     vhost: Option<&str>,
     export: &mut Export,
 ) -> Result<(), Failure> {
-    let (desk, who) = (call.desk, &call.who);
+    let (api, who) = (call.api, &call.who);
     let mut parameters = Vec::new();
-    for (name, settings) in desk.vhosts(who).await? {
+    for (name, settings) in api.vhosts(who).await? {
         let limits = vhosts::limits_json(&settings);
         let is_limited = limits.as_object().is_some_and(|limits| !limits.is_empty());
         if is_limited && vhost.is_none_or(|vhost| *name == *vhost) {
@@ -166,14 +166,14 @@ async fn add_contents<D: Desk>(
         }
     }
     let Contents { policies, operator_policies, mut queues, exchanges: mut known, bindings: mut bound } =
-        desk.contents(who, vhost).await?;
+        api.contents(who, vhost).await?;
     for policy in operator_policies {
         let mut value = policies::to_json(&policy);
         let row = value.as_object_mut().map(|row| (row.shift_remove("vhost"), row.shift_remove("name")));
         let (of, name) = row.unwrap_or_default();
         parameters.push(json!({ "vhost": of, "component": OPERATOR_POLICY, "name": name, "value": value }));
     }
-    for (key, value) in desk.parameters(who).await? {
+    for (key, value) in api.parameters(who).await? {
         if let Some(of) = &key.vhost
             && !has_route(&key.component)
             && vhost.is_none_or(|vhost| **of == *vhost)
@@ -224,7 +224,7 @@ fn queue_json(queue: &QueueRecord) -> Value {
     })
 }
 
-fn vhost_json<D: Desk>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
+fn vhost_json<D: AdminApi>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
     let mut row = vhosts::row(call, name, settings);
     // Limits are parameters.
     row.as_object_mut().into_iter().for_each(|row| {

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, Identity, Permissions, TopicPermissions};
+use broker::admin_api::{AdminApi, AdminError};
 use broker::catalog::{
     AccountChange, Arguments, Binding, CLUSTER_NAME, CLUSTER_TAGS, Caller, CatalogError, Command,
     DeclareExchange, DeclareQueue, Destination, ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
     is_policy_key,
 };
-use broker::desk::{Desk, DeskError};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -247,8 +247,8 @@ impl Definitions {
     ///
     /// # Errors
     /// One is refused, so none is carried out. The reason names its line, and its file if there are several.
-    pub async fn import<D: Desk>(self, desk: &D, who: &Identity) -> Result<(), Failure> {
-        self.carry_out(desk, who, None).await
+    pub async fn import<D: AdminApi>(self, api: &D, who: &Identity) -> Result<(), Failure> {
+        self.carry_out(api, who, None).await
     }
 
     /// Carries the definitions of a start out, and stores their hash for the next start. With `skip_if_unchanged`, does nothing and
@@ -256,32 +256,32 @@ impl Definitions {
     ///
     /// # Errors
     /// Those of [`Self::import`].
-    pub async fn import_at_start<D: Desk>(
+    pub async fn import_at_start<D: AdminApi>(
         self,
-        desk: &D,
+        api: &D,
         who: &Identity,
         skip_if_unchanged: bool,
     ) -> Result<bool, Failure> {
         let hash = self.hasher.value();
-        if skip_if_unchanged && desk.parameters(who).await?.get(&unchanged::key()) == Some(&hash) {
+        if skip_if_unchanged && api.parameters(who).await?.get(&unchanged::key()) == Some(&hash) {
             return Ok(false);
         }
-        self.carry_out(desk, who, Some(hash)).await?;
+        self.carry_out(api, who, Some(hash)).await?;
         Ok(true)
     }
 
-    async fn carry_out<D: Desk>(
+    async fn carry_out<D: AdminApi>(
         mut self,
-        desk: &D,
+        api: &D,
         who: &Identity,
         hash: Option<Arc<str>>,
     ) -> Result<(), Failure> {
         let mut commands = std::mem::take(&mut self.commands);
-        super::passwords::hash(desk, who, std::mem::take(&mut self.passwords), &mut commands).await?;
+        super::passwords::hash(api, who, std::mem::take(&mut self.passwords), &mut commands).await?;
         commands.push(unchanged::command(hash));
-        match desk.import(who, commands).await {
+        match api.import(who, commands).await {
             Ok(()) => {}
-            Err(DeskError::Catalog(CatalogError::InBatch { at, error })) => {
+            Err(AdminError::Catalog(CatalogError::InBatch { at, error })) => {
                 // The last command belongs to no entry.
                 return Err(Failure::bad_request(match at < self.entries.len() {
                     true => format!("{}: {error}", self.place(at)),

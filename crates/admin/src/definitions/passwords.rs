@@ -2,8 +2,8 @@
 
 use amqp10::sasl::Secret;
 use broker::access::{Identity, PasswordHash};
+use broker::admin_api::AdminApi;
 use broker::catalog::{AccountChange, Command};
-use broker::desk::Desk;
 
 use crate::reply::Failure;
 
@@ -11,9 +11,9 @@ use crate::reply::Failure;
 /// Otherwise each start with `load_definitions` would write all these users again.
 ///
 /// # Errors
-/// The desk's error.
-pub async fn hash<D: Desk>(
-    desk: &D,
+/// The admin API's error.
+pub async fn hash<D: AdminApi>(
+    api: &D,
     who: &Identity,
     passwords: Vec<(usize, Secret)>,
     commands: &mut [Command],
@@ -21,8 +21,8 @@ pub async fn hash<D: Desk>(
     if passwords.is_empty() {
         return Ok(());
     }
-    let users = desk.users(who)?;
-    let configured = desk.hash_password(who, None).await?.hashing();
+    let users = api.users(who)?;
+    let configured = api.hash_password(who, None).await?.hashing();
     for (at, password) in passwords {
         let Some(Command::Account(AccountChange::SetUser { name, hash, .. })) = commands.get_mut(at) else {
             continue;
@@ -34,7 +34,7 @@ pub async fn hash<D: Desk>(
         };
         *hash = match known.filter(|_| is_known) {
             Some(known) => known.clone(),
-            None => desk.hash_password(who, Some(password)).await?,
+            None => api.hash_password(who, Some(password)).await?,
         };
     }
     Ok(())

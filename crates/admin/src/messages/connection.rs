@@ -6,7 +6,7 @@ use std::os::unix::net;
 use std::time::Duration;
 
 use amqp091::ReplyCode;
-use broker::desk::Desk;
+use broker::admin_api::AdminApi;
 use client::Error;
 use client::amqp091::{Connection, Options};
 use tokio::net::UnixStream;
@@ -29,10 +29,10 @@ const PRODUCT: &str = "Sluice HTTP API";
 ///
 /// # Errors
 /// See [`failure`]. The user may not use the virtual host, for example, or there are as many connections as allowed.
-pub async fn open<D: Desk>(call: &Call<'_, D>) -> Result<Connection, Failure> {
+pub async fn open<D: AdminApi>(call: &Call<'_, D>) -> Result<Connection, Failure> {
     let vhost = super::name(call.param(0), "virtual host");
     let vhost = vhost.map_err(|failure| failure.naming("vhost_not_found"))?;
-    let socket = call.desk.connect(&call.who, call.peer).await?;
+    let socket = call.api.connect(&call.who, call.peer).await?;
     let socket = stream(socket.into()).map_err(|error| failure(&error.into()))?;
     let options = Options {
         product: PRODUCT.to_owned(),

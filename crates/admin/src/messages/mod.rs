@@ -1,7 +1,7 @@
 //! `POST /api/exchanges/{vhost}/{name}/publish` and `POST /api/queues/{vhost}/{name}/get`: RabbitMQ's requests, for one
 //! message and for some messages.
 //!
-//! As in RabbitMQ, each request opens a connection to the broker in the name of its user ([`Desk::connect`]) and closes it
+//! As in RabbitMQ, each request opens a connection to the broker in the name of its user ([`AdminApi::connect`]) and closes it
 //! before it is answered. So permissions, limits, routing and conversions are those of AMQP 0.9.1. These requests are for
 //! people and scripts: a client of AMQP moves thousands of messages in the time of one request.
 
@@ -18,7 +18,7 @@ use amqp091::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::desk::Desk;
+use broker::admin_api::AdminApi;
 use bytes::Bytes;
 use client::Error;
 use client::amqp091::Connection;
@@ -53,7 +53,7 @@ const SHORT_STRING_MAX: usize = KEY_BYTES_MAX;
 /// # Errors
 /// 400 for a bad field and for a message that the broker refuses, 401 without the permission, 404 without the exchange, 503
 /// while an alarm stops publishers and if the broker does not answer in time.
-pub async fn publish<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn publish<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let [routing_key, properties, payload, encoding] =
         required(&call.fields, ["routing_key", "properties", "payload", "payload_encoding"])?;
     let exchange = name(call.param(1), "exchange")?;
@@ -148,8 +148,8 @@ async fn send(
 
 /// Refuses to publish while an alarm stops publishers. A client of AMQP would wait until the alarm is over, which is too long
 /// for a request.
-fn require_no_alarm<D: Desk>(call: &Call<'_, D>) -> Result<(), Failure> {
-    let alarms = call.desk.alarms(&call.who)?;
+fn require_no_alarm<D: AdminApi>(call: &Call<'_, D>) -> Result<(), Failure> {
+    let alarms = call.api.alarms(&call.who)?;
     let Some((resource, node)) = alarms.first() else { return Ok(()) };
     Err(Failure::alarm(format!("publishing is stopped: {resource} alarm on node '{node}'")))
 }
@@ -227,7 +227,7 @@ struct Wanted<'a> {
 /// # Errors
 /// 400 for a bad field, and for a queue that refuses, for example a stream; 401 without the permission, 404 without the queue,
 /// 503 if the broker does not answer in time.
-pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = wanted(call)?;
     let mut held = call.ports.answers().hold();
     let _place = place(call, "no message was taken").await?;
@@ -276,7 +276,7 @@ pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Counted(text, held))
 }
 
-fn wanted<'a, D: Desk>(call: &'a Call<'_, D>) -> Result<Wanted<'a>, Failure> {
+fn wanted<'a, D: AdminApi>(call: &'a Call<'_, D>) -> Result<Wanted<'a>, Failure> {
     let [mode, count, encoding] = required(&call.fields, ["ackmode", "count", "encoding"])?;
     let queue = name(call.param(1), "queue")?;
     let mode = AckMode::parse(mode)?;

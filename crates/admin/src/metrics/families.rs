@@ -1,7 +1,7 @@
 //! The families of `/metrics/per-object` and `/metrics/detailed`: which measures they have, by RabbitMQ's names.
 
-use broker::desk::amqp091_rows::ChannelRow;
-use broker::desk::{ConnectionRow, GroupRow, ProtocolRow, QueueRow};
+use broker::admin_api::amqp091_rows::ChannelRow;
+use broker::admin_api::{ConnectionRow, GroupRow, ProtocolRow, QueueRow};
 use broker::exchange_counts::ExchangeCounts;
 
 use crate::exposition::Kind;

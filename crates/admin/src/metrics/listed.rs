@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use broker::access::Identity;
+use broker::admin_api::amqp091_rows::ChannelRow;
+use broker::admin_api::{AdminApi, ConnectionCursor, ConnectionRow, ProtocolRow};
 use broker::catalog::Exchange;
-use broker::desk::amqp091_rows::ChannelRow;
-use broker::desk::{ConnectionCursor, ConnectionRow, Desk, ProtocolRow};
 
 use super::families::Rows;
-use crate::budget::Held;
+use crate::budget::Reservation;
 use crate::channels::channel_name;
 use crate::exposition::{Exposition, Kind};
 use crate::pages::PAGE_BYTES;
@@ -34,7 +34,7 @@ pub struct Listed {
     metric: usize,
     from: usize,
     /// The memory of the rows.
-    _held: Held,
+    _held: Reservation,
 }
 
 fn labels_of(exchange: &Exchange) -> Labels {
@@ -46,11 +46,11 @@ impl Listed {
     /// empty, all of them.
     ///
     /// # Errors
-    /// The desk's error, or 503 if too much memory is in use for responses.
-    pub async fn collect<D: Desk>(
+    /// The admin API's error, or 503 if too much memory is in use for responses.
+    pub async fn collect<D: AdminApi>(
         rows: &Rows,
         prefix: &str,
-        (desk, who, ports): (&D, &Identity, &Ports),
+        (api, who, ports): (&D, &Identity, &Ports),
         vhosts: &[String],
     ) -> Result<Option<Self>, Failure> {
         let is_wanted = |vhost: &str| vhosts.is_empty() || vhosts.iter().any(|wanted| wanted == vhost);
@@ -65,7 +65,7 @@ impl Listed {
                     let labels = vec![("vhost", c.vhost.clone()), ("connection", c.name.clone())];
                     vec![(labels, measures.iter().map(|measure| (measure.of)(c)).collect())]
                 };
-                found = connections(desk, who, row).await?;
+                found = connections(api, who, row).await?;
                 measures.iter().map(|measure| (measure.kind, named(measure.name), measure.help)).collect()
             }
             Rows::Channels(measures) => {
@@ -81,11 +81,11 @@ impl Listed {
                     };
                     ours.channels.iter().map(row).collect()
                 };
-                found = connections(desk, who, rows).await?;
+                found = connections(api, who, rows).await?;
                 measures.iter().map(|measure| (measure.kind, named(measure.name), measure.help)).collect()
             }
             Rows::Vhosts => {
-                let all = desk.vhosts(who).await?.into_iter();
+                let all = api.vhosts(who).await?.into_iter();
                 for (name, settings) in all.filter(|(name, _)| is_wanted(name)).take(ROWS_MAX) {
                     found.push((vec![("vhost", name)], [u64::from(!settings.deleting)].into()));
                 }
@@ -95,7 +95,7 @@ impl Listed {
                 let counts = matches!(rows, Rows::ExchangeBindings);
                 // As in RabbitMQ, without the default exchange and internal ones.
                 let is_shown = |e: &Exchange| !e.name.is_empty() && !e.internal && is_wanted(&e.vhost);
-                let all = desk.exchange_rows(who).await?.into_iter();
+                let all = api.exchange_rows(who).await?.into_iter();
                 for row in all.filter(|row| is_shown(&row.exchange)).take(ROWS_MAX) {
                     let mut labels = labels_of(&row.exchange);
                     labels.push(("type", row.exchange.kind.as_str().into()));
@@ -109,7 +109,7 @@ impl Listed {
                 }]
             }
             Rows::Exchanges(measures) => {
-                let all = desk.exchange_rows(who).await?.into_iter();
+                let all = api.exchange_rows(who).await?.into_iter();
                 for row in all.filter(|row| is_wanted(&row.exchange.vhost)).take(ROWS_MAX) {
                     let values = measures.iter().map(|measure| (measure.of)(&row.counts)).collect();
                     found.push((labels_of(&row.exchange), values));
@@ -156,14 +156,14 @@ impl Listed {
 }
 
 /// Collects rows of connections, part by part. Only the rows of one part are in memory at once.
-async fn connections<D: Desk, T>(
-    desk: &D,
+async fn connections<D: AdminApi, T>(
+    api: &D,
     who: &Identity,
     rows: impl Fn(&ConnectionRow) -> Vec<T>,
 ) -> Result<Vec<T>, Failure> {
     let (mut found, mut next) = (Vec::new(), Some(ConnectionCursor::default()));
     while let Some(from) = next.filter(|_| found.len() < ROWS_MAX) {
-        let (part, after) = desk.connection_rows(who, from).await?;
+        let (part, after) = api.connection_rows(who, from).await?;
         found.extend(part.iter().flat_map(&rows));
         next = after;
     }

@@ -1,7 +1,7 @@
 //! Metrics of the node: what it has opened and closed, what it uses, and its alarms.
 
+use broker::admin_api::{Alarms, BudgetRow, Overview};
 use broker::counters::{Deprecated, RaftSums};
-use broker::desk::{Alarms, BudgetRow, Overview};
 
 use crate::exposition::{Exposition, Kind};
 use crate::process::Process;

@@ -1,7 +1,7 @@
 //! Generates families with rows of objects, page by page.
 
 use broker::access::Identity;
-use broker::desk::{Desk, Overview};
+use broker::admin_api::{AdminApi, Overview};
 use broker::pattern::Pattern;
 
 use super::families::{Family, Rows};
@@ -32,7 +32,7 @@ impl Filter {
 
 /// Generates families one after the other. The rows of one family are in memory while its pages are read.
 pub struct Objects<D> {
-    desk: D,
+    api: D,
     who: Identity,
     ports: Ports,
     filter: Filter,
@@ -48,10 +48,10 @@ pub struct Objects<D> {
     sources: Option<BySource>,
 }
 
-impl<D: Desk> Objects<D> {
+impl<D: AdminApi> Objects<D> {
     /// `page` is what comes before the families.
     pub fn new(
-        (desk, who, ports): (D, Identity, Ports),
+        (api, who, ports): (D, Identity, Ports),
         filter: Filter,
         prefix: &'static str,
         (page, overview): (Exposition, Overview),
@@ -59,7 +59,7 @@ impl<D: Desk> Objects<D> {
     ) -> Self {
         families.reverse();
         let (queues, listed, sources) = (None, None, None);
-        Self { desk, who, ports, filter, prefix, overview, page, families, queues, listed, sources }
+        Self { api, who, ports, filter, prefix, overview, page, families, queues, listed, sources }
     }
 
     /// Adds a part of the current family to the page. Returns true if the family is complete.
@@ -67,7 +67,7 @@ impl<D: Desk> Objects<D> {
         match &family.rows {
             Rows::Queues(measures) => {
                 if self.queues.is_none() {
-                    let from = (&self.desk, &self.who, &self.ports);
+                    let from = (&self.api, &self.who, &self.ports);
                     self.queues = Some(OfQueues::collect(measures, &self.filter, from).await?);
                 }
                 Ok(self.queues.as_mut().is_none_or(|queues| queues.add_to(&mut self.page, self.prefix)))
@@ -78,7 +78,7 @@ impl<D: Desk> Objects<D> {
             }
             Rows::AuthAttemptsBySource => {
                 if self.sources.is_none() {
-                    let rows = self.desk.auth_attempts(&self.who, &self.overview.node, true).await?;
+                    let rows = self.api.auth_attempts(&self.who, &self.overview.node, true).await?;
                     self.sources = Some(BySource::new(self.prefix, rows));
                 }
                 Ok(self.sources.as_mut().is_none_or(|sources| sources.add_to(&mut self.page)))
@@ -93,7 +93,7 @@ impl<D: Desk> Objects<D> {
             }
             rows => {
                 if self.listed.is_none() {
-                    let from = (&self.desk, &self.who, &self.ports);
+                    let from = (&self.api, &self.who, &self.ports);
                     self.listed = Listed::collect(rows, self.prefix, from, &self.filter.vhosts).await?;
                 }
                 Ok(self.listed.as_mut().is_none_or(|listed| listed.add_to(&mut self.page)))
@@ -102,7 +102,7 @@ impl<D: Desk> Objects<D> {
     }
 }
 
-impl<D: Desk> pages::Source for Objects<D> {
+impl<D: AdminApi> pages::Source for Objects<D> {
     async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
         while let Some(family) = self.families.last().copied() {
             if self.page.len() >= PAGE_BYTES || !self.add(family).await? {

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use broker::access::Identity;
-use broker::desk::{Desk, QueueRow};
+use broker::admin_api::{AdminApi, QueueRow};
 
 use super::families::{Measure, OfQueue, Value};
 use super::objects::Filter;
-use crate::budget::Held;
+use crate::budget::Reservation;
 use crate::exposition::Exposition;
 use crate::pages::PAGE_BYTES;
 use crate::pauses::{Matches, Pauses};
@@ -18,7 +18,7 @@ use crate::reply::Failure;
 /// The most queues that have their own rows. `rabbitmq_queues` says how many queues there are.
 const ROWS_MAX: usize = 10_000;
 
-/// The number of rows to request from the desk at once, so that no shard is busy with a request for long.
+/// The number of rows to request from the admin API at once, so that no shard is busy with a request for long.
 const ROWS_PER_REQUEST: usize = 500;
 
 /// The steps of comparing a virtual host with one of those that a request names.
@@ -37,18 +37,18 @@ pub struct OfQueues {
     /// True if the measure has a sample already.
     is_begun: bool,
     /// The memory of the rows.
-    _held: Held,
+    _held: Reservation,
 }
 
 impl OfQueues {
     /// Collects the rows of the queues that the filter wants and that have any of the measures.
     ///
     /// # Errors
-    /// The desk's error, 400 if the pattern of the filter costs too much for so many queues, or 503 if too much memory is in use for responses.
-    pub async fn collect<D: Desk>(
+    /// The admin API's error, 400 if the pattern of the filter costs too much for so many queues, or 503 if too much memory is in use for responses.
+    pub async fn collect<D: AdminApi>(
         measures: &'static [Measure<OfQueue>],
         filter: &Filter,
-        (desk, who, ports): (&D, &Identity, &Ports),
+        (api, who, ports): (&D, &Identity, &Ports),
     ) -> Result<Self, Failure> {
         let row = |row: &QueueRow| -> Option<Row> {
             let values: Box<[_]> = measures.iter().map(|measure| measure.of.value(row)).collect();
@@ -58,7 +58,7 @@ impl OfQueues {
         let (mut rows, mut from) = (Vec::new(), 0);
         let (mut matches, mut pauses) = (filter.queue.as_ref().map(Matches::new), Pauses::default());
         while rows.len() < ROWS_MAX {
-            let part = desk.queue_rows(who, from, ROWS_PER_REQUEST).await?;
+            let part = api.queue_rows(who, from, ROWS_PER_REQUEST).await?;
             for (_, found) in &part {
                 pauses.count(VHOST_STEPS * filter.vhosts.len() as u64).await;
                 let is_wanted = filter.wants_vhost(&found.vhost)

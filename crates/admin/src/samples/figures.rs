@@ -1,7 +1,7 @@
 //! The figures that are sampled, by RabbitMQ's names. The same tables make the fields of the answers.
 
+use broker::admin_api::{ConnectionRow, Overview, PassedCounts, QueueRow, VhostNumbers};
 use broker::counters::{Deliveries, Traffic};
-use broker::desk::{ConnectionRow, Overview, PassedCounts, QueueRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 
 use crate::process::Process;

@@ -20,8 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use broker::access::Identity;
-use broker::desk::{
-    ConnectionRow, Desk, DeskError, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, ShardRow, VhostNumbers,
+use broker::admin_api::{
+    AdminApi, AdminError, ConnectionRow, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, ShardRow,
+    VhostNumbers,
 };
 use broker::exchange_counts::ExchangeId;
 use broker::ids::QueueId;
@@ -59,7 +60,7 @@ const HISTORY: Retention = Retention { samples_max: 122, every_ms: SLACK_MS };
 /// As many samples as a rate needs.
 const TWO: Retention = Retention { samples_max: 2, every_ms: 0 };
 
-/// The number of queues that are sampled with one request to the desk.
+/// The number of queues that are sampled with one request to the admin API.
 const QUEUES_PER_REQUEST: usize = 500;
 
 /// The samples of the node, and of the objects that somebody looks at.
@@ -120,13 +121,13 @@ fn times(row: &ShardRow) -> [u64; 2] {
 /// Takes samples until the node stops.
 ///
 /// `every` is the time between two samples.
-pub async fn run<D: Desk>(desk: D, ports: Ports, every: Duration) {
+pub async fn run<D: AdminApi>(api: D, ports: Ports, every: Duration) {
     let mut timer = tokio::time::interval(every);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
         // A shard that does not answer in time is overloaded. The next sample may work.
-        if let Err(error) = ports.samples().take(&desk, now_ms()).await {
+        if let Err(error) = ports.samples().take(&api, now_ms()).await {
             tracing::debug!("a sample of the statistics is missing: {error:?}");
         }
     }
@@ -141,8 +142,8 @@ impl Samples {
     /// list at once.
     ///
     /// # Errors
-    /// The desk's error. What was sampled until then is kept.
-    pub async fn take<D: Desk>(&self, desk: &D, now_ms: u64) -> Result<(), DeskError> {
+    /// The admin API's error. What was sampled until then is kept.
+    pub async fn take<D: AdminApi>(&self, api: &D, now_ms: u64) -> Result<(), AdminError> {
         let who = Identity::metrics_reader();
         let (queues, exchanges, vhosts, names) = {
             let mut state = self.state();
@@ -152,7 +153,7 @@ impl Samples {
             state.vhost_traffic.begin_round(now_ms);
             (state.queues.begin_round(now_ms), state.exchanges.begin_round(now_ms), vhosts, names)
         };
-        let node = NodeRow::new(desk.overview(&who).await?, Process::read());
+        let node = NodeRow::new(api.overview(&who).await?, Process::read());
         {
             let mut state = self.state();
             state.node.push(Sample { at_ms: now_ms, values: values(&NODE_FIGURES, &node) });
@@ -163,7 +164,7 @@ impl Samples {
             }
         }
         for ids in queues.chunks(QUEUES_PER_REQUEST) {
-            let rows = desk.sampled_queues(&who, ids).await?;
+            let rows = api.sampled_queues(&who, ids).await?;
             let mut state = self.state();
             for row in &rows {
                 let sample = Sample { at_ms: now_ms, values: values(&QUEUE_FIGURES, row) };
@@ -171,7 +172,7 @@ impl Samples {
             }
         }
         if !exchanges.is_empty() {
-            let counts = desk.sampled_exchanges(&who, &exchanges).await?;
+            let counts = api.sampled_exchanges(&who, &exchanges).await?;
             let mut state = self.state();
             for (id, counts) in exchanges.iter().zip(&counts) {
                 let sample = Sample { at_ms: now_ms, values: values(&EXCHANGE_FIGURES, counts) };
@@ -179,7 +180,7 @@ impl Samples {
             }
         }
         if !vhosts.is_empty() {
-            let numbers = desk.vhost_numbers(&who).await?;
+            let numbers = api.vhost_numbers(&who).await?;
             let mut state = self.state();
             for vhost in &vhosts {
                 // A virtual host without connections and messages has no entry.
@@ -191,7 +192,7 @@ impl Samples {
             }
         }
         if !names.is_empty() {
-            let rows = desk.sampled_connections(&who, Arc::new(names)).await?;
+            let rows = api.sampled_connections(&who, Arc::new(names)).await?;
             let mut state = self.state();
             for row in &rows {
                 let sample = Sample { at_ms: now_ms, values: values(&CONNECTION_FIGURES, row) };
@@ -210,11 +211,11 @@ impl Samples {
                 }
             }
         }
-        self.keep(desk, &who, now_ms).await
+        self.keep(api, &who, now_ms).await
     }
 
     /// Takes a sample of the queues and exchanges that messages pass through, once a minute.
-    async fn keep<D: Desk>(&self, desk: &D, who: &Identity, now_ms: u64) -> Result<(), DeskError> {
+    async fn keep<D: AdminApi>(&self, api: &D, who: &Identity, now_ms: u64) -> Result<(), AdminError> {
         {
             let mut state = self.state();
             // A clock that was set back begins again.
@@ -224,17 +225,17 @@ impl Samples {
             }
             state.kept_ms = Some(now_ms);
         }
-        let used = desk.used_queues(who).await?;
+        let used = api.used_queues(who).await?;
         let ids = self.state().used_queues.begin_round(&used, now_ms);
         for ids in ids.chunks(QUEUES_PER_REQUEST) {
-            let rows = desk.sampled_queues(who, ids).await?;
+            let rows = api.sampled_queues(who, ids).await?;
             let mut state = self.state();
             for row in &rows {
                 let sample = Sample { at_ms: now_ms, values: values(&QUEUE_FIGURES, row) };
                 state.used_queues.push(&row.id, sample);
             }
         }
-        let exchanges = desk.exchange_rows(who).await?;
+        let exchanges = api.exchange_rows(who).await?;
         let used = exchanges.iter().filter(|row| row.counts.published > 0);
         let used: Vec<_> = used.map(|row| (row.id, row.counts.published)).collect();
         let mut state = self.state();

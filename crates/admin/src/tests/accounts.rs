@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use broker::admin_api::AttemptsRow;
 use broker::counters::{AuthAttempts, Protocol};
-use broker::desk::AttemptsRow;
 
 use super::http::{Server, request};
 
@@ -314,7 +314,7 @@ async fn logins_are_counted() {
         source: source.map(|(address, user)| (address.to_owned(), user.into())),
         attempts,
     };
-    server.desk.state().attempts = vec![
+    server.api.state().attempts = vec![
         row(Protocol::Amqp10, None),
         row(Protocol::Http, None),
         row(Protocol::Http, Some(("192.0.2.1", "ann"))),

@@ -2,8 +2,8 @@
 
 use amqp10::Value;
 use amqp10::sasl::Secret;
+use broker::admin_api::AdminApi as _;
 use broker::catalog::{Binding, Destination};
-use broker::desk::Desk as _;
 
 use super::http::Server;
 
@@ -146,7 +146,7 @@ async fn a_key_that_may_be_of_two_bindings_deletes_neither() {
 async fn bindings_that_differ_in_the_types_of_their_arguments_have_different_keys() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/q {} -> 201").await;
-    let who = server.desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap();
+    let who = server.api.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap();
     let decimal = |scale, value| Value::Decimal64(amqp10::decimal::decimal64(scale, value));
     let binding = |value| Binding {
         vhost: "/".into(),
@@ -158,7 +158,7 @@ async fn bindings_that_differ_in_the_types_of_their_arguments_have_different_key
     let values =
         [Value::Int(1), Value::Long(1), decimal(0, 1), Value::Double(1.5), decimal(1, 15), decimal(2, 150)];
     for value in values.clone() {
-        server.desk.bind(&who, binding(value)).await.unwrap();
+        server.api.bind(&who, binding(value)).await.unwrap();
     }
     let path = "/api/bindings/%2F/e/amq.headers/q/q";
     let rows = server.ask(Some("guest"), "GET", path, "").await.body;

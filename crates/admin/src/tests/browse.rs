@@ -1,6 +1,6 @@
 //! Browsing of streams.
 
-use broker::desk::{BrowsedRow, Start};
+use broker::admin_api::{BrowsedRow, Start};
 use bytes::Bytes;
 use client::{Body, Message};
 use serde_json::Value;
@@ -17,7 +17,7 @@ async fn messages_of_a_stream_are_shown() {
     let message = Message::data("é!").durable(true).subject("s").application_property("a", 1u32);
     let annotated = message.message_annotation("x-stream-offset", 7i64);
     let list = Message::new(Body::Sequence(vec![vec![1u32.into(), 2u32.into()]]));
-    server.desk.state().messages = vec![
+    server.api.state().messages = vec![
         row(7, annotated.encode()),
         row(8, Message::data(Bytes::from_static(b"\xff\x00\x01")).encode()),
         row(9, list.encode()),
@@ -64,11 +64,11 @@ async fn where_browsing_starts() {
         (Start::Offset(5), 1),
         (Start::Time(1_700_000_000_000), 10),
     ];
-    assert_eq!(server.desk.state().looks, looks);
+    assert_eq!(server.api.state().looks, looks);
     // The offset `1h` means one hour before now.
     server.ask(Some("guest"), "GET", "/api/queues/%2F/s/messages?offset=1h", "").await;
     server.ask(Some("guest"), "GET", "/api/queues/%2F/s/messages?offset=2h", "").await;
-    match server.desk.state().looks[5..] {
+    match server.api.state().looks[5..] {
         [(Start::Time(one), _), (Start::Time(two), _)] => assert!(two + 3_000_000 < one),
         ref other => panic!("{other:?}"),
     }
@@ -81,7 +81,7 @@ async fn messages_are_searched() {
         let country = if offset.is_multiple_of(2) { "DE" } else { "fr" };
         row(offset, Message::data(format!("body {offset}")).application_property("country", country).encode())
     };
-    server.desk.state().messages = (1..=12_000).map(message).collect();
+    server.api.state().messages = (1..=12_000).map(message).collect();
     server
         .check(
             "guest",
@@ -147,7 +147,7 @@ async fn messages_that_the_caller_has_to_decode_are_bounded() {
         5 => row(offset, Message::data("a text").encode()),
         _ => row(offset, Message::data(b"\x81\xa1n\x07".to_vec()).encode()),
     };
-    server.desk.state().messages = (1..=100).map(message).collect();
+    server.api.state().messages = (1..=100).map(message).collect();
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     for (query, found, undecoded, scanned, next) in [
         ("filter=7", vec![10, 20, 30], 0, 30, Some(31)),
@@ -177,8 +177,8 @@ async fn messages_that_the_caller_has_to_decode_are_bounded() {
 async fn what_a_search_has_found_is_not_lost_with_an_error_behind_it() {
     let server = Server::start().await;
     let message = |offset: u64| row(offset, Message::data(format!("body {offset}")).encode());
-    server.desk.state().messages = (1..=2_000).map(message).collect();
-    server.desk.state().damaged_from = Some(700);
+    server.api.state().messages = (1..=2_000).map(message).collect();
+    server.api.state().damaged_from = Some(700);
     server
         .check(
             "guest",

@@ -1,7 +1,7 @@
 //! Channels of AMQP 0.9.1, and the consumers of both protocols.
 
-use broker::desk::amqp091_rows::{Amqp091Row, ChannelRow};
-use broker::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
+use broker::admin_api::amqp091_rows::{Amqp091Row, ChannelRow};
+use broker::admin_api::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
 
 use super::connection;
 use super::http::Server;
@@ -64,7 +64,7 @@ pub fn connection_of_091(user: &str, is_held_back: bool) -> ConnectionRow {
 #[tokio::test]
 async fn channels_and_consumers() {
     let server = Server::start().await;
-    server.desk.state().connections =
+    server.api.state().connections =
         vec![connection_of_091("guest", true), connection("[::1]:2 -> [::1]:5672", "own")];
     server
         .check(
@@ -106,19 +106,19 @@ async fn channels_and_consumers() {
             "#,
         )
         .await;
-    assert_eq!(server.desk.state().connections.len(), 1, "the connection of another user is open");
+    assert_eq!(server.api.state().connections.len(), 1, "the connection of another user is open");
 }
 
 #[tokio::test]
 async fn a_queue_names_its_consumers() {
     let server = Server::start().await;
-    server.desk.state().connections =
+    server.api.state().connections =
         vec![connection_of_091("guest", true), connection("[::1]:2 -> [::1]:5672", "own")];
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     server
         .check("guest", r#"GET /api/queues/%2F/q?columns=consumer_details -> 200 {"consumer_details":[]}"#)
         .await;
-    server.desk.state().consumers = 3;
+    server.api.state().consumers = 3;
     server
         .check(
             "guest",

@@ -12,14 +12,14 @@ use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::Response;
 use broker::access::Identity;
-use broker::desk::{Desk as _, QueueSpec};
+use broker::admin_api::{AdminApi as _, QueueSpec};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use super::desk::FakeDesk;
+use super::api::FakeAdminApi;
 use super::http::{Server, request};
 use crate::pages::PAGE_BYTES;
 use crate::{Ports, management_router, metrics_router};
@@ -62,23 +62,23 @@ async fn health_checks_answer_on_a_crowded_port() {
 /// The number of queues. With eleven measures each, the metrics have about 3 MB of text.
 const QUEUES: usize = 4_000;
 
-async fn guest(desk: &FakeDesk) -> Identity {
-    desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap()
+async fn guest(api: &FakeAdminApi) -> Identity {
+    api.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap()
 }
 
-async fn declare_queues(desk: &FakeDesk, names: impl Iterator<Item = String>) {
-    let who = guest(desk).await;
+async fn declare_queues(api: &FakeAdminApi, names: impl Iterator<Item = String>) {
+    let who = guest(api).await;
     for name in names {
         let (durable, auto_delete) = (true, false);
         let (vhost, name, arguments) = ("/".into(), name.into(), Default::default());
         let spec = QueueSpec { vhost, name, durable, auto_delete, arguments };
-        desk.declare_queue(&who, spec).await.unwrap();
+        api.declare_queue(&who, spec).await.unwrap();
     }
 }
 
 /// Declares queues named `q0000` and so on.
-async fn declare_many_queues(desk: &FakeDesk) {
-    declare_queues(desk, (0..QUEUES).map(|number| format!("q{number:04}"))).await;
+async fn declare_many_queues(api: &FakeAdminApi) {
+    declare_queues(api, (0..QUEUES).map(|number| format!("q{number:04}"))).await;
 }
 
 /// Sends a request without reading the response; the receive buffer is small.
@@ -90,12 +90,12 @@ async fn ask_and_do_not_read(to: SocketAddr, request: &str) -> TcpStream {
     stream
 }
 
-/// Waits until the desk makes no more rows, and returns their number.
+/// Waits until the admin API makes no more rows, and returns their number.
 async fn rows_in_the_end(server: &Server) -> usize {
     let mut before = 0;
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let rows = server.desk.state().rows;
+        let rows = server.api.state().rows;
         if rows > 0 && rows == before {
             return rows;
         }
@@ -106,12 +106,12 @@ async fn rows_in_the_end(server: &Server) -> usize {
 #[tokio::test]
 async fn unread_responses_are_not_generated() {
     let server = Server::start().await;
-    declare_many_queues(&server.desk).await;
+    declare_many_queues(&server.api).await;
     let (metrics, management) = (server.metrics, server.management);
     let per_object = "GET /metrics/per-object HTTP/1.1\r\nHost: h\r\n\r\n".to_owned();
     let list = format!("GET /api/queues HTTP/1.1\r\nHost: h\r\n{LOGIN}\r\n");
     for (to, asked, rows_of_one) in [(metrics, per_object, 11 * QUEUES), (management, list, QUEUES)] {
-        server.desk.state().rows = 0;
+        server.api.state().rows = 0;
         let mut unread = Vec::new();
         for _ in 0..20 {
             unread.push(ask_and_do_not_read(to, &asked).await);
@@ -124,7 +124,7 @@ async fn unread_responses_are_not_generated() {
 #[tokio::test]
 async fn an_answer_of_many_pages_is_whole() {
     let server = Server::start().await;
-    declare_many_queues(&server.desk).await;
+    declare_many_queues(&server.api).await;
     let page = request(server.metrics, "GET", "/metrics/per-object", "", "").await;
     assert_eq!(page.header("content-length"), None);
     for family in ["queue_messages_ready", "queue_consumers", "queue_messages_acked_total"] {
@@ -161,9 +161,9 @@ async fn pages(mut body: Body) -> Vec<Bytes> {
 /// Checks that a client that reads nothing costs no more than a page and a row, however long the names are.
 #[tokio::test]
 async fn a_page_ends_with_the_row_that_fills_it() {
-    let (desk, ports) = (FakeDesk::new(), Ports::default());
-    declare_queues(&desk, (0..600).map(|number| format!("{number:0200}"))).await;
-    let (list, metrics) = (management_router(desk.clone(), ports.clone()), metrics_router(desk, ports));
+    let (api, ports) = (FakeAdminApi::new(), Ports::default());
+    declare_queues(&api, (0..600).map(|number| format!("{number:0200}"))).await;
+    let (list, metrics) = (management_router(api.clone(), ports.clone()), metrics_router(api, ports));
     for (router, path, row_max) in [
         (&list, "/api/queues", 2_000),
         (&list, "/api/definitions", 2_000),
@@ -181,9 +181,9 @@ async fn a_page_ends_with_the_row_that_fills_it() {
 
 #[tokio::test]
 async fn unread_lists_count_their_queue_ids() {
-    let (desk, ports) = (FakeDesk::new(), Ports::with_bytes(1, 1, QUEUES * 20));
-    declare_many_queues(&desk).await;
-    let router = management_router(desk, ports.clone());
+    let (api, ports) = (FakeAdminApi::new(), Ports::with_bytes(1, 1, QUEUES * 20));
+    declare_many_queues(&api).await;
+    let router = management_router(api, ports.clone());
     let unread = [answer(&router, "/api/queues").await, answer(&router, "/api/queues").await];
     assert_eq!(ports.answers().used(), 2 * QUEUES * 8);
     let refused = answer(&router, "/api/queues").await;
@@ -201,9 +201,9 @@ async fn unread_lists_count_their_queue_ids() {
 
 #[tokio::test]
 async fn unread_definitions_count_their_references() {
-    let (desk, ports) = (FakeDesk::new(), Ports::with_bytes(1, 1, QUEUES * 20));
-    declare_many_queues(&desk).await;
-    let router = management_router(desk, ports.clone());
+    let (api, ports) = (FakeAdminApi::new(), Ports::with_bytes(1, 1, QUEUES * 20));
+    declare_many_queues(&api).await;
+    let router = management_router(api, ports.clone());
     let unread = answer(&router, "/api/definitions").await;
     let one = ports.answers().used();
     assert!((QUEUES * 8..QUEUES * 10).contains(&one), "{one}");
@@ -219,12 +219,12 @@ async fn unread_definitions_count_their_references() {
 /// Checks that a list whose client does not read keeps no deleted queues in memory, and does not show them.
 #[tokio::test]
 async fn an_unread_list_keeps_no_deleted_queue() {
-    let desk = FakeDesk::new();
-    declare_many_queues(&desk).await;
-    let unread = answer(&management_router(desk.clone(), Ports::default()), "/api/queues").await;
+    let api = FakeAdminApi::new();
+    declare_many_queues(&api).await;
+    let unread = answer(&management_router(api.clone(), Ports::default()), "/api/queues").await;
     let last = format!("q{:04}", QUEUES - 1);
-    let record = desk.state().catalog.listed_queue("/", &last).map(|record| Arc::downgrade(&record)).unwrap();
-    desk.delete_queue(&guest(&desk).await, "/", &last, false, false).await.unwrap();
+    let record = api.state().catalog.listed_queue("/", &last).map(|record| Arc::downgrade(&record)).unwrap();
+    api.delete_queue(&guest(&api).await, "/", &last, false, false).await.unwrap();
     assert!(record.upgrade().is_none(), "the list keeps it");
     let list = pages(unread.into_body()).await.concat();
     let list: Vec<serde_json::Value> = serde_json::from_slice(&list).unwrap();

@@ -4,10 +4,10 @@ use amqp10::sasl::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::access::{Hashing, Identity, PasswordHash};
+use broker::admin_api::AdminApi as _;
 use broker::catalog::AccountChange;
-use broker::desk::Desk as _;
 
-use super::desk::FakeDesk;
+use super::api::FakeAdminApi;
 use super::http::Server;
 use crate::{Definitions, Reading};
 
@@ -417,7 +417,7 @@ async fn an_import_says_what_it_leaves_out_and_may_be_tried_first() {
 
 #[tokio::test]
 async fn several_files_are_one_import_that_names_the_wrong_file() {
-    let desk = FakeDesk::new();
+    let api = FakeAdminApi::new();
     let who = Identity::internal("guest", "administrator");
     let of = |queue: &str| {
         let mut definitions = Definitions::default();
@@ -433,20 +433,20 @@ async fn several_files_are_one_import_that_names_the_wrong_file() {
     let warnings = wrong.warnings();
     assert!(warnings[0].starts_with("1.json: exchange 'x'"), "{warnings:?}");
     assert!(warnings[1].starts_with("3.json: binding from 'x' to 'q'"), "{warnings:?}");
-    let refused = wrong.import_at_start(&desk, &who, false).await.unwrap_err();
+    let refused = wrong.import_at_start(&api, &who, false).await.unwrap_err();
     assert_eq!(refused.reason, "2.json: line 2: queue 'q' in vhost 'w': no vhost 'w'");
-    assert_eq!(desk.vhosts(&who).await.unwrap().len(), 1);
+    assert_eq!(api.vhosts(&who).await.unwrap().len(), 1);
 
     let right = r#"{"name":"q","vhost":"v"}"#;
-    assert!(of(right).import_at_start(&desk, &who, true).await.unwrap());
-    assert!(!of(right).import_at_start(&desk, &who, true).await.unwrap(), "unchanged");
-    assert!(of(right).import_at_start(&desk, &who, false).await.unwrap(), "not asked for");
-    assert!(of(r#"{"name":"r","vhost":"v"}"#).import_at_start(&desk, &who, true).await.unwrap());
-    assert!(of(right).import_at_start(&desk, &who, true).await.unwrap(), "others were carried out since");
+    assert!(of(right).import_at_start(&api, &who, true).await.unwrap());
+    assert!(!of(right).import_at_start(&api, &who, true).await.unwrap(), "unchanged");
+    assert!(of(right).import_at_start(&api, &who, false).await.unwrap(), "not asked for");
+    assert!(of(r#"{"name":"r","vhost":"v"}"#).import_at_start(&api, &who, true).await.unwrap());
+    assert!(of(right).import_at_start(&api, &who, true).await.unwrap(), "others were carried out since");
     // An import over HTTP is the last one then.
-    Definitions::parse("{}", Reading::default()).unwrap().import(&desk, &who).await.unwrap();
-    assert!(desk.parameters(&who).await.unwrap().is_empty());
-    assert!(of(right).import_at_start(&desk, &who, true).await.unwrap());
+    Definitions::parse("{}", Reading::default()).unwrap().import(&api, &who).await.unwrap();
+    assert!(api.parameters(&who).await.unwrap().is_empty());
+    assert!(of(right).import_at_start(&api, &who, true).await.unwrap());
 }
 
 #[tokio::test]
@@ -589,22 +589,22 @@ fn a_component_that_rabbitmq_would_refuse_is_a_warning_at_the_start() {
 /// Otherwise each start would write all users again.
 #[tokio::test]
 async fn a_user_keeps_the_hash_that_is_of_the_password() {
-    let desk = FakeDesk::new();
+    let api = FakeAdminApi::new();
     let who = Identity::internal("guest", "administrator");
     let known = Hashing::Sha256.hash([9; 16], &Secret::new("secret".to_owned()));
     let change = |hash: PasswordHash| AccountChange::SetUser { name: "anna".into(), hash, tags: [].into() };
-    desk.change_account(&who, change(known.clone())).await.unwrap();
+    api.change_account(&who, change(known.clone())).await.unwrap();
     let import = async |password: &str| {
         let text = format!(r#"{{"users":[{{"name":"anna","password":"{password}","tags":""}}]}}"#);
         let definitions = Definitions::parse(&text, Reading::default()).unwrap();
-        definitions.import(&desk, &who).await.unwrap();
-        desk.users(&who).unwrap().get("anna").unwrap().hash.clone()
+        definitions.import(&api, &who).await.unwrap();
+        api.users(&who).unwrap().get("anna").unwrap().hash.clone()
     };
     assert_eq!(import("secret").await, known);
     assert!(import("other").await.is_of(&Secret::new("other".to_owned())));
     // The configured algorithm replaces another one.
     let old = Hashing::Sha512.hash([9; 16], &Secret::new("secret".to_owned()));
-    desk.change_account(&who, change(old)).await.unwrap();
+    api.change_account(&who, change(old)).await.unwrap();
     assert_eq!(import("secret").await.hashing(), Hashing::Sha256);
 }
 
@@ -704,11 +704,11 @@ async fn what_has_a_route_of_its_own_is_no_parameter() {
 async fn parameters_that_an_older_version_has_kept_are_not_exported() {
     use broker::catalog::ParameterKey;
     let server = Server::start().await;
-    let who = server.desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap();
+    let who = server.api.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap();
     for component in ["vhost-limits", "policy", "operator_policy", "ours"] {
         let key = ParameterKey { vhost: Some("/".into()), component: component.into(), name: "p".into() };
         let value = r#"{"max-queues":1,"pattern":"q","definition":{"max-length":1}}"#.into();
-        server.desk.change_parameter(&who, key, Some(value)).await.unwrap();
+        server.api.change_parameter(&who, key, Some(value)).await.unwrap();
     }
     for path in ["/api/definitions", "/api/definitions/%2F"] {
         let exported = server.ask(Some("guest"), "GET", path, "").await.body;

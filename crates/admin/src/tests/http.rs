@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::desk::FakeDesk;
+use super::api::FakeAdminApi;
 use crate::{Ports, management_router, metrics_router, serve};
 
 /// A response.
@@ -25,9 +25,9 @@ impl Answer {
     }
 }
 
-/// A management server and a metrics server that share a desk.
+/// A management server and a metrics server that share an admin API.
 pub struct Server {
-    pub desk: FakeDesk,
+    pub api: FakeAdminApi,
     pub management: SocketAddr,
     pub metrics: SocketAddr,
 }
@@ -38,16 +38,16 @@ impl Server {
     }
 
     pub async fn start_with(ports: Ports) -> Self {
-        let (desk, ports) = (FakeDesk::new(), ports.naming_node("n@h"));
+        let (api, ports) = (FakeAdminApi::new(), ports.naming_node("n@h"));
         let mut addresses = Vec::new();
         for router in
-            [management_router(desk.clone(), ports.clone()), metrics_router(desk.clone(), ports.clone())]
+            [management_router(api.clone(), ports.clone()), metrics_router(api.clone(), ports.clone())]
         {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(listener.local_addr().unwrap());
             tokio::spawn(serve(listener, None, router, ports.clone(), std::future::pending()));
         }
-        Self { desk, management: addresses[0], metrics: addresses[1] }
+        Self { api, management: addresses[0], metrics: addresses[1] }
     }
 
     /// Sends a request to the management server, as this user; the password equals the name.

@@ -48,7 +48,7 @@ fn path(route: &Route) -> String {
 
 /// Makes what the paths name.
 async fn make(server: &Server) {
-    server.desk.state().connections = vec![connection_of_091("guest", false)];
+    server.api.state().connections = vec![connection_of_091("guest", false)];
     for (method, path, body) in [
         ("PUT", "/api/queues/%2F/q", "{}"),
         ("PUT", "/api/exchanges/%2F/x", r#"{"type": "topic"}"#),
@@ -96,7 +96,7 @@ async fn a_page_may_have_only_rows_of_a_type_a_policy_or_with_a_problem() {
     }
     let policy = r#"{"pattern": "^a", "definition": {"max-length": 9}, "apply-to": "queues"}"#;
     server.ask(Some("guest"), "PUT", "/api/policies/%2F/short", policy).await;
-    ["b", "s"].into_iter().for_each(|name| _ = server.desk.state().ready.insert(name.into(), 3));
+    ["b", "s"].into_iter().for_each(|name| _ = server.api.state().ready.insert(name.into(), 3));
     for (query, found) in [
         ("", vec!["a", "b", "c", "s"]),
         ("&type=classic", vec!["a", "b"]),

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use broker::admin_api::{AttemptsRow, GroupRow, ShardRow};
 use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, RaftSums, Traffic};
-use broker::desk::{AttemptsRow, GroupRow, ShardRow};
 use broker::exchange_counts::ExchangeCounts;
 use broker::load::BusyTime;
 
 use super::connection;
 use super::http::{Server, request};
 
-/// The counters of the desk at the start.
+/// The counters of the admin API at the start.
 pub fn counters() -> Counters {
     let mut counters = Counters::default();
     (counters.raft_entries, counters.raft_bytes) = (5, 600);
@@ -50,9 +50,9 @@ pub async fn read(server: &Server, path: &str) -> String {
 async fn metrics_are_summed_over_queues() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
-    server.desk.state().ready.insert("q".into(), 3);
-    server.desk.state().alarms = vec![("disk", "n@h".into())];
-    server.desk.state().shards = vec![shard(0, 1_234_567_890, 0), shard(1, 5_000_000, 0)];
+    server.api.state().ready.insert("q".into(), 3);
+    server.api.state().alarms = vec![("disk", "n@h".into())];
+    server.api.state().shards = vec![shard(0, 1_234_567_890, 0), shard(1, 5_000_000, 0)];
     let page = read(&server, "/metrics").await;
     for line in [
         "rabbitmq_build_info{product_name=\"RabbitMQ\",product_version=\"4.3.6\",rabbitmq_version=\"4.3.6\",sluice_version=\"0.1.0\"} 1",
@@ -133,7 +133,7 @@ async fn metrics_are_summed_over_queues() {
 async fn rows_per_queue() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/a%22b -> 201").await;
-    server.desk.state().ready.insert("a\"b".into(), 3);
+    server.api.state().ready.insert("a\"b".into(), 3);
     let page = read(&server, "/metrics/per-object").await;
     for line in [
         "rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"a\\\"b\"} 3",
@@ -165,7 +165,7 @@ async fn logins_per_protocol_and_source() {
         source: Some((format!("192.0.2.{number}"), "ann".into())),
         attempts: AuthAttempts { all: number, succeeded: 1, failed: number - 1 },
     };
-    server.desk.state().attempts = (1..=200).map(row).collect();
+    server.api.state().attempts = (1..=200).map(row).collect();
     let page = read(&server, "/metrics/per-object").await;
     for number in 1..=200 {
         let labels = format!("{{remote_address=\"192.0.2.{number}\",username=\"ann\",protocol=\"http\"}}");
@@ -190,7 +190,7 @@ async fn rows_per_group() {
     server.check("guest", r#"PUT /api/queues/%2F/q {"arguments":{"x-queue-type":"quorum"}} -> 201"#).await;
     let group =
         GroupRow { term: 2, commit_index: 9, base_index: 3, commit_latency_ms: 7, ..Default::default() };
-    server.desk.state().groups.insert("q".into(), group);
+    server.api.state().groups.insert("q".into(), group);
     let page = read(&server, "/metrics/per-object").await;
     let rows: Vec<_> =
         page.lines().filter(|line| line.contains("raft_") && line.contains("queue=")).collect();
@@ -282,7 +282,7 @@ async fn families_are_chosen_and_filtered() {
         POST /api/bindings/%2F/e/amq.topic/q/b {"routing_key":"k"} -> 201
     "#;
     server.check("guest", transcript).await;
-    server.desk.state().connections =
+    server.api.state().connections =
         vec![connection("c", "guest"), super::channels::connection_of_091("guest", false)];
     let rows = async |query: &str| {
         let page = read(&server, &format!("/metrics/detailed?{query}")).await;
@@ -328,7 +328,7 @@ async fn families_are_chosen_and_filtered() {
     let expected = "rabbitmq_cluster_exchange_name{vhost=\"/\",exchange=\"amq.topic\",type=\"topic\"} 1";
     assert!(names.iter().any(|line| line == expected), "{names:?}");
     let counts = ExchangeCounts { published: 3, routed: 5, ..ExchangeCounts::default() };
-    server.desk.state().exchange_counts.insert(String::new(), counts);
+    server.api.state().exchange_counts.insert(String::new(), counts);
     let counted = rows("family=exchange_metrics&vhost=v").await;
     assert_eq!(counted.len(), 7 * 4, "{counted:?}");
     for (name, count) in
@@ -375,7 +375,7 @@ async fn nothing_else_is_served() {
     let server = Server::start().await;
     assert_eq!(request(server.metrics, "GET", "/api/overview", "", "").await.status, 404);
     assert_eq!(request(server.metrics, "POST", "/metrics", "", "").await.status, 405);
-    server.desk.state().stuck = true;
+    server.api.state().stuck = true;
     assert_eq!(request(server.metrics, "GET", "/metrics", "", "").await.status, 503);
 }
 
@@ -389,9 +389,9 @@ async fn health_needs_no_login() {
     };
     let ok = || (200, "{\"status\":\"ok\"}".to_owned());
     assert_eq!((ask("/health/live").await, ask("/health/ready").await), (ok(), ok()));
-    server.desk.state().listening = false;
+    server.api.state().listening = false;
     let not_ready = "{\"status\":\"failed\",\"reason\":\"There is no listener for clients\"}";
     assert_eq!((ask("/health/live").await, ask("/health/ready").await), (ok(), (503, not_ready.to_owned())));
-    server.desk.state().stuck = true;
+    server.api.state().stuck = true;
     assert_eq!((ask("/health/live").await.0, ask("/health/ready").await.0), (503, 503));
 }

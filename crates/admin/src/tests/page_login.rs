@@ -28,7 +28,7 @@ async fn the_page_asks_where_its_users_log_in() {
         let with_password = server.ask(Some("guest"), "GET", "/api/whoami", "").await;
         let expected = if allows_passwords { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
         assert_eq!(with_password.status, expected.as_u16());
-        // Tokens are checked in any case: the desk of the tests knows none.
+        // Tokens are checked in any case: the admin API of the tests knows none.
         let token = request(server.management, "GET", "/api/whoami", "Authorization: Bearer t\r\n", "").await;
         assert_eq!(token.status, 401);
     }

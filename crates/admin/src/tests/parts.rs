@@ -104,7 +104,7 @@ async fn memory_is_shown_in_the_parts_of_rabbitmq_and_in_budgets() {
     ] {
         assert!(memory[part].is_u64(), "{part}");
     }
-    // The two budgets of the desk fit no part.
+    // The two budgets of the admin API fit no part.
     assert_eq!((&memory["other_proc"], &memory["mgmt_db"]), (&3.into(), &0.into()));
     assert_eq!(memory["strategy"], "rss");
     let total = &memory["total"];

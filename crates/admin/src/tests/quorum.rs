@@ -1,6 +1,6 @@
 //! The Raft groups of quorum queues.
 
-use broker::desk::{BrowsedRow, GroupRow, MemberChange};
+use broker::admin_api::{BrowsedRow, GroupRow, MemberChange};
 use client::Message;
 
 use super::http::Server;
@@ -37,22 +37,22 @@ async fn the_status_of_a_group() {
             "#,
         )
         .await;
-    server.desk.state().groups.insert("q".into(), group());
+    server.api.state().groups.insert("q".into(), group());
     server
         .check(
             "own",
             r#"GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"leader","Membership":"voter","Last Log Index":12,"Last Written":11,"Last Applied":9,"Commit Index":10,"Snapshot Index":3,"Term":2,"Log Entries":9,"Log Bytes":400}]"#,
         )
         .await;
-    server.desk.state().groups.insert("q".into(), GroupRow { leads: false, rests: true, ..group() });
+    server.api.state().groups.insert("q".into(), GroupRow { leads: false, rests: true, ..group() });
     let asleep =
         r#"GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"not_started",.."#;
     server.check("guest", asleep).await;
-    server.desk.state().groups.insert("q".into(), GroupRow { leads: false, ..group() });
+    server.api.state().groups.insert("q".into(), GroupRow { leads: false, ..group() });
     let status =
         r#"GET /api/queues/quorum/%2F/q/status -> 200 [{"Node Name":"n@h","Raft State":"recovering",.."#;
     server.check("own", status).await;
-    server.desk.state().damaged.push("q".into());
+    server.api.state().damaged.push("q".into());
     server
         .check(
             "own",
@@ -68,7 +68,7 @@ async fn the_status_of_a_group() {
 async fn a_message_is_peeked_at() {
     let server = Server::start().await;
     let message = Message::data("body").durable(true).subject("s").encode();
-    server.desk.state().messages =
+    server.api.state().messages =
         vec![BrowsedRow { offset: 5, exchange: "x".into(), routing_key: "k".into(), message }];
     server
         .check(
@@ -90,7 +90,7 @@ async fn a_message_is_peeked_at() {
 async fn groups_are_maintained() {
     let server = Server::start().await;
     server.check("guest", r#"PUT /api/queues/%2F/q {"arguments":{"x-queue-type":"quorum"}} -> 201"#).await;
-    server.desk.state().groups.insert("q".into(), group());
+    server.api.state().groups.insert("q".into(), group());
     server
         .check(
             "guest",
@@ -111,7 +111,7 @@ async fn groups_are_maintained() {
     use MemberChange::{Add, Lead, Remove};
     let changes = [("n@h", Add), ("m@h", Add), ("n@h", Remove), ("n@h", Lead)];
     let expected: Vec<_> = changes.map(|(node, change)| (node.to_owned(), change)).into();
-    assert_eq!(server.desk.state().changes, expected);
+    assert_eq!(server.api.state().changes, expected);
     server
         .check(
             "monitor",

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
+use broker::admin_api::{Depth, ProtocolRow, ShardRow, VhostNumbers};
 use broker::counters::{Deliveries, Protocol};
-use broker::desk::{Depth, ProtocolRow, ShardRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ impl World {
     /// Takes a sample at this time, in seconds. Later requests are answered at the same time.
     async fn sample(&self, at_s: u64) {
         self.at(at_s);
-        self.ports.samples().take(&self.server.desk, at_s * 1000).await.unwrap();
+        self.ports.samples().take(&self.server.api, at_s * 1000).await.unwrap();
     }
 
     /// Later requests are answered at this time, in seconds. The server runs on the thread of the test.
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn receive(&self, messages: u64) {
-        self.server.desk.state().counters.over_mut(Protocol::Amqp10).received += messages;
+        self.server.api.state().counters.over_mut(Protocol::Amqp10).received += messages;
     }
 }
 
@@ -63,7 +63,7 @@ async fn the_overview_has_rates_and_samples() {
     world.sample(100).await;
     assert_eq!(world.get(shown).await, none, "one sample is not enough for a rate");
     world.receive(100);
-    world.server.desk.state().ready.insert("q".into(), 30);
+    world.server.api.state().ready.insert("q".into(), 30);
     world.sample(105).await;
     world.receive(55);
     let more = json!({
@@ -75,7 +75,7 @@ async fn the_overview_has_rates_and_samples() {
         more,
         "the sums are those of now, the rate is that of the last two samples"
     );
-    world.server.desk.state().ready.insert("q".into(), 5);
+    world.server.api.state().ready.insert("q".into(), 5);
     world.sample(110).await;
     let both = "&msg_rates_age=60&msg_rates_incr=5&lengths_age=5&lengths_incr=5";
     let expected = json!({
@@ -118,7 +118,7 @@ async fn shards_have_the_part_of_the_time_in_which_they_were_busy() {
             ..shard(i, busy_ms[usize::from(i)] * MS, total_ms * MS)
         });
         let rows = rows.map(|row| ShardRow { connections: 3, queues: 7, ..row });
-        world.server.desk.state().shards = rows.to_vec();
+        world.server.api.state().shards = rows.to_vec();
     };
     let busy = async || {
         let node = world.get("/api/nodes/n@h?columns=shards.busy").await;
@@ -130,7 +130,7 @@ async fn shards_have_the_part_of_the_time_in_which_they_were_busy() {
     set([1_100, 5_200], 6_000);
     // The sample is a little late, which changes nothing.
     TIME_MS.set(105_020);
-    world.ports.samples().take(&world.server.desk, 105_020).await.unwrap();
+    world.ports.samples().take(&world.server.api, 105_020).await.unwrap();
     assert_eq!(busy().await, [0.2, 1.0]);
     set([9_100, 5_200], 16_000);
     assert_eq!(busy().await, [0.2, 1.0], "the part between the last two samples");
@@ -213,18 +213,18 @@ async fn statistics_may_be_left_out() {
     assert_eq!(queue["messages"], 0);
     // A queue without statistics is not sampled.
     world.sample(100).await;
-    assert_eq!(world.server.desk.state().rows, 0);
+    assert_eq!(world.server.api.state().rows, 0);
 }
 
 #[tokio::test]
 async fn a_queue_is_sampled_while_somebody_looks_at_it() {
     let world = World::start().await;
     world.server.check("guest", "PUT /api/queues/%2F/q -> 201\nPUT /api/queues/%2F/other -> 201").await;
-    let publish = |messages| _ = world.server.desk.state().published.insert("q".into(), messages);
+    let publish = |messages| _ = world.server.api.state().published.insert("q".into(), messages);
     let rate =
         async || world.get("/api/queues/%2F/q").await["message_stats"]["publish_details"]["rate"].clone();
     world.sample(100).await;
-    assert_eq!(world.server.desk.state().rows, 0, "nobody has looked at a queue");
+    assert_eq!(world.server.api.state().rows, 0, "nobody has looked at a queue");
     assert_eq!(rate().await, 0.0);
     world.sample(105).await;
     publish(30);
@@ -265,7 +265,7 @@ async fn a_queue_is_sampled_while_somebody_looks_at_it() {
 async fn deliveries_of_a_queue_are_told_apart() {
     let world = World::start().await;
     {
-        let mut state = world.server.desk.state();
+        let mut state = world.server.api.state();
         let counters = state.counters.over_mut(Protocol::Amqp091);
         counters.from_quorum = Deliveries { manual_ack: 7, acknowledged: 3, ..Deliveries::default() };
     }
@@ -276,7 +276,7 @@ async fn deliveries_of_a_queue_are_told_apart() {
 #[tokio::test]
 async fn connections_have_rates() {
     let world = World::start().await;
-    world.server.desk.state().connections =
+    world.server.api.state().connections =
         vec![super::connection("a", "guest"), super::connection("b", "guest")];
     let rates = async || {
         let list = world.get("/api/connections").await;
@@ -287,7 +287,7 @@ async fn connections_have_rates() {
     };
     assert_eq!(rates().await, [(Some(0.0), Some(0.0)); 2]);
     world.sample(100).await;
-    world.server.desk.state().connections[1].send_bytes += 5_000;
+    world.server.api.state().connections[1].send_bytes += 5_000;
     world.sample(110).await;
     assert_eq!(rates().await, [(Some(0.0), Some(0.0)), (Some(0.0), Some(500.0))]);
     let one = world.get("/api/connections/b?data_rates_age=60&data_rates_incr=10").await;
@@ -304,10 +304,10 @@ async fn virtual_hosts_have_rates_while_somebody_looks_at_them() {
         let depth = Depth { ready, unsettled: 1, ..Depth::default() };
         let mut numbers = VhostNumbers { depth, recv_bytes, ..VhostNumbers::default() };
         numbers.counts.received = received;
-        world.server.desk.state().vhost_numbers.insert("v".into(), numbers);
+        world.server.api.state().vhost_numbers.insert("v".into(), numbers);
     };
     has(9, 5, 100);
-    let walks = || world.server.desk.state().vhost_walks;
+    let walks = || world.server.api.state().vhost_walks;
     world.sample(95).await;
     assert_eq!(walks(), 0, "nobody has looked at one");
     let one = async || {
@@ -348,7 +348,7 @@ async fn sessions_have_rates_as_channels_have() {
             ours.sessions[0].counts.received = received;
             ours.sessions[0].counts.deliveries.acknowledged = acknowledged;
         }
-        world.server.desk.state().connections = vec![row];
+        world.server.api.state().connections = vec![row];
     };
     let rates = async |path: &str| {
         let answer = world.get(path).await;
@@ -381,7 +381,7 @@ async fn exchanges_have_rates_while_somebody_looks_at_them() {
             unroutable_returned: 1,
             ..ExchangeCounts::default()
         };
-        world.server.desk.state().exchange_counts.insert("amq.topic".into(), counts);
+        world.server.api.state().exchange_counts.insert("amq.topic".into(), counts);
     };
     let one =
         "/api/exchanges/%2F/amq.topic?columns=message_stats.publish_in,message_stats.publish_out_details";
@@ -426,7 +426,7 @@ async fn queues_and_exchanges_in_use_have_a_history_of_a_day() {
     // There are two samples in each minute. The history keeps one of them.
     for minute in 0..=24 * 60 {
         {
-            let mut state = world.server.desk.state();
+            let mut state = world.server.api.state();
             state.published.insert("used".into(), 1 + minute * 60);
             state.ready.insert("used".into(), minute);
             state.exchange_counts.insert("amq.topic".into(), counts(1 + minute * 120));
@@ -466,7 +466,7 @@ async fn queues_and_exchanges_in_use_have_a_history_of_a_day() {
     // Finer samples continue the history.
     let last = day * 60 + 60;
     for second in [0, 5, 10] {
-        world.server.desk.state().published.insert("used".into(), 1 + (last + second));
+        world.server.api.state().published.insert("used".into(), 1 + (last + second));
         world.sample(last + second).await;
     }
     assert_eq!(
@@ -500,12 +500,12 @@ async fn ranges_have_bounds() {
 }
 
 #[tokio::test]
-async fn a_desk_that_does_not_answer_costs_one_sample() {
+async fn an_admin_api_that_does_not_answer_costs_one_sample() {
     let world = World::start().await;
     world.sample(100).await;
-    world.server.desk.state().stuck = true;
-    world.ports.samples().take(&world.server.desk, 105_000).await.unwrap_err();
-    world.server.desk.state().stuck = false;
+    world.server.api.state().stuck = true;
+    world.ports.samples().take(&world.server.api, 105_000).await.unwrap_err();
+    world.server.api.state().stuck = false;
     world.receive(100);
     world.sample(110).await;
     let stats = &world.get("/api/overview").await["message_stats"];
@@ -516,7 +516,7 @@ async fn a_desk_that_does_not_answer_costs_one_sample() {
 async fn channels_have_rates() {
     let world = World::start().await;
     let connection = || super::channels::connection_of_091("guest", false);
-    world.server.desk.state().connections = vec![connection()];
+    world.server.api.state().connections = vec![connection()];
     let rates = async || {
         let list = world.get("/api/channels").await;
         let rates = list.as_array().unwrap().iter().map(|row| {
@@ -532,7 +532,7 @@ async fn channels_have_rates() {
         row.channels[1].counts.received = 20;
         row.channels[1].counts.deliveries.get_auto_ack = 40;
     }
-    world.server.desk.state().connections = vec![moved];
+    world.server.api.state().connections = vec![moved];
     world.sample(110).await;
     assert_eq!(rates().await, [(Some(0.0), Some(0.0)), (Some(2.0), Some(4.0))]);
     let without = world.get("/api/channels?disable_stats=true").await;
@@ -546,7 +546,7 @@ async fn a_slow_poller_reads_the_rate_and_samples_each_time() {
     world.server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     // 20 messages per second. A sample each second.
     let publish =
-        |at_s: u64| _ = world.server.desk.state().published.insert("q".into(), (at_s - 1000) * 20 + 1);
+        |at_s: u64| _ = world.server.api.state().published.insert("q".into(), (at_s - 1000) * 20 + 1);
     let path = "/api/queues/%2F/q?msg_rates_age=60&msg_rates_incr=5";
     for at_s in 1000..=1900 {
         publish(at_s);
@@ -568,7 +568,7 @@ async fn the_first_answer_has_a_rate() {
     let world = World::start().await;
     world.server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
     let publish = |messages| {
-        let mut state = world.server.desk.state();
+        let mut state = world.server.api.state();
         state.published.insert("q".into(), messages);
         let counts = ExchangeCounts { published: messages, ..ExchangeCounts::default() };
         state.exchange_counts.insert("amq.topic".into(), counts);
@@ -616,12 +616,12 @@ async fn a_queue_is_idle_when_no_message_has_passed_for_a_minute() {
     let idle = async || world.get("/api/queues/%2F/q").await["idle_since"].clone();
     world.sample(951_868_800).await;
     assert!(idle().await.is_null(), "it has had no messages");
-    world.server.desk.state().published.insert("q".into(), 1);
+    world.server.api.state().published.insert("q".into(), 1);
     world.sample(951_868_860).await;
     assert!(idle().await.is_null(), "it is in use");
     world.sample(951_868_920).await;
     assert_eq!(idle().await, "2000-03-01T00:01:00.000+00:00");
-    world.server.desk.state().published.insert("q".into(), 2);
+    world.server.api.state().published.insert("q".into(), 2);
     world.sample(951_868_980).await;
     assert!(idle().await.is_null(), "it is in use again");
     // It stays so when nothing has passed for longer than the history of a queue lasts.

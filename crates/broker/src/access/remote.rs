@@ -117,7 +117,7 @@ mod tests {
     use amqp10::sasl::Secret;
 
     use super::super::{
-        Authority, ConnectionLimits, Full, Hashing, Identity, Seats, UserLimits, Users, Verb,
+        Authority, ConnectionCounts, ConnectionLimits, Full, Hashing, Identity, UserLimits, Users, Verb,
     };
     use super::*;
 
@@ -185,14 +185,14 @@ mod tests {
     fn a_user_of_the_catalog_counts_once_whoever_is_asked() {
         let namesake = Identity::remote("ann".into(), [].into(), Arc::new(Only("q")));
         let ann = Identity { is_of_catalog: true, ..namesake.clone() };
-        let seats = Seats::default();
+        let counts = ConnectionCounts::default();
         let one = ConnectionLimits { user: Some(1), ..ConnectionLimits::default() };
-        let take = |who: &Identity| seats.take(&"v".into(), who.counted_as(), one);
-        let seat = take(&Identity::internal("ann", "")).expect("a free place");
+        let take = |who: &Identity| counts.open(&"v".into(), who.counted_as(), one);
+        let counted = take(&Identity::internal("ann", "")).expect("a free place");
         assert_eq!(take(&ann).unwrap_err(), Full::User(1));
         let _other = take(&namesake).expect("another user");
         assert_eq!(take(&namesake).unwrap_err(), Full::User(1));
-        drop(seat);
+        drop(counted);
         let _ann = take(&ann).expect("a free place");
         assert_eq!(take(&Identity::internal("ann", "")).unwrap_err(), Full::User(1));
     }

@@ -1,4 +1,4 @@
-//! The table of the permissions that each verb needs. Every gate and the desk (the management front end) ask it, and
+//! The table of the permissions that each verb needs. Every gate and the admin API ask it, and
 //! nothing else decides.
 //!
 //! A verb is an operation on the broker, in any protocol. `docs/operations/users.md` shows the table to operators.

@@ -17,12 +17,12 @@ mod exchanges;
 mod fields;
 mod parameters;
 mod pending;
-mod places;
 mod policy;
 mod route;
 mod rules;
 mod search;
 mod sent;
+mod slots;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -45,24 +45,24 @@ pub use described::{
 };
 pub use error::CatalogError;
 pub use events::events_of;
-pub use exchange::{Exchange, ExchangeKind, Histories, Letter, has_headers, history_length};
+pub use exchange::{Exchange, ExchangeKind, Histories, Routable, has_headers, history_length};
 pub use parameters::{
     CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, CLUSTER_TAGS, ParameterKey, Parameters, is_cluster_name,
 };
 pub use pending::{Committed, Offered, Pending};
-pub use places::QueueIds;
 pub use policy::{ApplyTo, Policy, is_policy_key, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed, Unrouted};
 pub use rules::DeclareRules;
 pub use search::Search;
 pub use sent::{decode_command, encode_command};
+pub use slots::QueueIds;
 pub use stored::{decode_change, encode_change};
 pub use unknown::{argument_warnings, unknown_exchange_arguments, unknown_queue_arguments};
 pub use values::ValueKind;
 pub use vhost::{DefaultLimits, DefaultPolicy, DefaultUser, VhostDefaults, VhostPatch, VhostSettings};
 
-use self::places::Places;
 use self::policy::Subject;
+use self::slots::Slots;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
 use crate::access::{PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users};
 use crate::exchange_counts::ExchangeId;
@@ -344,7 +344,7 @@ pub struct Catalog {
     /// The number of policy changes that were applied.
     policies: u64,
     vhosts: HashMap<Arc<str>, Vhost>,
-    queues: Places,
+    queues: Slots,
     /// The virtual host and the name of each exchange, by its place.
     exchange_places: Slab<(Arc<str>, Arc<str>)>,
     next_incarnation: u32,
@@ -359,7 +359,7 @@ impl Default for Catalog {
             version: 0,
             policies: 0,
             vhosts: HashMap::new(),
-            queues: Places::default(),
+            queues: Slots::default(),
             exchange_places: Slab::new(),
             next_incarnation: 1,
             users: Arc::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 
-use super::exchange::{Facts, Letter};
+use super::exchange::{Facts, Routable};
 use super::{Catalog, Destination, Exchange};
 use crate::exchange_counts::ExchangeId;
 use crate::ids::QueueId;
@@ -54,8 +54,8 @@ pub enum Unrouted {
 
 impl Catalog {
     /// Returns everything that a message to `exchange` reaches, or `None` if the exchange does not exist.
-    pub fn route(&self, vhost: &str, exchange: &str, letter: &Letter<'_>) -> Option<Routed> {
-        self.route_within(vhost, exchange, letter, u64::MAX).ok()
+    pub fn route(&self, vhost: &str, exchange: &str, routable: &Routable<'_>) -> Option<Routed> {
+        self.route_within(vhost, exchange, routable, u64::MAX).ok()
     }
 
     /// Returns everything that a message to `exchange` reaches, if that takes about as many steps at most.
@@ -66,7 +66,7 @@ impl Catalog {
         &self,
         vhost: &str,
         exchange: &str,
-        letter: &Letter<'_>,
+        routable: &Routable<'_>,
         steps_max: u64,
     ) -> Result<Routed, Unrouted> {
         let vhost = self.vhosts.get(vhost).ok_or(Unrouted::NoExchange)?;
@@ -74,7 +74,7 @@ impl Catalog {
         let mut targets = Distinct::default();
         if exchange.is_empty() {
             routed.exchange = vhost.default_exchange;
-            for key in letter.keys {
+            for key in routable.keys {
                 match vhost.queues.get(key) {
                     Some(id) => self.add_queue(*id, &mut targets),
                     // The key may name a link that takes replies. Such names cannot be declared or bound.
@@ -84,10 +84,10 @@ impl Catalog {
                 }
             }
             routed.targets = targets.list;
-            routed.steps = letter.keys.len() as u64;
+            routed.steps = routable.keys.len() as u64;
             return Ok(routed);
         }
-        let facts = Facts::new(*letter, steps_max);
+        let facts = Facts::new(*routable, steps_max);
         let mut seen = Distinct::<[&str; 4]>::default();
         let mut todo: SmallVec<[&str; 4]> = SmallVec::new();
         let (first, table) = vhost.exchanges.get_key_value(exchange).ok_or(Unrouted::NoExchange)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::exchange::{Facts, Letter, PausedFacts, Routes};
+use super::exchange::{Facts, PausedFacts, Routable, Routes};
 use super::route::Distinct;
 use super::{Catalog, Destination, Exchange, RouteTarget, Routed};
 use crate::exchange_counts::ExchangeId;
@@ -91,9 +91,14 @@ impl Catalog {
 
 impl Search {
     /// Goes on for about as many steps. Returns the route if it is found, and the number of steps that were taken.
-    pub fn go_on(&mut self, catalog: &Catalog, letter: &Letter<'_>, steps_max: u64) -> (Option<Routed>, u64) {
+    pub fn go_on(
+        &mut self,
+        catalog: &Catalog,
+        routable: &Routable<'_>,
+        steps_max: u64,
+    ) -> (Option<Routed>, u64) {
         let begun_in = std::mem::take(&mut self.begun_in);
-        let facts = self.facts.go_on(letter, steps_max.saturating_sub(begun_in));
+        let facts = self.facts.go_on(routable, steps_max.saturating_sub(begun_in));
         let end = loop {
             let at = match self.at.take() {
                 Some(at) => at,

@@ -218,8 +218,8 @@ fn the_default_exchange_routes_to_reply_links() {
     let key = Key::parse("GuessesAreFutile").unwrap();
     let to = ReplyTo { node: 1, boot: 2, outlet: ::queue::ConsumerId(7), key };
     let keys: [Arc<str>; 3] = [to.name().into(), "nobody".into(), to.name().into()];
-    let letter = Letter { keys: &keys, ..Letter::default() };
-    let targets = |exchange| catalog.route(DEFAULT_VHOST, exchange, &letter).unwrap().targets.into_vec();
+    let routable = Routable { keys: &keys, ..Routable::default() };
+    let targets = |exchange| catalog.route(DEFAULT_VHOST, exchange, &routable).unwrap().targets.into_vec();
     assert_eq!(targets(""), [RouteTarget::Direct(to)], "once");
     assert_eq!(targets("amq.direct"), []);
 }
@@ -263,7 +263,7 @@ fn a_route_to_many_queues_reaches_each_once() {
         bind(&mut catalog, &format!("x{n}"), Destination::Exchange("amq.fanout".into()), "");
     }
     for exchange in ["amq.fanout", "x7"] {
-        let targets = catalog.route("/", exchange, &Letter::default()).unwrap().targets;
+        let targets = catalog.route("/", exchange, &Routable::default()).unwrap().targets;
         let mut names: Vec<_> = targets
             .iter()
             .map(|target| match target {

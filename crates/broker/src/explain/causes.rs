@@ -3,10 +3,10 @@
 use message::DeliveryMax;
 use queue::Standing;
 
-use super::{Cause, Facts, LinkInPlace, LogFacts, Place, QueueFacts, Role, ShardFacts};
+use super::{Cause, Facts, LinkId, LinkInPlace, LogFacts, QueueFacts, Role, ShardFacts};
 
 /// A cause, and the link at which it was found.
-pub type CauseAt<'a> = (Cause, Option<&'a Place>);
+pub type CauseAt<'a> = (Cause, Option<&'a LinkId>);
 
 /// Returns the causes, the worst first. There is at least one, and each is there once.
 pub fn causes<'a>(facts: Facts<'a>, log: LogFacts) -> Vec<CauseAt<'a>> {

@@ -4,7 +4,7 @@ use message::DeliveryMax;
 
 use super::texts::{CREDIT_USED_UP, DELAYS, REJECTS};
 use super::{
-    Cause, ConnectionFacts, Facts, LinkFacts, LinkInPlace, LogFacts, Place, QueueFacts, Role, SessionFacts,
+    Cause, ConnectionFacts, Facts, LinkFacts, LinkId, LinkInPlace, LogFacts, QueueFacts, Role, SessionFacts,
     Text, causes,
 };
 
@@ -17,7 +17,7 @@ pub type Numbers = Vec<(&'static str, u64)>;
 pub struct Explanation {
     pub cause: Cause,
     /// The link at which the cause was found.
-    pub at: Option<Place>,
+    pub at: Option<LinkId>,
     pub numbers: Numbers,
     /// Further remarks about this link, one sentence each.
     pub notes: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Explanation {
 pub struct Reason {
     pub cause: Cause,
     /// The link at which it was found.
-    pub at: Option<Place>,
+    pub at: Option<LinkId>,
     /// Those that show it.
     pub numbers: Numbers,
     /// In one sentence.
@@ -55,7 +55,7 @@ impl Pace {
 impl Explanation {
     /// Decides the causes and collects the numbers of the objects that were inspected. `pace` returns that of a link, if it was
     /// measured.
-    pub fn of(facts: Facts<'_>, log: LogFacts, pace: impl Fn(&Place) -> Option<Pace>) -> Self {
+    pub fn of(facts: Facts<'_>, log: LogFacts, pace: impl Fn(&LinkId) -> Option<Pace>) -> Self {
         let causes = causes(facts, log);
         let reasons: Vec<Reason> = causes
             .iter()
@@ -86,9 +86,9 @@ const ACKNOWLEDGED_A_SECOND: &str = "link_acknowledged_a_second";
 /// Returns the sentence and the text of a cause, which depend on how it arose.
 fn words(
     cause: Cause,
-    at: Option<&Place>,
+    at: Option<&LinkId>,
     facts: Facts<'_>,
-    pace: &impl Fn(&Place) -> Option<Pace>,
+    pace: &impl Fn(&LinkId) -> Option<Pace>,
 ) -> (String, Text) {
     let usual = || (cause.sentence().to_owned(), cause.text());
     let queue = match facts {
@@ -135,7 +135,7 @@ fn messages(count: u64) -> String {
 }
 
 /// Returns the link at which a cause was found, or the link that is explained.
-fn link_at<'a>(facts: Facts<'a>, at: Option<&Place>) -> Option<LinkInPlace<'a>> {
+fn link_at<'a>(facts: Facts<'a>, at: Option<&LinkId>) -> Option<LinkInPlace<'a>> {
     match facts {
         Facts::Link(link) => Some(link),
         Facts::Queue { consumers: links, .. } | Facts::Connection { links, .. } => {
@@ -148,9 +148,9 @@ fn link_at<'a>(facts: Facts<'a>, at: Option<&Place>) -> Option<LinkInPlace<'a>> 
 fn numbers_at(
     facts: Facts<'_>,
     cause: Cause,
-    at: Option<&Place>,
+    at: Option<&LinkId>,
     log: LogFacts,
-    pace: &impl Fn(&Place) -> Option<Pace>,
+    pace: &impl Fn(&LinkId) -> Option<Pace>,
 ) -> Numbers {
     let mut numbers = Numbers::new();
     let found = link_at(facts, at);

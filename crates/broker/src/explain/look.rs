@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    ConnectionFacts, Explanation, Facts, LinkInPlace, LogFacts, Pace, Place, QueueFacts, Role, ShardFacts,
+    ConnectionFacts, Explanation, Facts, LinkId, LinkInPlace, LogFacts, Pace, QueueFacts, Role, ShardFacts,
     Subject,
 };
 use crate::catalog::CatalogError;
@@ -88,7 +88,7 @@ impl Look {
     }
 
     /// Returns how many deliveries a consumer has acknowledged so far.
-    fn acknowledged(&self, place: &Place) -> Option<u64> {
+    fn acknowledged(&self, place: &LinkId) -> Option<u64> {
         let connection = self.connections.iter().find(|connection| connection.name == place.connection)?;
         match connection.links.iter().find(|link| link.place == *place)?.role {
             Role::Consuming { acknowledged, .. } => Some(acknowledged),
@@ -100,7 +100,7 @@ impl Look {
         &self,
         before: &Self,
         subject: &Subject,
-        pace: impl Fn(&Place) -> Option<Pace>,
+        pace: impl Fn(&LinkId) -> Option<Pace>,
     ) -> Result<Explanation, CatalogError> {
         let not_found = |reason: String| CatalogError::NotFound { reason };
         let links = |connection| self.links(before, connection);
@@ -176,7 +176,7 @@ const NAMED_MAX: usize = 5;
 
 fn ambiguous(name: &str, links: &[LinkInPlace<'_>]) -> CatalogError {
     let named = links.iter().take(NAMED_MAX).map(|l| {
-        let Place { connection, session, handle, .. } = &l.link.place;
+        let LinkId { connection, session, handle, .. } = &l.link.place;
         format!("'{connection}' session {session} handle {handle}")
     });
     let more = if links.len() > NAMED_MAX { ", ..." } else { "" };

@@ -195,7 +195,7 @@ fn looks(world: &World) -> [Look; 2] {
         let remote_incoming_window = u32::from(reader.window_is_open);
         let session = SessionFacts { incoming_window: 1, remote_incoming_window, pending: 1 };
         let mut link = LinkFacts {
-            place: Place { connection: name.clone(), session: 0, handle: 0, name: "l".into() },
+            place: LinkId { connection: name.clone(), session: 0, handle: 0, name: "l".into() },
             answered: reader.is_answered,
             credit: reader.credit_left(),
             session: Some(session).filter(|_| reader.has_credit_of_its_own),

@@ -35,7 +35,7 @@ pub(super) fn connection() -> ConnectionFacts {
 
 fn link(role: Role) -> LinkFacts {
     LinkFacts {
-        place: Place { connection: "c".into(), session: 0, handle: 0, name: "l".into() },
+        place: LinkId { connection: "c".into(), session: 0, handle: 0, name: "l".into() },
         role,
         answered: true,
         credit: 10,
@@ -421,7 +421,7 @@ fn a_shard_at_its_limit_explains_queues_and_connections() {
         let facts = Facts::Connection { connection: &connection, links: &places };
         Explanation::of(facts, LOG, |_| None)
     };
-    let other = LinkFacts { place: Place { handle: 1, ..consuming(0).place }, ..consuming(0) };
+    let other = LinkFacts { place: LinkId { handle: 1, ..consuming(0).place }, ..consuming(0) };
     let [moves, stands] = [true, false].map(|moved| (publishing(0), moved, FREE));
     assert_eq!(of_connection(&[moves.clone(), (other.clone(), false, FULL)]).cause, Cause::Moving);
     let slow = of_connection(&[moves, (other.clone(), true, FULL)]);
@@ -442,7 +442,7 @@ fn queues_get_the_shards_of_their_homes() {
 fn a_link_name_may_be_ambiguous() {
     let with = |name: &str| {
         let mut connection = ConnectionFacts { name: name.into(), ..connection() };
-        let place = Place { connection: name.into(), ..publishing(0).place };
+        let place = LinkId { connection: name.into(), ..publishing(0).place };
         connection.links.push(LinkFacts { place, ..publishing(0) });
         connection
     };

@@ -18,11 +18,11 @@ use queue::{ConsumerId, DeliveryRef, Effect, Ticket, Verdict};
 
 use crate::access::{Identity, LoginRefused};
 
+use crate::admin_api::{ConnectionRow, PassedCounts};
 use crate::catalog::{Answer, CatalogError};
 use crate::client_budget::Unread;
 use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::desk::{ConnectionRow, PassedCounts};
 use crate::explain::{ConnectionFacts, HeldLong, Wanted};
 use crate::ids::{QueueId, ShardId};
 use crate::mail::GateAddress;
@@ -287,7 +287,7 @@ impl Gate {
         each!(self, gate => gate.handle_login(ticket, result, cx))
     }
 
-    /// Called when the question of a ticket was asked, or a route was found. If it is late, this has no effect.
+    /// Called when the question of a ticket was answered, or a route was found. If it is late, this has no effect.
     pub fn handle_awaited(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         product_or!(self, gate => gate.handle_awaited(ticket, cx), ())
     }

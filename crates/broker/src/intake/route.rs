@@ -7,7 +7,7 @@ use queue::PublisherId;
 
 use super::Arrived;
 use crate::access::{AccessRefused, Identity, Question, Resource, Verb};
-use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed, Unrouted};
+use crate::catalog::{Exchange, Routable, RouteTarget, RouteTargets, Routed, Unrouted};
 use crate::cx::Cx;
 use crate::searches::{Asker, LongRoute, REMEMBERED_MAX};
 
@@ -184,15 +184,15 @@ impl Target {
         };
         let random = cx.draw();
         let body;
-        let letter = match arrived {
+        let routable = match arrived {
             Arrived::Amqp10 { body: bytes, found } => {
                 body = bytes;
-                Letter::arrived(keys, found, &body, random)
+                Routable::arrived(keys, found, &body, random)
             }
-            Arrived::Amqp091(basic) => Letter::of_properties(keys, basic.list(), random),
+            Arrived::Amqp091(basic) => Routable::of_properties(keys, basic.list(), random),
         };
         let exchange = route.exchange();
-        let routed = match cx.searches.route(found, cx.catalog, sender.vhost, exchange, &letter) {
+        let routed = match cx.searches.route(found, cx.catalog, sender.vhost, exchange, &routable) {
             Ok(routed) => routed,
             Err(Unrouted::NoExchange) => return Err(Refused::NoExchange(exchange.clone())),
             Err(Unrouted::TooLong { steps }) => {

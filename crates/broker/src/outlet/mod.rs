@@ -27,12 +27,12 @@ pub use self::bridge::CreditReport;
 use self::bridge::{Batch, Bridge};
 pub use self::holder::Holder;
 
+use crate::admin_api::ConsumerRow;
 use crate::ages::Ages;
 use crate::announced::Announced;
 use crate::catalog::QueueRecord;
 use crate::counters::{Counters, Deliveries, Protocol};
 use crate::cx::Cx;
-use crate::desk::ConsumerRow;
 use crate::explain;
 use crate::ids::QueueId;
 use crate::mail::GateAddress;

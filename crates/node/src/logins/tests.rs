@@ -59,7 +59,7 @@ async fn wrong_passwords_are_counted_while_a_backend_is_down() {
     let both = logins(&access, vec![down.clone(), Backend::Internal]);
     for user in ["u", "of the other"] {
         for _ in 0..21 {
-            let answer = both.ask_for_desk(login(user)).await.expect("an answer");
+            let answer = both.ask_for_admin_api(login(user)).await.expect("an answer");
             assert!(matches!(answer, Err(LoginRefused::Unavailable(_))), "{answer:?}");
         }
     }
@@ -69,7 +69,7 @@ async fn wrong_passwords_are_counted_while_a_backend_is_down() {
     // Nothing is known about these.
     let alone = logins(&access, vec![down]);
     for _ in 0..21 {
-        assert!(alone.ask_for_desk(login("v")).await.expect("an answer").is_err());
+        assert!(alone.ask_for_admin_api(login("v")).await.expect("an answer").is_err());
     }
     assert!(!is_suspect(&access, "v"));
 }
@@ -87,7 +87,7 @@ async fn logins_without_a_password_are_no_guesses() {
         {
             let login = Login { credentials, ..login("") };
             for _ in 0..100 {
-                let answer = logins.ask_for_desk(login.clone()).await.expect("an answer");
+                let answer = logins.ask_for_admin_api(login.clone()).await.expect("an answer");
                 let refusal = Refusal::from(&answer.expect_err("nobody has this name"));
                 assert!(!refusal.is_guess, "{refusal:?}");
             }
@@ -109,13 +109,13 @@ async fn guesses_for_other_backends_wait_in_turn_and_leave_when_they_hang_up() {
     let silent = logins(&access, vec![Backend::External(Arc::new(Down { answers: false }))]);
     let backends = silent.backends.clone().expect("there are some");
     let mut askers: Vec<_> =
-        (0..SUSPECTS_IN_FLIGHT_MAX).map(|n| silent.ask_for_desk(login(&format!("first-{n}")))).collect();
+        (0..SUSPECTS_IN_FLIGHT_MAX).map(|n| silent.ask_for_admin_api(login(&format!("first-{n}")))).collect();
     tokio::task::yield_now().await;
     assert_eq!(backends.suspects().in_flight, SUSPECTS_IN_FLIGHT_MAX);
     for n in 0..10_000 {
-        drop(silent.ask_for_desk(login(&format!("gone-{n}"))));
+        drop(silent.ask_for_admin_api(login(&format!("gone-{n}"))));
     }
-    askers.push(silent.ask_for_desk(login("stays")));
+    askers.push(silent.ask_for_admin_api(login("stays")));
     let waiting = format!("{:?}", backends.suspects().waiting).matches("at_ms").count();
     assert!(waiting < 1_000, "{waiting} wait");
     assert_eq!(backends.suspects().in_flight, SUSPECTS_IN_FLIGHT_MAX);

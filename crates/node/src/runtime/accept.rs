@@ -125,7 +125,7 @@ pub(super) fn accept(host: &Rc<Host>, accepted: Accepted) -> io::Result<()> {
             let name = format!("unix:{path}#{number} -> unix:{path}").into();
             (host.shard.borrow_mut().connect_named(HERE, name), None, Reading::Input)
         }
-        Way::Desk { from, name, who } => {
+        Way::AdminApi { from, name, who } => {
             (host.shard.borrow_mut().connect_vouched(from, name, who), None, Reading::Input)
         }
     };

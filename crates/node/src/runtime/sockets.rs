@@ -321,7 +321,7 @@ fn move_away(
     match (stream, shard.release(key)) {
         (Ok(stream), Some(moved)) => {
             // Sending fails if the other shard has ended. Then the connection is closed.
-            drop(host.shards[usize::from(to)].send(Incoming::Moved(Box::new(moved), stream, tls)));
+            drop(host.shards[usize::from(to)].send(Incoming::Migrated(Box::new(moved), stream, tls)));
         }
         (Err(error), _) => tracing::error!("a connection cannot be moved to another shard: {error}"),
         (Ok(_), None) => {}

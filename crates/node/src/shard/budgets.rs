@@ -1,7 +1,7 @@
 //! The memory budgets of a shard. Clients can make a shard use this memory.
 
+use broker::admin_api::BudgetRow;
 use broker::client_budget::ClientBudget;
-use broker::desk::BudgetRow;
 
 use super::Shard;
 

@@ -26,10 +26,10 @@
 //! 3. [`Shard::set_busy`] and [`Shard::begin_turn`]; 4. [`Shard::handle_timeout`]; 5. [`Shard::turn`]; 6. [`Shard::write`]; 7. the other polls;
 //! 8. [`Shard::take_dirty`], and then it writes the output of those connections.
 
+mod admin_api;
 mod budgets;
 mod connections;
 mod deadlines;
-mod desk;
 mod direct;
 mod late;
 mod mail;
@@ -61,11 +61,11 @@ use broker::settings::Settings;
 use broker::unguessable::Names;
 use hashbrown::HashMap;
 use queue::PublisherId;
-use wal::Held;
+use wal::BufferBudget;
 
 use self::connections::{Connections, Gates};
 pub(crate) use self::connections::{Encrypted, FAIR_PART, READ_BUFFER, READ_MAX};
-pub use self::connections::{Moved, Occupancy};
+pub use self::connections::{Migration, Occupancy};
 pub use self::late::{LATE_SHARD, LATE_TURN, Late};
 use self::mail::Mailroom;
 use self::metadata::Metadata;
@@ -103,7 +103,7 @@ pub struct Setup {
 #[derive(Clone, Debug)]
 pub struct NodeBudgets {
     of_clients: [Arc<Ledger>; ClientBudget::ALL.len()],
-    readers: Arc<Held>,
+    readers: Arc<BufferBudget>,
 }
 
 impl NodeBudgets {
@@ -132,8 +132,8 @@ pub struct Shard {
     streams: Streams,
     storage: Storage,
     mail: Mailroom,
-    /// The questions of the desk that are not answered yet.
-    desk: desk::Waiting,
+    /// The questions of the admin API that are not answered yet.
+    admin_api: admin_api::Waiting,
     rows: Rows,
     walks: Walks,
     pub counters: Counters,
@@ -162,7 +162,7 @@ impl Shard {
             streams: Streams::default(),
             storage: Storage::new(shards, limits, live),
             mail: Mailroom::new(id, shards),
-            desk: desk::Waiting::default(),
+            admin_api: admin_api::Waiting::default(),
             rows: Rows::default(),
             walks: Walks::default(),
             counters: Counters::default(),

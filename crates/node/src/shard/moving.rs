@@ -1,9 +1,9 @@
-//! Publishes messages that are moved, for the desk (the management front end).
+//! Publishes messages that are moved, for the admin API.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use broker::desk::MoveRefusal;
+use broker::admin_api::MoveRefusal;
 use broker::mail::PublisherAddress;
 use broker::moving::{MoveWait, Moving, NotMoved, route};
 use broker::searches::Own;
@@ -101,7 +101,7 @@ impl Shard {
         if wait.is_done() {
             let wait = wait.clone();
             self.connections.remove_publisher(publisher);
-            self.desk_reply(wait.question, Reply::Moved(wait.into_outcomes()));
+            self.admin_reply(wait.question, Reply::Moved(wait.into_outcomes()));
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use broker::desk::VhostNumbers;
+use broker::admin_api::VhostNumbers;
 
 use super::Shard;
 use super::connections::Conn;

@@ -8,7 +8,7 @@
 //!   alarm, stop ─────────────> Walks::blocked, ending ┤   Shard::walk,
 //!   the log is mostly dead ──> an evacuation ─────────┼─> at the end of each turn ──> left? another turn
 //!   a pack is mostly dead ───> Walks::sparse ─────────┤
-//!   a large desk question ────────────────────────────┘
+//!   a large admin question ────────────────────────────┘
 //! ```
 //!
 //! An evacuation copies live records out of an old log file. A walk stores the place of its next row. Rows
@@ -20,7 +20,7 @@ use super::Shard;
 use crate::questions::PLACES_PER_PART;
 
 /// The most rows that one turn walks, so that sockets and queues do not wait for a walk. Longer walks
-/// continue in the next turn. A question of the desk may use at most half of them, so that walks progress.
+/// continue in the next turn. A question of the admin API may use at most half of them, so that walks progress.
 pub(super) const ROWS_PER_TURN: usize = 2 * PLACES_PER_PART;
 
 /// Matching a name against this many policies takes about as long as a row of another walk.
@@ -144,7 +144,7 @@ impl Shard {
 
     /// Returns true if a walk is in progress and another turn is needed.
     pub fn is_walking(&self) -> bool {
-        self.walks.is_under_way() || self.storage.is_evacuating() || self.desk.has_unanswered()
+        self.walks.is_under_way() || self.storage.is_evacuating() || self.admin_api.has_unanswered()
     }
 
     /// Returns true if some connections have not been told yet that publishing is stopped, or that the node

@@ -1,4 +1,4 @@
-//! Questions to shards, as the desk asks them. A test passes a callback for each answer.
+//! Questions to shards, as the admin API asks them. A test passes a callback for each answer.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Questions to queues, as the desk asks them.
+//! Questions to queues, as the admin API asks them.
 
 use broker::ids::QueueId;
 use node::questions::{Question, Reply};

@@ -1,7 +1,7 @@
 //! The counters of shards for definitions, sessions and deliveries.
 
+use broker::admin_api::{ProtocolRow, VhostNumbers};
 use broker::catalog::Arguments;
-use broker::desk::{ProtocolRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 use broker::settings::Settings;
 use node::shard::Shard;

@@ -28,7 +28,7 @@ impl House {
         QueueFacts::new(record, report.unwrap_or_default(), self.now_ms)
     }
 
-    /// Returns what the desk collects from all shards.
+    /// Returns what the admin API collects from all shards.
     fn look(&self, subject: &Subject) -> Look {
         let wanted = match subject {
             Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },

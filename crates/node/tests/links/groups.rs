@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use amqp10::Value;
+use broker::admin_api::{GroupRow, Reclaimed};
 use broker::counters::RaftSums;
-use broker::desk::{GroupRow, Reclaimed};
 use broker::ids::QueueId;
 use broker::settings::Settings;
 use bytes::Bytes;

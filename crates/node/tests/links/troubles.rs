@@ -10,7 +10,7 @@ use super::client091::Client091;
 use super::house::House;
 
 impl House {
-    /// Returns what the desk collects from all shards, of the virtual host `/`.
+    /// Returns what the admin API collects from all shards, of the virtual host `/`.
     pub fn troubles(&self) -> Troubles {
         let mut all = Troubles::default();
         for shard in &self.shards {

@@ -93,7 +93,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// A delivery that is not settled, or only in the transaction.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldDelivery {
     queue: usize,
     place: u64,
     number: u64,
@@ -108,7 +108,7 @@ struct Model {
     ready: [BTreeMap<u64, u64>; 4],
     next: u64,
     messages: Vec<(To, u64)>,
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldDelivery>,
     last_tag: u64,
     consumes: bool,
     may_write: bool,
@@ -131,7 +131,7 @@ impl Model {
         true
     }
 
-    fn settle(&mut self, held: Held, how: How) {
+    fn settle(&mut self, held: HeldDelivery, how: How) {
         match how {
             How::Ack => {}
             How::Requeue => _ = self.ready[held.queue].insert(held.place, held.number),
@@ -213,7 +213,7 @@ impl Model {
             *found.unwrap_or_else(|| panic!("message {number} of {} is not ready", QUEUES[queue].0)).0;
         if is_open {
             self.ready[queue].remove(&place);
-            self.held.insert(tag, Held { queue, place, number, consumed, settled: None });
+            self.held.insert(tag, HeldDelivery { queue, place, number, consumed, settled: None });
             self.last_tag = self.last_tag.max(tag);
         }
     }

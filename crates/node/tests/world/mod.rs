@@ -21,7 +21,7 @@ use broker::settings::Settings;
 use bytes::BytesMut;
 use node::facts::Restored;
 use node::questions::{Question, Reply};
-use node::shard::{Moved, Occupancy, Shard, Writes};
+use node::shard::{Migration, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 use wal::{
     BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
@@ -152,7 +152,7 @@ struct Placed {
     shard: usize,
     key: usize,
     /// The shard to which the connection is moving, and the connection itself.
-    moving: Option<(usize, Moved)>,
+    moving: Option<(usize, Migration)>,
     /// The stream that the client publishes to or reads. `None` for a client of the queue.
     stream: Option<usize>,
     /// The bytes in flight from the client to its shard.

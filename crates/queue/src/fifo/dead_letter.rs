@@ -6,7 +6,7 @@ use message::{Death, DeathReason};
 
 use super::entry::{Body, Entry};
 use super::rare::Nothing;
-use super::uncommitted::Place;
+use super::uncommitted::Stage;
 use super::{Fifo, Output};
 use crate::{Arrival, Deliver, Effect, Loaded};
 
@@ -235,7 +235,7 @@ impl Fifo {
         *unqueued += queued.len() as u64;
         let queued = std::mem::take(queued);
         for Dead { entry, reason, .. } in on_way.chain(waiting).chain(queued) {
-            self.journal.leave(entry, Place::Leaving(reason));
+            self.journal.leave(entry, Stage::Leaving(reason));
         }
     }
 
@@ -246,7 +246,7 @@ impl Fifo {
 
     /// Dead-letters or drops a message that is neither ready nor unsettled any more.
     pub(super) fn kill(&mut self, entry: Entry, reason: DeathReason, now_ms: u64, out: &mut Output) {
-        self.journal.note(&entry, Place::Ready);
+        self.journal.note(&entry, Stage::Ready);
         let dead = Dead::new(entry, reason);
         if self.can_kill() && (dead.entry.is_in_memory() || self.config.dead_letter.is_none()) {
             self.send(dead, now_ms, out);
@@ -292,7 +292,7 @@ impl Fifo {
             Arrival::Refused | Arrival::Unavailable => self.counts.dropped += 1,
         }
         let Dead { entry, reason, .. } = dead;
-        self.journal.leave(entry, Place::Leaving(reason));
+        self.journal.leave(entry, Stage::Leaving(reason));
         self.make_room(now_ms, out, deliver);
     }
 
@@ -334,9 +334,9 @@ impl Fifo {
         let Some((to, message)) = self.config.dead_letter.as_ref().zip(dead.entry.message()) else {
             self.counts.dropped += 1;
             let Dead { entry, reason, .. } = dead;
-            return self.journal.leave(entry, Place::Leaving(reason));
+            return self.journal.leave(entry, Stage::Leaving(reason));
         };
-        self.journal.note(&dead.entry, Place::Leaving(dead.reason));
+        self.journal.note(&dead.entry, Stage::Leaving(dead.reason));
         let leaving = self.leaving.make();
         leaving.last_token += 1;
         let token = leaving.last_token;

@@ -10,7 +10,6 @@ mod dead_letter;
 mod delayed;
 mod entry;
 mod expire;
-mod held;
 mod journal;
 mod learn;
 mod level;
@@ -29,6 +28,7 @@ mod timeout;
 mod turns;
 mod uncommitted;
 mod unsettled;
+mod unsettled_totals;
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +45,6 @@ pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
 use delayed::Delayed;
 pub use entry::stored_bytes;
 use entry::{Entry, Leave};
-use held::Held;
 use journal::Journal;
 use paging::{Fetch, Seldom, Writing};
 pub use peek::{PEEK_BYTES_MAX, PEEK_STEPS_MAX, Peek, PeekBlock, PeekEnd, Peeked, PeekedMessage};
@@ -53,7 +52,8 @@ use rare::Rare;
 use ready::Ready;
 pub use restore::Restoring;
 use timeout::Timeout;
-use uncommitted::Place;
+use uncommitted::Stage;
+use unsettled_totals::UnsettledTotals;
 
 use crate::{
     Attach, Capabilities, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, DeliveryRef,
@@ -93,7 +93,7 @@ pub struct Fifo {
     delayed: Delayed,
     journal: Journal,
     /// Totals of the unsettled messages of all consumers.
-    held: Held,
+    held: UnsettledTotals,
     /// True if any message can expire. Otherwise the age of the head is never checked.
     ages: bool,
     /// When the queue was last used, in milliseconds since the epoch. Unknown before the first call.
@@ -147,7 +147,7 @@ impl Fifo {
             leaving: Rare::default(),
             delayed: Delayed::default(),
             journal: Journal::default(),
-            held: Held::default(),
+            held: UnsettledTotals::default(),
             ages: config.message_ttl_ms.is_some(),
             used_ms: None,
             next_check_ms: 0,
@@ -507,7 +507,7 @@ impl Fifo {
             self.counts.delivered_settled += 1;
             self.counts.acknowledged += 1;
             consumer.unsettled.skip();
-            self.journal.leave(entry, Place::Ready);
+            self.journal.leave(entry, Stage::Ready);
         } else {
             self.held.add(&entry);
             entry.free_body();
@@ -534,7 +534,7 @@ impl Fifo {
     fn purge(&mut self) -> u64 {
         let messages = self.ready.len();
         let (entries, rests) = self.ready.drain();
-        entries.into_iter().for_each(|entry| self.journal.leave(entry, Place::Ready));
+        entries.into_iter().for_each(|entry| self.journal.leave(entry, Stage::Ready));
         rests.into_iter().for_each(|rest| self.journal.leave_rest(rest));
         if self.keeps_dead_letters() {
             self.purge_leaving();
@@ -591,7 +591,7 @@ impl Fifo {
             self.leaving = Rare::default();
             self.delayed = Delayed::default();
         }
-        self.held = Held::default();
+        self.held = UnsettledTotals::default();
         if let Some(all) = &mut self.journal.uncommitted {
             all.clear();
         }

@@ -20,7 +20,7 @@ use crate::{
 pub(super) const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };
 
 /// The sequence numbers of a run that is being written, ascending, each with the offset of its block in the run.
-pub(super) type Places = Vec<(u64, u32)>;
+pub(super) type BlockPlaces = Vec<(u64, u32)>;
 
 /// A run that is being written.
 pub(super) struct Writing {
@@ -30,7 +30,7 @@ pub(super) struct Writing {
     pub messages: u32,
     pub ages: Ages,
     /// Only for a run of messages that have left their level; otherwise empty.
-    pub places: Places,
+    pub places: BlockPlaces,
     /// See [`Stored::seqs`].
     pub seqs: Seqs,
 }
@@ -185,7 +185,7 @@ impl Fifo {
         })?;
         let (ages, run) = (ages?, self.journal.runs.next_number());
         let seqs = seqs.into_iter().collect();
-        Some((Writing { run, level, last, messages, ages, places: Places::new(), seqs }, messages))
+        Some((Writing { run, level, last, messages, ages, places: BlockPlaces::new(), seqs }, messages))
     }
 
     /// Called when the run is stored safely. Its messages that are still ready leave memory. If there are none, the run

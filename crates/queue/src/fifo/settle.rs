@@ -7,7 +7,7 @@ use message::{Annotations, DeathReason};
 use super::consumers::{Slot, Standing};
 use super::entry::{Entry, Leave};
 use super::journal::Journal;
-use super::uncommitted::Place;
+use super::uncommitted::Stage;
 use super::{Fifo, Output};
 use crate::{ConsumerId, DeletedReason, Deliver, Effect, Fact, GoneReason, Marks, Outcome};
 
@@ -82,7 +82,7 @@ impl Fifo {
         let mut entries: Vec<Entry> = self.consumers.remove(slot).unsettled.into_entries().collect();
         for entry in &entries {
             self.held.remove(entry);
-            self.journal.note(entry, Place::Ready);
+            self.journal.note(entry, Stage::Ready);
         }
         if was_consumer && self.end_if_unused(out) {
             return;
@@ -105,7 +105,7 @@ impl Fifo {
         match journal.can_roll_back() {
             true => holder.unsettled.take(first, last, |number, entry| {
                 held.remove(&entry);
-                journal.park(entry, Place::Held { consumer, number });
+                journal.park(entry, Stage::Held { consumer, number });
             }),
             false => holder.unsettled.take(first, last, |_, entry| {
                 held.remove(&entry);
@@ -206,7 +206,7 @@ impl Fifo {
         let consumer = holder.id;
         holder.unsettled.take(first, last, |number, entry| {
             held.remove(&entry);
-            journal.note(&entry, Place::Held { consumer, number });
+            journal.note(&entry, Stage::Held { consumer, number });
             entries.push(entry);
         });
         entries

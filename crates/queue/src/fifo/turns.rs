@@ -7,7 +7,7 @@ use message::Message;
 use super::entry::Entry;
 use super::journal::Journal;
 use super::level::Rest;
-use super::uncommitted::{Change, Closed, Place, RolledBack, Uncommitted};
+use super::uncommitted::{Change, Closed, RolledBack, Stage, Uncommitted};
 use super::{Counts, Fifo, Output};
 use crate::{Carrier, ConsumerId, Deliver, Fact, FactPolicy, Marks, Put};
 
@@ -26,7 +26,7 @@ impl Journal {
 
     /// Removes a message for good. `from` is where it was.
     #[inline]
-    pub fn leave(&mut self, entry: Entry, from: Place) {
+    pub fn leave(&mut self, entry: Entry, from: Stage) {
         match self.can_roll_back() {
             true => self.park(entry, from),
             false => self.gone(&entry),
@@ -36,13 +36,13 @@ impl Journal {
     /// Records where a message was before it leaves this place. If it moves several times in a turn, the first place
     /// counts.
     #[inline]
-    pub fn note(&mut self, entry: &Entry, from: Place) {
+    pub fn note(&mut self, entry: &Entry, from: Stage) {
         if self.can_roll_back() {
             self.note_change(entry, from);
         }
     }
 
-    fn note_change(&mut self, entry: &Entry, from: Place) {
+    fn note_change(&mut self, entry: &Entry, from: Stage) {
         let marks = self.marks_of(entry);
         if let Some(all) = self.uncommitted.as_mut().filter(|_| entry.journaled) {
             all.push(entry.seq, from, marks, None);
@@ -50,7 +50,7 @@ impl Journal {
     }
 
     /// [`Self::leave`] for a queue whose turns can be rolled back.
-    pub fn park(&mut self, entry: Entry, from: Place) {
+    pub fn park(&mut self, entry: Entry, from: Stage) {
         let marks = self.marks_of(&entry);
         self.annotated.forget(entry.seq);
         self.acquired.forget(entry.seq);
@@ -225,12 +225,12 @@ impl Fifo {
             let Some(mut entry) = found else { continue };
             self.journal.restore_marks(&mut entry, marks);
             match from {
-                Place::Held { consumer, number } if let Some(slot) = self.consumers.slot(consumer) => {
+                Stage::Held { consumer, number } if let Some(slot) = self.consumers.slot(consumer) => {
                     self.held.add(&entry);
                     self.consumers.get(slot).unsettled.put_back(number, entry);
                 }
-                Place::Held { .. } | Place::Ready => self.ready.put_back(entry),
-                Place::Leaving(reason) => self.leaving.make().wait(entry, reason, now_ms),
+                Stage::Held { .. } | Stage::Ready => self.ready.put_back(entry),
+                Stage::Leaving(reason) => self.leaving.make().wait(entry, reason, now_ms),
             }
         }
     }

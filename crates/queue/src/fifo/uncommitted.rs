@@ -81,7 +81,7 @@ pub(super) struct Change {
     turn: u64,
     pub seq: u64,
     /// Where it was before.
-    pub from: Place,
+    pub from: Stage,
     /// Its marks there. Boxed because most messages are delivered once, and then have none.
     marks: Option<Box<Marks>>,
     /// The message itself, if it was removed.
@@ -90,7 +90,7 @@ pub(super) struct Change {
 
 /// The place of a message in the queue.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum Stage {
     Ready,
     /// Unsettled. `number` is the consumer's own number.
     Held {
@@ -126,7 +126,7 @@ impl Uncommitted {
     }
 
     /// Records that a message leaves its place. `parked` is the message, if it is removed.
-    pub fn push(&mut self, seq: u64, from: Place, marks: Marks, parked: Option<Entry>) {
+    pub fn push(&mut self, seq: u64, from: Stage, marks: Marks, parked: Option<Entry>) {
         let marks = (marks != Marks::default()).then(|| Box::new(marks));
         self.pending.make().changes.push_back(Change { turn: self.turn, seq, from, marks, parked });
     }
@@ -221,7 +221,7 @@ impl Uncommitted {
     /// Returns true if a rollback may return messages to this consumer.
     pub fn may_return_to(&self, consumer: ConsumerId) -> bool {
         let is_from =
-            |from: Place| matches!(from, Place::Held { consumer: holder, .. } if holder == consumer);
+            |from: Stage| matches!(from, Stage::Held { consumer: holder, .. } if holder == consumer);
         self.pending.changes.iter().any(|change| is_from(change.from))
     }
 

@@ -37,12 +37,12 @@ pub enum LoadFrom {
     Offset(u64),
     /// The first chunk written at or after this time, in milliseconds since the epoch.
     Time(u64),
-    At(Place),
+    At(SegmentPosition),
 }
 
 /// A position in the segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SegmentPosition {
     /// The first offset of the segment.
     pub segment: u64,
     /// A byte position in the segment.
@@ -56,5 +56,5 @@ pub struct Place {
 pub struct LoadedChunks {
     pub chunks: Vec<Chunk>,
     /// The place at which reading continues. Its offset comes after all messages that were inspected.
-    pub next: Place,
+    pub next: SegmentPosition,
 }

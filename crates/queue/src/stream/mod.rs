@@ -25,6 +25,6 @@ mod tests;
 
 pub use chunk::{CHUNK_BYTES, CHUNK_ENTRIES_MAX};
 pub use home::{OpenFailure, Stream, StreamOutput, Work};
-pub use load::{ChunkLoad, LoadFrom, LoadedChunks, Place, ReadersOutput};
+pub use load::{ChunkLoad, LoadFrom, LoadedChunks, ReadersOutput, SegmentPosition};
 pub use reader::SCAN_MAX;
 pub use readers::{Readers, Standing};

@@ -12,7 +12,7 @@ use client::Error;
 use client::amqp091::{Confirms, Connection};
 
 use super::clock::{Pacer, SECOND_NS, now_ns};
-use super::endpoint::{CLOSE, Event, Phase, Place, Role};
+use super::endpoint::{CLOSE, Event, Phase, Role, ThreadState};
 use super::plan::Plan;
 use super::stamp::{Stamped091, sent_ns_091};
 use super::{Bench, say};
@@ -25,7 +25,7 @@ const CHANNEL: u16 = 1;
 /// would not be cheaper.
 const BATCH: usize = 64 * 1024;
 
-impl Place {
+impl ThreadState {
     /// Runs an endpoint until the coordinator stops it or the connection fails.
     pub(super) async fn live_091(&self, role: Role) {
         let connected = tokio::select! {

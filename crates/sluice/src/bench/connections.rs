@@ -45,18 +45,18 @@ pub fn run(bench: Bench) -> Result<Report, Failure> {
 
 /// An open connection.
 struct Open {
-    held: Held,
+    held: Opened,
     took_ns: u64,
 }
 
-enum Held {
+enum Opened {
     /// The sessions end when they are dropped.
     Amqp10 { connection: Connection, _sessions: Vec<Session> },
     /// A task that serves the connection until the run stops.
     Amqp091(JoinHandle<()>),
 }
 
-impl Held {
+impl Opened {
     fn is_lost(&self) -> bool {
         match self {
             Self::Amqp10 { connection, .. } => connection.error().is_some(),
@@ -121,24 +121,24 @@ async fn open_one(bench: Arc<Bench>, stopped: watch::Receiver<bool>) -> Result<O
     Ok(Open { held, took_ns: now_ns() - began_ns })
 }
 
-async fn open_10(bench: &Bench) -> Result<Held, Failure> {
+async fn open_10(bench: &Bench) -> Result<Opened, Failure> {
     let (connection, place) = bench.connect().await?;
     let mut sessions = Vec::new();
     for _ in 0..bench.sessions() {
         let session = connection.session().await;
         sessions.push(session.map_err(|e| place.failed("begin", "a session", &e))?);
     }
-    Ok(Held::Amqp10 { connection, _sessions: sessions })
+    Ok(Opened::Amqp10 { connection, _sessions: sessions })
 }
 
-async fn open_091(bench: &Bench, mut stopped: watch::Receiver<bool>) -> Result<Held, Failure> {
+async fn open_091(bench: &Bench, mut stopped: watch::Receiver<bool>) -> Result<Opened, Failure> {
     let (mut connection, place) = bench.connect_091().await?;
     for channel in 1..=bench.sessions() {
         let channel = u16::try_from(channel).unwrap_or(u16::MAX);
         let opened = connection.open_channel(channel).await;
         opened.map_err(|e| place.failed("open", "a channel", &e))?;
     }
-    Ok(Held::Amqp091(tokio::spawn(async move {
+    Ok(Opened::Amqp091(tokio::spawn(async move {
         tokio::select! {
             // The connection is lost.
             _ = connection.closed() => return,

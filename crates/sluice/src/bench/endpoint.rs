@@ -51,7 +51,7 @@ pub enum Role {
 }
 
 /// The state that the endpoints of one thread share.
-pub struct Place {
+pub struct ThreadState {
     pub run: Arc<Run>,
     /// The index of the thread.
     pub number: usize,
@@ -61,7 +61,7 @@ pub struct Place {
     pub events: mpsc::UnboundedSender<Event>,
 }
 
-impl Place {
+impl ThreadState {
     /// Runs an endpoint until the coordinator stops it or the connection fails.
     pub async fn live(self: Rc<Self>, role: Role) {
         match self.bench().protocol {

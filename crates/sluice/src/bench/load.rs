@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::amqp091::Declared091;
 use super::clock::{SECOND_NS, cpu_ns, now_ns};
-use super::endpoint::{Event, Phase, Place, Role};
+use super::endpoint::{Event, Phase, Role, ThreadState};
 use super::plan::{Declared, Plan};
 use super::report::{Measured, Report, thousands};
 use super::tally::{Tally, Totals};
@@ -131,7 +131,7 @@ fn work(
     let runtime = runtime.map_err(|e| cannot_start(&e))?;
     let latencies = RefCell::new(histogram()?);
     let roles: Vec<Role> = run.roles(number).collect();
-    let place = Rc::new(Place { run, number, latencies, phase, events });
+    let place = Rc::new(ThreadState { run, number, latencies, phase, events });
     LocalSet::new().block_on(&runtime, async {
         let mut endpoints = JoinSet::new();
         for role in roles {

@@ -36,7 +36,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use client::{Connection, Options, amqp091 as client091};
 
-use crate::amqp::{Broker, Place};
+use crate::amqp::{Broker, BrokerAddress};
 use crate::failure::Failure;
 use crate::limits;
 use crate::output::print;
@@ -219,12 +219,12 @@ impl Bench {
         Ok(())
     }
 
-    async fn connect(&self) -> Result<(Connection, Place), Failure> {
+    async fn connect(&self) -> Result<(Connection, BrokerAddress), Failure> {
         let idle_time_out = Duration::from_secs(self.heartbeat.into());
         self.broker.connect_with(Options { idle_time_out, ..Options::default() }).await
     }
 
-    async fn connect_091(&self) -> Result<(client091::Connection, Place), Failure> {
+    async fn connect_091(&self) -> Result<(client091::Connection, BrokerAddress), Failure> {
         let idle_time_out = Duration::from_secs(self.heartbeat.into());
         self.broker.connect_091(client091::Options { idle_time_out, ..client091::Options::default() }).await
     }

@@ -20,7 +20,7 @@ use amqp10::sasl::Secret;
 use broker::access::{
     Hashing, Identity, Permissions, Resource, Rights, TopicPermissions, Topics, User, UserRef, Verb, permit,
 };
-use broker::desk::{ConnectionCursor, Desk as _};
+use broker::admin_api::{AdminApi as _, ConnectionCursor};
 use broker::pattern::Pattern;
 
 use fixture::{Fixture, ROOT};
@@ -164,23 +164,23 @@ async fn walk_amqp091(fixture: &Fixture, subjects: &[Subject], walked: &mut BTre
     }
 }
 
-/// The metrics and the samples read rows through the desk, the front end of management requests.
+/// The metrics and the samples read rows through the admin API.
 async fn walk_metrics(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     walked.insert(Verb::ReadAllStatistics);
-    let desk = fixture.node.desk();
+    let api = fixture.node.api();
     for subject in subjects {
         let who = &subject.identity;
         let read = [
-            desk.queue_rows(who, 0, 1).await.is_ok(),
-            desk.sampled_queues(who, &[]).await.is_ok(),
-            desk.sampled_connections(who, Arc::default()).await.is_ok(),
-            desk.connection_rows(who, ConnectionCursor::default()).await.is_ok(),
-            desk.exchange_rows(who).await.is_ok(),
-            desk.sampled_exchanges(who, &[]).await.is_ok(),
+            api.queue_rows(who, 0, 1).await.is_ok(),
+            api.sampled_queues(who, &[]).await.is_ok(),
+            api.sampled_connections(who, Arc::default()).await.is_ok(),
+            api.connection_rows(who, ConnectionCursor::default()).await.is_ok(),
+            api.exchange_rows(who).await.is_ok(),
+            api.sampled_exchanges(who, &[]).await.is_ok(),
         ];
         assert_eq!(read, [subject.may(Verb::ReadAllStatistics); 6], "{subject:?}");
     }
-    assert!(desk.queue_rows(&Identity::metrics_reader(), 0, 1).await.is_ok());
+    assert!(api.queue_rows(&Identity::metrics_reader(), 0, 1).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

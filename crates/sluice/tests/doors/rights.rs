@@ -2,7 +2,7 @@
 
 use amqp10::Symbol;
 use broker::access::Identity;
-use broker::desk::Desk as _;
+use broker::admin_api::AdminApi as _;
 use client::management::QueueSpec;
 use client::{Connection, Management, Options, ReceiverOptions, SenderOptions, Url};
 
@@ -109,10 +109,10 @@ async fn a_lost_permission_ends_what_it_was_for() {
     drop(receiver);
     let closed = connection.closed().await.unwrap_err().to_string();
     assert!(closed.contains("vhost 'team' is deleted"), "{closed}");
-    let desk = fixture.node.desk();
+    let api = fixture.node.api();
     let who = Identity::internal(ROOT, "administrator");
-    let overview = desk.overview(&who).await.unwrap();
-    assert_eq!((overview.queues, desk.vhosts(&who).await.unwrap().len()), (0, 1), "its queues went with it");
+    let overview = api.overview(&who).await.unwrap();
+    assert_eq!((overview.queues, api.vhosts(&who).await.unwrap().len()), (0, 1), "its queues went with it");
     fixture.close();
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use admin::{Action, Method, ROUTES, Route, To, Whose};
 use amqp10::Value;
 use broker::access::Verb;
-use broker::desk::MemberChange;
+use broker::admin_api::MemberChange;
 use broker::settings::Settings;
 use client::{Connection, ReceiverOptions, SenderOptions};
 

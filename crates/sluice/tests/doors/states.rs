@@ -7,8 +7,8 @@ use amqp091::{
     BasicConsume, BasicGet, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, ReplyCode,
 };
 use broker::access::Identity;
+use broker::admin_api::AdminApi as _;
 use broker::catalog::AccountChange;
-use broker::desk::Desk as _;
 use client::management::{Binding, Destination, QueueSpec};
 use client::{Connection, Credit, Error, Management, ReceiverOptions, SenderOptions, Session};
 
@@ -195,7 +195,7 @@ async fn a_virtual_host_that_is_being_deleted_gets_nothing_new() {
     fixture.prepare("PUT", "/api/queues/closing/q", "{}").await;
     let close = AccountChange::CloseVhost { name: "closing".into() };
     let root = Identity::internal(ROOT, "administrator");
-    fixture.node.desk().change_account(&root, close).await.unwrap();
+    fixture.node.api().change_account(&root, close).await.unwrap();
     for (method, path, body) in [
         ("PUT", "/api/queues/closing/r", "{}"),
         ("PUT", "/api/exchanges/closing/x", "{}"),

@@ -28,14 +28,14 @@ const BLOCK_MAGIC: [u8; 4] = *b"SLbk";
 
 /// The place and owner for which a block must have been written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BlockPosition {
     pub pack: u64,
     /// The offset of the block's header in bytes.
     pub offset: u64,
     pub owner: u64,
 }
 
-impl Place {
+impl BlockPosition {
     fn proof(self) -> Proof {
         Proof::new([self.pack, self.offset, self.owner])
     }
@@ -51,7 +51,7 @@ pub(crate) struct BlockHeader {
 
 impl BlockHeader {
     /// Returns the encoded header for these records at this place. Their bytes must fit a u32.
-    pub fn encode(records: &Records, place: Place) -> [u8; BLOCK_HEADER] {
+    pub fn encode(records: &Records, place: BlockPosition) -> [u8; BLOCK_HEADER] {
         let mut proof = place.proof();
         records.pieces(|piece| proof.update(piece));
         let mut bytes = [0; BLOCK_HEADER];
@@ -66,7 +66,7 @@ impl BlockHeader {
     }
 
     /// Reads the header at the front of `bytes` and checks that it was written for this place.
-    pub fn decode(bytes: &[u8], place: Place) -> Result<Self, Flaw> {
+    pub fn decode(bytes: &[u8], place: BlockPosition) -> Result<Self, Flaw> {
         let bytes = bytes.get(..BLOCK_HEADER).ok_or(Flaw::Short)?;
         let mut check = place.proof();
         check.update(&bytes[8..]);
@@ -78,7 +78,7 @@ impl BlockHeader {
     }
 
     /// Returns true if this header was written for `payload`.
-    pub fn matches(&self, payload: &[u8], place: Place) -> bool {
+    pub fn matches(&self, payload: &[u8], place: BlockPosition) -> bool {
         let mut proof = place.proof();
         proof.update(payload);
         proof.finish() == self.proof
@@ -91,14 +91,17 @@ mod tests {
 
     #[test]
     fn a_header_is_valid_for_its_place_only() {
-        let place = Place { pack: 7, offset: 48, owner: 9 };
+        let place = BlockPosition { pack: 7, offset: 48, owner: 9 };
         let mut records = Records::new();
         records.push(9, 1, 2, &[b"body"]);
         let bytes = BlockHeader::encode(&records, place);
         let header = BlockHeader::decode(&bytes, place).unwrap();
         assert_eq!((header.length as usize, header.records), (records.bytes(), 1));
-        for other in [Place { pack: 8, ..place }, Place { offset: 49, ..place }, Place { owner: 1, ..place }]
-        {
+        for other in [
+            BlockPosition { pack: 8, ..place },
+            BlockPosition { offset: 49, ..place },
+            BlockPosition { owner: 1, ..place },
+        ] {
             assert_eq!(BlockHeader::decode(&bytes, other), Err(Flaw::Header), "{other:?}");
             records.pieces(|piece| assert!(header.matches(piece, place) && !header.matches(piece, other)));
         }

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 
-use super::block::{BLOCK_HEADER, BlockHeader, Place};
+use super::block::{BLOCK_HEADER, BlockHeader, BlockPosition};
 use super::{BLOCK_BYTES, Extent, PACK_BYTES, Run};
 use crate::disk::{Disk, LOCK, read_all, write_all};
 use crate::file::{self, FILE_HEADER, FileHeader, PACK_MAGIC, PACK_VERSION};
@@ -362,7 +362,8 @@ fn write_pack<D: Disk>(disk: &mut D, number: u64, runs: &[Run], extents: &mut Ve
     for run in runs {
         let start = offset;
         for block in &run.blocks {
-            headers.push(BlockHeader::encode(block, Place { pack: number, offset, owner: run.owner }));
+            headers
+                .push(BlockHeader::encode(block, BlockPosition { pack: number, offset, owner: run.owner }));
             offset += (BLOCK_HEADER + block.bytes()) as u64;
         }
         // Both numbers fit into a u32, because `length` has checked them.

@@ -5,7 +5,7 @@ use std::io;
 
 use bytes::Bytes;
 
-use super::block::{BLOCK_HEADER, BlockHeader, Place};
+use super::block::{BLOCK_HEADER, BlockHeader, BlockPosition};
 use super::{BLOCK_BYTES, Extent};
 use crate::disk::{Disk, read_all};
 use crate::file::{self, FILE_HEADER, FileHeader, PACK_MAGIC};
@@ -122,7 +122,7 @@ impl<D: Disk> PackReader<D> {
     pub fn read(&mut self, extent: Extent, owner: u64, at: u32) -> Result<Block, ReadError> {
         let Extent { pack, offset, bytes } = extent;
         let offset = u64::from(offset) + u64::from(at);
-        let read = self.try_read(Place { pack, offset, owner }, bytes.saturating_sub(at));
+        let read = self.try_read(BlockPosition { pack, offset, owner }, bytes.saturating_sub(at));
         let (records, taken) = read.map_err(|trouble| match trouble {
             Trouble::Flaw(what) => ReadError::Damaged { pack, offset, what },
             Trouble::Io(error) => {
@@ -150,7 +150,7 @@ impl<D: Disk> PackReader<D> {
     }
 
     /// Returns the records of a block and its size in bytes. The block can have at most `room` bytes.
-    fn try_read(&mut self, place: Place, room: u32) -> Result<(Vec<Record>, u32), Trouble> {
+    fn try_read(&mut self, place: BlockPosition, room: u32) -> Result<(Vec<Record>, u32), Trouble> {
         let room = room as usize;
         let (disk, handle) = self.handle(place.pack)?;
         let mut bytes = vec![0; room.min(BLOCK_HEADER + BLOCK_BYTES)];

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-use super::chunk::{ChunkHeader, Place};
+use super::chunk::{ChunkHeader, ChunkPosition};
 use super::files::{self, Kind, SEGMENT_MAGIC, VERSION_BYTES, VERSION_FILE};
 use super::index::Entry;
 use super::notes::Notes;
@@ -70,7 +70,7 @@ impl<D: Disk> Files<D> {
         for chunk in chunks {
             let &NewChunk { first, entries: count, timestamp_ms, .. } = chunk;
             entries.push(Entry { first, timestamp_ms, position });
-            let (bloom, place) = (chunk.bloom.as_ref(), Place { stream, at: position });
+            let (bloom, place) = (chunk.bloom.as_ref(), ChunkPosition { stream, at: position });
             ChunkHeader::encode(place, (first, count, timestamp_ms), bloom, &chunk.data, &mut heads);
             position += bytes(chunk);
         }

@@ -46,7 +46,7 @@ pub(super) const DATA_MAX: usize = i32::MAX as usize;
 
 /// The place of a chunk. It is part of the chunk's check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ChunkPosition {
     pub stream: u64,
     /// The position in the segment's file, in bytes.
     pub at: u64,
@@ -69,7 +69,7 @@ impl ChunkHeader {
     /// Appends the encoded header and the filter of a chunk with this data to `into`. The data has 1 to
     /// [`DATA_MAX`] bytes.
     pub fn encode(
-        place: Place,
+        place: ChunkPosition,
         (first, entries, timestamp_ms): (u64, u16, u64),
         bloom: Option<&Bloom>,
         data: &[u8],
@@ -117,7 +117,7 @@ impl ChunkHeader {
     }
 
     /// Returns true if `bytes`, at least the header and the filter, were written for this place.
-    pub fn is_valid_at(&self, bytes: &[u8], place: Place) -> bool {
+    pub fn is_valid_at(&self, bytes: &[u8], place: ChunkPosition) -> bool {
         self.bloom_of(bytes).is_some_and(|bloom| check(place, &bytes[..CHECK], bloom) == self.check)
     }
 
@@ -147,7 +147,7 @@ impl ChunkHeader {
     }
 }
 
-fn check(place: Place, header: &[u8], bloom: &[u8]) -> u32 {
+fn check(place: ChunkPosition, header: &[u8], bloom: &[u8]) -> u32 {
     let mut proof = Proof::new([place.stream, place.at]);
     proof.update(header);
     proof.update(bloom);
@@ -162,7 +162,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { stream: 7, at: 8 };
+    const PLACE: ChunkPosition = ChunkPosition { stream: 7, at: 8 };
 
     #[test]
     fn crc_is_that_of_zlib() {
@@ -194,8 +194,8 @@ mod tests {
             assert_eq!((header.first, header.next(), header.timestamp_ms), (5, 8, 9));
             assert_eq!((header.head(), header.bytes()), (bytes.len(), bytes.len() as u64 + 4));
             assert!(header.is_valid_at(&bytes, PLACE) && header.matches(b"data") && !header.matches(b"date"));
-            assert!(!header.is_valid_at(&bytes, Place { stream: 8, ..PLACE }));
-            assert!(!header.is_valid_at(&bytes, Place { at: 9, ..PLACE }));
+            assert!(!header.is_valid_at(&bytes, ChunkPosition { stream: 8, ..PLACE }));
+            assert!(!header.is_valid_at(&bytes, ChunkPosition { at: 9, ..PLACE }));
             for bit in 0..8 * bytes.len() {
                 let mut bad = bytes.clone();
                 bad[bit / 8] ^= 0x80 >> (bit % 8);

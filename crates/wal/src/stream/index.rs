@@ -17,7 +17,7 @@
 
 use std::io;
 
-use super::chunk::{CHUNK_HEADER, Place};
+use super::chunk::{CHUNK_HEADER, ChunkPosition};
 use super::files::{self, FILE_HEADER, INDEX_MAGIC, Kind, u32_at, u64_at};
 use super::window::{Look, Window};
 use crate::batch::Proof;
@@ -110,7 +110,7 @@ pub(super) fn find_chunk<D: Disk>(
     while let Some((_, entry)) =
         find(disk, stream, segment, |entry| entry.position < below && is_before(entry))
     {
-        let place = Place { stream, at: entry.position };
+        let place = ChunkPosition { stream, at: entry.position };
         let look = Window::default().look((&mut *disk, &mut *file), place, CHUNK_HEADER)?;
         if matches!(look, Look::Chunk(header) if header.first == entry.first) {
             return Ok(Some(entry));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::held::Claim;
+use super::buffer_budget::Claim;
 use super::{Bloom, StreamError, Wanted};
 
 /// An owner closes a chunk when its data would exceed this many bytes. Only a chunk with a single entry may be

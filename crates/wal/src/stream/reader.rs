@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use super::chunk::{ChunkHeader, Place};
+use super::chunk::{ChunkHeader, ChunkPosition};
 use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC};
 use super::index::{self, Entry};
 use super::window::{Look, Window};
@@ -262,7 +262,7 @@ impl<D: Disk> StreamReader<D> {
         while next.offset < end {
             let before = window.read;
             let Some(header) = look(&mut window, (disk, file), job, *next, want)? else { return Ok(true) };
-            let place = Place { stream: job.stream, at: next.at };
+            let place = ChunkPosition { stream: job.stream, at: next.at };
             if job.heads {
                 let length = disk.len(file).map_err(io_error(job.stream, next.segment))?;
                 if next.at + header.bytes() > length {
@@ -350,7 +350,7 @@ fn look<D: Disk>(
     next: Position,
     want: usize,
 ) -> Result<Option<ChunkHeader>, StreamError> {
-    let place = Place { stream: job.stream, at: next.at };
+    let place = ChunkPosition { stream: job.stream, at: next.at };
     match window.look(file, place, want).map_err(io_error(job.stream, next.segment))? {
         Look::Chunk(header) if header.first == next.offset => Ok(Some(header)),
         Look::End if after(job, next.segment).is_some() => Ok(None),

@@ -18,7 +18,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::chunk::{CHUNK_HEADER, ChunkHeader, Place};
+use super::chunk::{CHUNK_HEADER, ChunkHeader, ChunkPosition};
 use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC};
 use super::index::{self, Entry, Index};
 use super::notes::Note;
@@ -168,7 +168,7 @@ fn walk<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Resul
         if next >= end {
             break Stop::There;
         }
-        match window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)? {
+        match window.look((&mut *disk, &mut file), ChunkPosition { stream, at }, WINDOW_BYTES)? {
             Look::Chunk(header) if header.first != next => break Stop::Corrupt,
             Look::Chunk(header) if at + header.bytes() > length => break Stop::Torn(at),
             Look::Chunk(header) => {
@@ -279,7 +279,7 @@ pub(super) fn last_chunk<D: Disk>(
     let mut last = None;
     while next < end
         && let Look::Chunk(header) =
-            window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)?
+            window.look((&mut *disk, &mut file), ChunkPosition { stream, at }, WINDOW_BYTES)?
         && header.first == next
     {
         (at, next) = (at + header.bytes(), header.next());
@@ -291,7 +291,7 @@ pub(super) fn last_chunk<D: Disk>(
 /// Returns the timestamp of a segment's first chunk, if there is one.
 pub(super) fn first_time<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> io::Result<Option<u64>> {
     let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
-    let place = Place { stream, at: FILE_HEADER as u64 };
+    let place = ChunkPosition { stream, at: FILE_HEADER as u64 };
     let look = Window::default().look((disk, &mut file), place, CHUNK_HEADER)?;
     Ok(match look {
         Look::Chunk(header) if header.first == segment => Some(header.timestamp_ms),
@@ -405,7 +405,7 @@ impl Tail {
         let mut window = Window::default();
         let (mut at, mut below) = (FILE_HEADER as u64, length);
         while let Some((number, entry)) = index::find(disk, stream, segment, |entry| entry.position < below) {
-            let place = Place { stream, at: entry.position };
+            let place = ChunkPosition { stream, at: entry.position };
             // An entry of the index may outlive the chunk to which it points.
             if let Look::Chunk(header) = window.look((&mut *disk, &mut *file), place, WINDOW_BYTES)?
                 && header.first == entry.first
@@ -419,7 +419,7 @@ impl Tail {
         }
         self.is_verified = at == FILE_HEADER as u64;
         loop {
-            let place = Place { stream, at };
+            let place = ChunkPosition { stream, at };
             let look = window.look((&mut *disk, &mut *file), place, WINDOW_BYTES)?;
             let Look::Chunk(header) = look else { break };
             let is_next = header.first == self.next
@@ -458,7 +458,7 @@ impl Bad {
             let Some(bytes) = search.fill((&mut *disk, &mut *file), from, bytes, 0)? else { break };
             for (at, header) in bytes.windows(CHUNK_HEADER).enumerate() {
                 let Some(header) = ChunkHeader::decode(header) else { continue };
-                let place = Place { stream: self.stream, at: from + at as u64 };
+                let place = ChunkPosition { stream: self.stream, at: from + at as u64 };
                 let plausible = header.first >= self.next && place.at > self.from;
                 if !plausible || place.at + header.bytes() > self.length {
                     continue;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::chunk::Place;
+use super::chunk::ChunkPosition;
 use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC};
 use super::notes::Note;
 use super::recover::{Bad, Tail, guaranteed_to};
@@ -80,7 +80,7 @@ fn walk<D: Disk>(
     }
     let mut window = Window::default();
     while next < end {
-        let place = Place { stream, at };
+        let place = ChunkPosition { stream, at };
         match window.look((&mut *disk, &mut handle), place, WINDOW_BYTES)? {
             Look::Chunk(header) if header.first == next && header.timestamp_ms >= timestamp_ms => {
                 if window.chunk((&mut *disk, &mut handle), place, &header, WINDOW_BYTES)?.is_none() {
@@ -93,8 +93,11 @@ fn walk<D: Disk>(
                 on_flaw(damaged(at, next));
                 let bad = Bad { stream, from: at, next, length };
                 let Some(whole) = bad.whole_chunk(disk, &mut handle)? else { break };
-                let Look::Chunk(header) =
-                    window.look((&mut *disk, &mut handle), Place { stream, at: whole }, WINDOW_BYTES)?
+                let Look::Chunk(header) = window.look(
+                    (&mut *disk, &mut handle),
+                    ChunkPosition { stream, at: whole },
+                    WINDOW_BYTES,
+                )?
                 else {
                     break;
                 };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::chunk::{CHUNK_HEADER, ChunkHeader, Place};
-use super::held::{Held, counted};
+use super::buffer_budget::{BufferBudget, counted};
+use super::chunk::{CHUNK_HEADER, ChunkHeader, ChunkPosition};
 use crate::disk::{Disk, read_all};
 
 /// The default number of bytes per read.
@@ -33,12 +33,12 @@ pub(super) struct Window {
     /// The number of bytes that were read from the file so far.
     pub read: u64,
     /// The budget in which its buffers count.
-    held: Option<Arc<Held>>,
+    held: Option<Arc<BufferBudget>>,
 }
 
 impl Window {
     /// Returns an empty window whose buffers count in this budget.
-    pub fn counted(held: Option<Arc<Held>>) -> Self {
+    pub fn counted(held: Option<Arc<BufferBudget>>) -> Self {
         Self { held, ..Self::default() }
     }
 
@@ -46,7 +46,7 @@ impl Window {
     pub fn look<D: Disk>(
         &mut self,
         (disk, file): (&mut D, &mut D::File),
-        place: Place,
+        place: ChunkPosition,
         want: usize,
     ) -> io::Result<Look> {
         let Some(bytes) = self.fill((&mut *disk, &mut *file), place.at, CHUNK_HEADER, want)? else {
@@ -63,7 +63,7 @@ impl Window {
     pub fn chunk<D: Disk>(
         &mut self,
         file: (&mut D, &mut D::File),
-        place: Place,
+        place: ChunkPosition,
         header: &ChunkHeader,
         want: usize,
     ) -> io::Result<Option<Bytes>> {

@@ -1,7 +1,7 @@
 //! `POST /api/definitions`.
 
 use broker::access::Authority;
-use broker::desk::Desk;
+use broker::admin_api::AdminApi;
 use serde_json::json;
 
 use super::{Definitions, Problem, Reading, shown_first};
@@ -11,21 +11,21 @@ use crate::reply::{Failure, Reply};
 use crate::vhosts;
 
 /// Imports definitions of the whole node.
-pub async fn post<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn post<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     import(call, None).await
 }
 
 /// Imports definitions into one virtual host.
-pub async fn post_to_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn post_to_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     vhosts::require(call, call.param(0)).await?;
     import(call, Some(call.param(0))).await
 }
 
-async fn import<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Reply, Failure> {
+async fn import<D: AdminApi>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Reply, Failure> {
     let skip_unknown = call.query.flag("skip_unknown") || call.ports.skips_unknown();
     let (dry_run, reports) = (call.query.flag("dry_run"), call.query.flag("report"));
     let (body, into) = (call.body.clone(), vhost.map(str::to_owned));
-    let default_queue_type = call.desk.default_queue_type();
+    let default_queue_type = call.api.default_queue_type();
     let read = move || {
         let text = std::str::from_utf8(&body).map_err(|_| Failure::bad_request("not_json"))?;
         let reading = Reading { vhost: into.as_deref(), skip_unknown, warns_of_components: false };
@@ -52,7 +52,7 @@ async fn import<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Repl
             json!({ "imported": false, "entries": entries, "warnings": warnings, "needed": needed }),
         ));
     }
-    definitions.import(call.desk, &call.who).await?;
+    definitions.import(call.api, &call.who).await?;
     match reports {
         true => Ok(Reply::Json(json!({ "imported": true, "entries": entries, "warnings": warnings }))),
         false => Ok(Reply::NoContent),

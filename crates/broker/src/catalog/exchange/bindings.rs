@@ -10,12 +10,12 @@ use sha2::{Digest as _, Sha256};
 use super::super::{Arguments, Binding, Destination};
 
 /// The destination, the key, the hash of the arguments, and the age of a binding.
-type Place = (Destination, Arc<str>, u64, u64);
+type BindingKey = (Destination, Arc<str>, u64, u64);
 
 /// The bindings of one exchange in two orders; see the module.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Bindings {
-    all: BTreeMap<Place, Arc<Binding>>,
+    all: BTreeMap<BindingKey, Arc<Binding>>,
     ages: BTreeMap<u64, Arc<Binding>>,
     next_age: u64,
 }
@@ -86,13 +86,13 @@ impl Bindings {
         self.range(binding, 0..=u64::MAX).map(|(_, binding)| binding)
     }
 
-    fn place(&self, binding: &Binding) -> Option<Place> {
+    fn place(&self, binding: &Binding) -> Option<BindingKey> {
         let known = self.candidates(binding).find(|(_, known)| known.arguments == binding.arguments);
         known.map(|(place, _)| place.clone())
     }
 
     /// Returns the bindings whose arguments must be compared to find this one.
-    fn candidates(&self, binding: &Binding) -> impl Iterator<Item = (&Place, &Arc<Binding>)> {
+    fn candidates(&self, binding: &Binding) -> impl Iterator<Item = (&BindingKey, &Arc<Binding>)> {
         let hash = hash(&binding.arguments);
         self.range(binding, hash..=hash)
     }
@@ -101,7 +101,7 @@ impl Bindings {
         &self,
         binding: &Binding,
         hashes: RangeInclusive<u64>,
-    ) -> impl Iterator<Item = (&Place, &Arc<Binding>)> {
+    ) -> impl Iterator<Item = (&BindingKey, &Arc<Binding>)> {
         let place = |hash, age| (binding.destination.clone(), binding.key.clone(), hash, age);
         self.all.range(place(*hashes.start(), 0)..=place(*hashes.end(), u64::MAX))
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::super::{Arguments, Binding, CatalogError, Destination};
 use super::hash::{Fnv, jump};
-use super::letter::{CORRELATION_ID, CREATION_TIME, Facts, MESSAGE_ID};
+use super::routable::{CORRELATION_ID, CREATION_TIME, Facts, MESSAGE_ID};
 
 pub(super) const HASH_HEADER: &str = "hash-header";
 pub(super) const HASH_PROPERTY: &str = "hash-property";
@@ -89,7 +89,7 @@ impl Ring {
     pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
         let mut hash = Fnv::new();
         match &self.on {
-            HashOn::Key => hash.write(facts.letter.keys.first().map_or(&[][..], |k| k.as_bytes())),
+            HashOn::Key => hash.write(facts.routable.keys.first().map_or(&[][..], |k| k.as_bytes())),
             HashOn::Header(name) => facts.header(name).into_iter().for_each(|v| v.hash(&mut hash)),
             HashOn::Property(index) => facts.property(*index).into_iter().for_each(|v| v.hash(&mut hash)),
         }

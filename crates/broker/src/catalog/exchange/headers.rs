@@ -10,7 +10,7 @@ use amqp10::Value;
 use hashbrown::HashMap;
 
 use super::super::{Binding, CatalogError, Destination};
-use super::letter::{Facts, Plain};
+use super::routable::{Facts, Plain};
 
 const X_MATCH: &str = "x-match";
 

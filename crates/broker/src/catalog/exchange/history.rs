@@ -13,7 +13,7 @@ use message::Message;
 
 use super::super::{Arguments, CatalogError};
 use super::Exchange;
-use super::letter::Facts;
+use super::routable::Facts;
 
 pub(super) const LENGTH: &str = "x-recent-history-length";
 const NO_STORE: &str = "x-recent-history-no-store";

@@ -10,9 +10,9 @@ mod fanout;
 mod hash;
 mod headers;
 mod history;
-mod letter;
 mod modulus;
 mod random;
+mod routable;
 #[cfg(test)]
 mod tests;
 pub(super) mod topic;
@@ -36,8 +36,8 @@ use crate::exchange_counts::ExchangeId;
 use crate::notices::TRACE_EXCHANGE;
 
 pub use self::history::{Histories, history_length};
-pub(super) use self::letter::{Facts, PausedFacts};
-pub use self::letter::{Letter, has_headers};
+pub(super) use self::routable::{Facts, PausedFacts};
+pub use self::routable::{Routable, has_headers};
 
 /// The argument and the policy key for the alternate exchange.
 pub(super) const ALTERNATE: &str = "alternate-exchange";
@@ -399,7 +399,7 @@ impl Routes {
 /// Handles the keys of a message from this place on. Returns the place of the next one if the steps are used up, and the place of a
 /// key that `handle` could not finish.
 fn each_key(facts: &Facts<'_>, from: usize, mut handle: impl FnMut(&str) -> bool) -> Option<usize> {
-    for (at, key) in facts.letter.keys.iter().enumerate().skip(from) {
+    for (at, key) in facts.routable.keys.iter().enumerate().skip(from) {
         if at > from && facts.is_used_up() || !handle(key) {
             return Some(at);
         }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::super::{Binding, Destination};
 use super::hash::Fnv;
-use super::letter::Facts;
+use super::routable::Facts;
 
 /// The destinations, with the number of their bindings.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ impl Modulus {
 
     pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
         let mut hash = Fnv::new();
-        for key in facts.letter.keys {
+        for key in facts.routable.keys {
             hash.write(key.as_bytes());
             hash.write(&[0]);
         }

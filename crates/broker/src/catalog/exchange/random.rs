@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use super::super::{Binding, CatalogError, Destination, QueueRecord};
 use super::headers::address;
-use super::letter::Facts;
+use super::routable::Facts;
 
 /// Bindings in any order. A destination that is bound twice is twice as likely.
 #[derive(Clone, Debug, Default)]

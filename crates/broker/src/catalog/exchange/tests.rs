@@ -10,7 +10,7 @@ use amqp091::Value as Field;
 use bytes::BytesMut;
 use proptest::prelude::*;
 
-use super::letter::Plain;
+use super::routable::Plain;
 use super::*;
 
 fn table(kind: ExchangeKind, arguments: &[(&str, Value)]) -> Table {
@@ -41,9 +41,9 @@ fn section(code: u64, pairs: &[(&str, Value)]) -> BytesMut {
 }
 
 /// Returns the queues found, in their order, with repetitions.
-fn routed(table: &Table, letter: Letter<'_>) -> Vec<String> {
+fn routed(table: &Table, routable: Routable<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    let end = table.routes().route(&Facts::new(letter, u64::MAX), 0, &mut |d| {
+    let end = table.routes().route(&Facts::new(routable, u64::MAX), 0, &mut |d| {
         let Destination::Queue(name) = d else { return };
         found.push(name.to_string());
     });
@@ -52,15 +52,15 @@ fn routed(table: &Table, letter: Letter<'_>) -> Vec<String> {
 }
 
 fn by_key(table: &Table, key: &str, random: u64) -> Vec<String> {
-    routed(table, Letter { keys: &[key.into()], random, ..Letter::default() })
+    routed(table, Routable { keys: &[key.into()], random, ..Routable::default() })
 }
 
 fn by_headers(table: &Table, annotations: &[(&str, Value)], properties: &[(&str, Value)]) -> Vec<String> {
     let annotations = section(descriptor::MESSAGE_ANNOTATIONS, annotations);
     let properties = section(descriptor::APPLICATION_PROPERTIES, properties);
-    let letter =
-        Letter { annotations: &annotations, application_properties: &properties, ..Letter::default() };
-    routed(table, letter)
+    let routable =
+        Routable { annotations: &annotations, application_properties: &properties, ..Routable::default() };
+    routed(table, routable)
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn headers_match_by_x_match() {
     assert_eq!(got(std::slice::from_ref(&own), &[]), "anyx everything");
     assert_eq!(got(&[], &[b.clone(), ("c", "1".into())]), "any anyx everything");
     assert_eq!(got(&[], &[("a", "other".into())]), "everything present");
-    assert_eq!(routed(&x, Letter::default()), ["everything"], "a message without sections");
+    assert_eq!(routed(&x, Routable::default()), ["everything"], "a message without sections");
     for queue in ["all", "any", "allx", "anyx", "default", "everything", "nothing", "present"] {
         let binding =
             x.bindings.iter().find(|b| b.destination == Destination::Queue(queue.into())).unwrap().clone();
@@ -240,17 +240,19 @@ fn weights_share_the_keys() {
 
 #[test]
 fn consistent_hash_uses_a_header_or_a_property() {
-    let hashed = |arguments: &[(&str, Value)], letter: &dyn Fn(u64) -> BytesMut, headers: bool| {
+    let hashed = |arguments: &[(&str, Value)], routable: &dyn Fn(u64) -> BytesMut, headers: bool| {
         let mut x = table(ExchangeKind::ConsistentHash, arguments);
         assert!(!x.by_key_alone());
         (0..10).for_each(|q| x.bind(binding(&format!("q{q}"), "10", &[])));
         let ask = |i: u64| {
-            let section = letter(i);
+            let section = routable(i);
             let (application_properties, properties) =
                 if headers { (&section[..], &[][..]) } else { (&[][..], &section[..]) };
             let keys = [format!("{i}").into()];
-            let mut found =
-                routed(&x, Letter { keys: &keys, application_properties, properties, ..Letter::default() });
+            let mut found = routed(
+                &x,
+                Routable { keys: &keys, application_properties, properties, ..Routable::default() },
+            );
             assert_eq!(found.len(), 1, "a message without the value has a destination too");
             found.remove(0)
         };
@@ -290,7 +292,7 @@ fn headers_of_amqp091_are_compared() {
         let mut x = table(ExchangeKind::Headers, &[]);
         x.bind(binding("q", "", arguments));
         let list = basic(|_| {}, headers);
-        !routed(&x, Letter::of_properties(&[], &list, 0)).is_empty()
+        !routed(&x, Routable::of_properties(&[], &list, 0)).is_empty()
     };
     for (wanted, header) in [
         (Value::from("s"), Field::LongString(b"s")),
@@ -323,7 +325,7 @@ fn headers_are_found_by_their_text() {
         ("null", Value::Null),
     ];
     let application_properties = section(descriptor::APPLICATION_PROPERTIES, &all);
-    let amqp10 = Letter { application_properties: &application_properties, ..Letter::default() };
+    let amqp10 = Routable { application_properties: &application_properties, ..Routable::default() };
     let of_amqp091 = [
         ("text", Field::LongString(b"DE")),
         ("symbol", Field::Binary(b"s")),
@@ -334,10 +336,10 @@ fn headers_are_found_by_their_text() {
         ("table", Field::Table(amqp091::Table::EMPTY)),
     ];
     let list = basic(|_| {}, &of_amqp091);
-    for letter in [amqp10, Letter::of_properties(&[], &list, 0)] {
+    for routable in [amqp10, Routable::of_properties(&[], &list, 0)] {
         let has = |wanted: &[(&str, &str)]| {
             let wanted: Vec<_> = wanted.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            has_headers(letter, &wanted)
+            has_headers(routable, &wanted)
         };
         for found in [("text", "DE"), ("symbol", "s"), ("number", "-7"), ("real", "1.5"), ("flag", "true")] {
             assert!(has(&[]) && has(&[found]) && has(&[("text", "DE"), found]), "{found:?}");
@@ -354,7 +356,7 @@ fn consistent_hash_uses_the_properties_of_amqp091() {
     let destinations = |on: (&str, &str), list: &dyn Fn(u64) -> BytesMut| {
         let mut x = table(ExchangeKind::ConsistentHash, &[(on.0, on.1.into())]);
         (0..10).for_each(|q| x.bind(binding(&format!("q{q}"), "10", &[])));
-        let of = |n| routed(&x, Letter::of_properties(&[], &list(n), 0)).concat();
+        let of = |n| routed(&x, Routable::of_properties(&[], &list(n), 0)).concat();
         (0..50).map(of).collect::<std::collections::BTreeSet<_>>().len()
     };
     let id = |n: u64| n.to_be_bytes();
@@ -381,12 +383,12 @@ fn the_steps_of_headers_are_bindings_times_arguments() {
         x.bind(binding(&queue, "", &absent));
     }
     let list = basic(|_| {}, &[("a", Field::I32(-1)), ("d", Field::I32(7))]);
-    let facts = Facts::new(Letter::of_properties(&[], &list, 0), u64::MAX);
+    let facts = Facts::new(Routable::of_properties(&[], &list, 0), u64::MAX);
     x.routes().route(&facts, 0, &mut |_| unreachable!());
     assert_eq!(facts.steps(), 200 + 200 * 3 + 2, "each binding, each argument, and the headers once");
     let long = "x".repeat(6_400);
     let list = basic(|_| {}, &[("a", Field::LongString(long.as_bytes()))]);
-    let facts = Facts::new(Letter::of_properties(&[], &list, 0), u64::MAX);
+    let facts = Facts::new(Routable::of_properties(&[], &list, 0), u64::MAX);
     x.routes().route(&facts, 0, &mut |_| unreachable!());
     assert_eq!(facts.steps(), 200 + 200 * (3 + 100) + 1, "a long value counts by its length each time");
 }
@@ -399,7 +401,7 @@ fn the_values_of_a_list_count_more_than_the_bytes_of_a_text() {
     x.bind(binding("q", "", &[("a", list.clone())]));
     x.bind(binding("other", "", &[("a", Value::List(vec![Value::Null; 1_600]))]));
     let section = section(descriptor::APPLICATION_PROPERTIES, &[("a", list)]);
-    let facts = Facts::new(Letter { application_properties: &section, ..Letter::default() }, u64::MAX);
+    let facts = Facts::new(Routable { application_properties: &section, ..Routable::default() }, u64::MAX);
     let mut found = 0;
     x.routes().route(&facts, 0, &mut |_| found += 1);
     assert_eq!(found, 1);
@@ -421,14 +423,14 @@ fn too_many_bytes_of_headers_are_none() {
     let reached = |padding: usize| {
         let padding = "x".repeat(padding);
         let list = basic(|_| {}, &[("a", Field::I32(1)), ("b", Field::LongString(padding.as_bytes()))]);
-        let facts = Facts::new(Letter::of_properties(&[], &list, 0), u64::MAX);
+        let facts = Facts::new(Routable::of_properties(&[], &list, 0), u64::MAX);
         let mut found = 0;
         x.routes().route(&facts, 0, &mut |_| found += 1);
         (list.len(), found)
     };
     let rest = reached(0).0;
-    assert_eq!(reached(letter::HEADER_BYTES_MAX - rest), (letter::HEADER_BYTES_MAX, 1));
-    assert_eq!(reached(letter::HEADER_BYTES_MAX - rest + 1).1, 0);
+    assert_eq!(reached(routable::HEADER_BYTES_MAX - rest), (routable::HEADER_BYTES_MAX, 1));
+    assert_eq!(reached(routable::HEADER_BYTES_MAX - rest + 1).1, 0);
 }
 
 #[test]
@@ -462,8 +464,8 @@ fn recent_history_is_a_fanout_that_remembers() {
     assert_eq!(by_key(&x, "k", 0), ["a", "b"], "another binding to the queue remains");
     let remembers = |value: Value| {
         let section = section(descriptor::APPLICATION_PROPERTIES, &[("x-recent-history-no-store", value)]);
-        let letter = Letter { application_properties: &section, ..Letter::default() };
-        x.exchange.remembers(&Facts::new(letter, u64::MAX))
+        let routable = Routable { application_properties: &section, ..Routable::default() };
+        x.exchange.remembers(&Facts::new(routable, u64::MAX))
     };
     assert!(remembers(Value::Boolean(false)) && !remembers(Value::Boolean(true)));
     assert!(!x.by_key_alone());

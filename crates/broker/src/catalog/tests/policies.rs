@@ -114,7 +114,7 @@ fn the_same_declaration_is_the_same_under_a_policy() {
         arguments: Arguments::new(),
     };
     run(&mut catalog, Command::Bind(binding, Caller::Management));
-    let reached = |catalog: &Catalog| catalog.route("/", "x", &Letter::default()).unwrap().targets.len();
+    let reached = |catalog: &Catalog| catalog.route("/", "x", &Routable::default()).unwrap().targets.len();
     assert_eq!(reached(&catalog), 1);
     run(&mut catalog, clear("p", false));
     assert_eq!(reached(&catalog), 0);

@@ -100,8 +100,8 @@ proptest! {
         drop(headers);
         let headers = amqp091::Table::parse(&table[4..]).ok();
         amqp091::Properties { headers, ..amqp091::Properties::default() }.put(&mut list);
-        let letter = Letter::of_properties(&keys, &list, random);
-        let expected = catalog.route("/", "x0", &letter).map(names);
+        let routable = Routable::of_properties(&keys, &list, random);
+        let expected = catalog.route("/", "x0", &routable).map(names);
         let search = catalog.search(&"/".into(), "x0");
         prop_assert_eq!(search.is_some(), expected.is_some());
         let (Some(mut search), Some(expected)) = (search, expected) else { return Ok(()) };
@@ -109,7 +109,7 @@ proptest! {
         for (changes, steps) in parts.into_iter().chain(std::iter::repeat_with(|| (Vec::new(), 1))).take(10_000) {
             changes.iter().for_each(|op| act(&mut catalog, op));
             let taken;
-            (found, taken) = search.go_on(&catalog, &letter, steps);
+            (found, taken) = search.go_on(&catalog, &routable, steps);
             if found.is_some() {
                 break;
             }
@@ -131,9 +131,9 @@ proptest! {
         kinds.iter().enumerate().for_each(|(n, kind)| act(&mut catalog, &Op::Declare(n, *kind)));
         before.iter().for_each(|op| act(&mut catalog, op));
         let keys: [Arc<str>; 3] = ["a".into(), "a.b".into(), "b".into()];
-        let letter = Letter { keys: &keys, random, ..Letter::default() };
-        let whole = catalog.route("/", "x0", &letter);
-        match (catalog.route_within("/", "x0", &letter, limit), whole) {
+        let routable = Routable { keys: &keys, random, ..Routable::default() };
+        let whole = catalog.route("/", "x0", &routable);
+        match (catalog.route_within("/", "x0", &routable, limit), whole) {
             (Ok(within), Some(whole)) => prop_assert_eq!(names(within), names(whole)),
             (Err(Unrouted::TooLong { steps }), Some(whole)) => {
                 prop_assert!(whole.steps >= limit && steps >= limit, "{} of {limit} steps", whole.steps);
@@ -157,10 +157,10 @@ fn a_search_does_not_see_what_is_bound_after_its_beginning() {
     };
     act(&mut catalog, &bind("a"));
     let keys: [Arc<str>; 1] = ["b".into()];
-    let letter = Letter { keys: &keys, ..Letter::default() };
+    let routable = Routable { keys: &keys, ..Routable::default() };
     let mut search = catalog.search(&"/".into(), "x0").unwrap();
     act(&mut catalog, &bind("b"));
-    let found = search.go_on(&catalog, &letter, 100).0.expect("one key");
-    assert!(found.targets.is_empty() && catalog.route("/", "x0", &letter).unwrap().targets.len() == 1);
+    let found = search.go_on(&catalog, &routable, 100).0.expect("one key");
+    assert!(found.targets.is_empty() && catalog.route("/", "x0", &routable).unwrap().targets.len() == 1);
     assert!(catalog.search(&"/".into(), "none").is_none() && catalog.search(&"none".into(), "x0").is_none());
 }

@@ -10,7 +10,7 @@ use super::confirms::{Confirms, Published};
 use super::replies::Replies;
 use super::tx::Tx;
 use super::unsettled::Unsettled;
-use crate::desk::PassedCounts;
+use crate::admin_api::PassedCounts;
 use crate::ids::QueueId;
 use crate::intake::Intake;
 use crate::kept::Kept;

@@ -10,7 +10,7 @@ use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Mode};
 
 use super::arguments::ConsumerArguments;
 use super::channel::{Cancelled, Consumer, Role};
-use super::held::Held;
+use super::held::Deferred;
 use super::long_headers::shorten;
 use super::replies::REPLY_TO;
 use super::{Gate, REPLIES, Refused, channel_in, refusal};
@@ -36,7 +36,7 @@ impl Gate {
             } else if let Some(home) =
                 home_of_queue(cx.catalog, cx.placements, &self.peer.vhost, consume.queue)
             {
-                let held = Held::method(channel, &Method::BasicConsume(*consume));
+                let held = Deferred::method(channel, &Method::BasicConsume(*consume));
                 if let Some(held) = self.follow.decide(held, home, cx.shard) {
                     self.handle_held(held, cx);
                 }

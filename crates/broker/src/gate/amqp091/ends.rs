@@ -4,7 +4,7 @@
 use amqp091::{Fault, Method, ReplyCode, State};
 
 use super::channel::Role;
-use super::held::Held;
+use super::held::Deferred;
 use super::refusal::{self, Refused};
 use super::report::counts_of;
 use super::{Gate, Phase};
@@ -76,7 +76,7 @@ impl Gate {
     /// Ends the channel or the connection because a method is refused. If that is not known yet, the method is held.
     pub(super) fn refuse(&mut self, channel: u16, method: &Method<'_>, refused: Refused, cx: &mut Cx<'_>) {
         match refused {
-            Refused::Awaits(awaited) => self.hold(Held::method(channel, method), awaited, cx),
+            Refused::Awaits(awaited) => self.hold(Deferred::method(channel, method), awaited, cx),
             refused => self.refuse_method(channel, (method.class_id(), method.method_id()), refused, cx),
         }
     }

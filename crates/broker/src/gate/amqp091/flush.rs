@@ -2,7 +2,7 @@
 //! allow, passes settlements to queues, and asks queues for more deliveries.
 
 use super::channel::Role;
-use super::held::Held;
+use super::held::Deferred;
 use super::{Cx, Gate, PUBLISHER, Phase, channel_in};
 
 /// The reason that a client gets when publishing is stopped.
@@ -29,7 +29,7 @@ impl Gate {
 
     /// Holds what would publish messages until the alarm ends, and keeps all input behind it. The client is told so, if it
     /// understands that.
-    pub(super) fn stop(&mut self, held: Held) {
+    pub(super) fn stop(&mut self, held: Deferred) {
         self.stopped = Some(Box::new(held));
         self.phase = Phase::Stopped;
         if self.client.is_told_of_blocking && !self.knows_blocked {

@@ -32,7 +32,7 @@ impl<'a> Arriving<'a> {
 
 /// What waits.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum Deferred {
     Open(Box<str>),
     Method {
         channel: u16,
@@ -91,7 +91,7 @@ impl HeldMessage {
     }
 }
 
-impl Held {
+impl Deferred {
     pub fn method(channel: u16, method: &Method<'_>) -> Self {
         let mut encoded = BytesMut::new();
         method.put(&mut encoded);
@@ -111,15 +111,15 @@ impl Held {
 
 impl Gate {
     /// Holds what awaits something. No input is handled before, so that the order of what the client sends is kept.
-    pub(super) fn hold(&mut self, held: Held, awaited: Awaited, cx: &mut Cx<'_>) {
-        let is_open = matches!(held, Held::Open(_));
+    pub(super) fn hold(&mut self, held: Deferred, awaited: Awaited, cx: &mut Cx<'_>) {
+        let is_open = matches!(held, Deferred::Open(_));
         let list = match &held {
-            Held::Publish(message) => Some(message.property_list()),
-            Held::Commit(channel) => self.next_property_list(*channel),
-            Held::Open(_) | Held::Method { .. } => None,
+            Deferred::Publish(message) => Some(message.property_list()),
+            Deferred::Commit(channel) => self.next_property_list(*channel),
+            Deferred::Open(_) | Deferred::Method { .. } => None,
         };
         let remote = self.peer.identity.as_ref().and_then(|who| who.remote.clone());
-        let Ok(ticket) = self.wait(Waiting::Held(Box::new(held)), cx) else { return self.fail_busy(cx) };
+        let Ok(ticket) = self.wait(Waiting::Deferred(Box::new(held)), cx) else { return self.fail_busy(cx) };
         match awaited {
             Awaited::Answer(question) => {
                 let Some(remote) = remote else { return self.fail_busy(cx) };
@@ -146,9 +146,9 @@ impl Gate {
     /// Called when what a ticket waits for is there. Handles again what was held.
     pub fn handle_awaited(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let Some(Waiting::Held(held)) = take(&mut self.waiting, ticket) else { return };
+        let Some(Waiting::Deferred(held)) = take(&mut self.waiting, ticket) else { return };
         match (*held, self.phase) {
-            (Held::Open(vhost), Phase::Login) => {
+            (Deferred::Open(vhost), Phase::Login) => {
                 self.phase = Phase::Handshake;
                 self.handle_open(&vhost, cx);
             }
@@ -177,16 +177,16 @@ impl Gate {
     }
 
     /// Handles again what was held. Its channel may have ended meanwhile.
-    pub(super) fn handle_held(&mut self, held: Held, cx: &mut Cx<'_>) {
+    pub(super) fn handle_held(&mut self, held: Deferred, cx: &mut Cx<'_>) {
         match held {
-            Held::Open(_) => {}
-            Held::Method { channel, encoded } => match decode(&encoded) {
+            Deferred::Open(_) => {}
+            Deferred::Method { channel, encoded } => match decode(&encoded) {
                 Ok(method) if self.conn.channel_is_open(channel) => self.handle_method(channel, &method, cx),
                 Ok(_) => {}
                 Err(refused) => self.refuse_method(channel, (0, 0), refused, cx),
             },
-            Held::Publish(message) => self.handle_held_message(&message, cx),
-            Held::Commit(channel) => self.continue_commit(channel, cx),
+            Deferred::Publish(message) => self.handle_held_message(&message, cx),
+            Deferred::Commit(channel) => self.continue_commit(channel, cx),
         }
     }
 
@@ -207,7 +207,7 @@ impl Gate {
     /// Returns the bytes of what waits for answers, for the end of an alarm, and for commits.
     pub(super) fn held_bytes(&self) -> usize {
         let waiting = self.waiting.values().map(|of| match of {
-            Waiting::Held(held) => held.bytes(),
+            Waiting::Deferred(held) => held.bytes(),
             _ => 0,
         });
         let mut bytes = if self.phase == Phase::Asking { waiting.sum() } else { 0 };

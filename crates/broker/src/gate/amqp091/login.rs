@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use queue::Ticket;
 
 use super::arguments::shown;
-use super::held::Held;
+use super::held::Deferred;
 use super::{Gate, Phase, Waiting, refusal, take};
 use crate::access::{AccessRefused, Credentials, Identity, LoginRefused, Refusal};
 use crate::categories::{CONNECTION, PEER};
@@ -217,7 +217,7 @@ impl Gate {
                 return;
             }
             Err(OpenRefused::Denied(AccessRefused { question: Some(question), .. })) => {
-                return self.hold(Held::Open(vhost.into()), Awaited::Answer(question), cx);
+                return self.hold(Deferred::Open(vhost.into()), Awaited::Answer(question), cx);
             }
             // RabbitMQ's words, for which clients look.
             Err(OpenRefused::NoVhost(_)) => format!("vhost {} not found", vhost.escape_default()),

@@ -39,7 +39,7 @@ use queue::{DeliveryRef, Effect, Ticket};
 use self::channel::{Channel, Role};
 use self::confirms::Published;
 use self::ends::HeldAnswer;
-use self::held::Held;
+use self::held::Deferred;
 use self::login::Client;
 use self::queues::QueueStep;
 use self::refusal::Refused;
@@ -80,7 +80,7 @@ enum Waiting {
     /// The check of a new secret (`connection.update-secret`).
     Renewal,
     /// What the client wants is held until it is known whether it may, or where a message goes.
-    Held(Box<Held>),
+    Deferred(Box<Deferred>),
     /// The answer to a method about a queue.
     Queue { channel: u16, step: QueueStep },
     /// The catalog's answer to a method, which is then answered by this one. `None` if the client wants no answer.
@@ -110,7 +110,7 @@ pub struct Gate {
     without_room: VecDeque<(u16, u32)>,
     /// The channels whose consumers share a limit and may have more room since the last turn.
     shared_room_grew: Vec<u16>,
-    follow: Follow<Held>,
+    follow: Follow<Deferred>,
     /// A buffer for the property list of a delivery. It is reused.
     properties: BytesMut,
     /// True if publishing is stopped, by an alarm or because the node is stopping.
@@ -118,7 +118,7 @@ pub struct Gate {
     /// True if a message may be handled at once. It is false until the first message, and again after each change of `blocked`.
     publishes_freely: bool,
     /// What is held in [`Phase::Stopped`].
-    stopped: Option<Box<Held>>,
+    stopped: Option<Box<Deferred>>,
     unanswered: Unanswered<Published>,
     /// True if the client was told that publishing is stopped.
     knows_blocked: bool,
@@ -280,7 +280,7 @@ impl Gate {
         match event {
             Event::Content { channel, content } => self.handle_content(channel, &content, cx),
             Event::Method { channel, method } if self.is_committing(channel) => {
-                self.hold_behind_commit(channel, Held::method(channel, &method));
+                self.hold_behind_commit(channel, Deferred::method(channel, &method));
             }
             Event::Method { channel, method } => self.handle_method(channel, &method, cx),
             Event::HeaderExchanged => self.offer_mechanisms(cx),
@@ -442,7 +442,9 @@ impl Gate {
             Some(Waiting::Fetch { channel, holder, queue, settled }) => {
                 self.finish_get(channel, (holder, &queue, settled), &effect, cx);
             }
-            Some(Waiting::Login { .. } | Waiting::Renewal | Waiting::Held(_) | Waiting::Command { .. })
+            Some(
+                Waiting::Login { .. } | Waiting::Renewal | Waiting::Deferred(_) | Waiting::Command { .. },
+            )
             | None => {}
         }
     }

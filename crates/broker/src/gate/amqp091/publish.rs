@@ -9,7 +9,7 @@ use message::{Basic, Route};
 
 use super::channel::{Channel, Publisher};
 use super::confirms::Published;
-use super::held::{Arriving, Held, HeldMessage};
+use super::held::{Arriving, Deferred, HeldMessage};
 use super::replies::{REPLY_TO, Replies};
 use super::{Gate, PUBLISHER, Refused, channel_in, refusal};
 use crate::access::Identity;
@@ -29,7 +29,7 @@ impl Gate {
             return self.refuse_method(channel, (BasicPublish::CLASS_ID, 0), refused, cx);
         };
         if self.is_committing(channel) {
-            return self.hold_behind_commit(channel, Held::Publish(HeldMessage::new(channel, &arriving)));
+            return self.hold_behind_commit(channel, Deferred::Publish(HeldMessage::new(channel, &arriving)));
         }
         self.publish_or_hold(channel, &arriving, cx);
     }
@@ -47,7 +47,7 @@ impl Gate {
     #[inline(never)]
     fn is_held(&mut self, channel: u16, arriving: &Arriving<'_>, cx: &mut Cx<'_>) -> bool {
         if self.blocked {
-            self.stop(Held::Publish(HeldMessage::new(channel, arriving)));
+            self.stop(Deferred::Publish(HeldMessage::new(channel, arriving)));
             return true;
         }
         if self.follow.is_undecided() {
@@ -57,7 +57,7 @@ impl Gate {
             } else if let Some(home) =
                 home_of_route(cx.catalog, cx.placements, &self.peer.vhost, exchange, routing_key)
             {
-                let held = Held::Publish(HeldMessage::new(channel, arriving));
+                let held = Deferred::Publish(HeldMessage::new(channel, arriving));
                 if self.follow.decide(held, home, cx.shard).is_none() {
                     return true;
                 }
@@ -89,7 +89,7 @@ impl Gate {
                 {
                     confirms.take_back();
                 }
-                self.hold(Held::Publish(HeldMessage::new(channel, arriving)), awaited, cx);
+                self.hold(Deferred::Publish(HeldMessage::new(channel, arriving)), awaited, cx);
             }
             Err(refused) => self.refuse_method(channel, failed, refused, cx),
         }

@@ -6,9 +6,9 @@ use amqp091::Table;
 
 use super::channel::{Cancelled, Channel, Consumer, Publisher, Role};
 use super::{Gate, PUBLISHER, REPLIES, arguments};
-use crate::desk::amqp091_rows::{Amqp091Row, ChannelRow};
-use crate::desk::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
-use crate::explain::{self, ConnectionFacts, HeldLong, LinkFacts, Place, ShardFacts, Wanted};
+use crate::admin_api::amqp091_rows::{Amqp091Row, ChannelRow};
+use crate::admin_api::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
+use crate::explain::{self, ConnectionFacts, HeldLong, LinkFacts, LinkId, ShardFacts, Wanted};
 
 impl Gate {
     /// Returns the number of open channels.
@@ -69,7 +69,7 @@ impl Gate {
         let links = self.numbered_channels().flat_map(|(number, channel)| {
             let link = move |handle, name: &str, role, answered, credit, delivery_count| {
                 let (connection, name) = (self.peer.name.clone(), name.to_owned());
-                let place = Place { connection, session: number, handle, name };
+                let place = LinkId { connection, session: number, handle, name };
                 let session = None;
                 LinkFacts { place, role, answered, credit, delivery_count, session, incomplete_bytes: 0 }
             };

@@ -27,7 +27,7 @@ use queue::Verdict;
 use ranges::{Ranges, Span};
 
 use super::confirms::{Confirms, Published};
-use super::held::{Arriving, Held, HeldMessage};
+use super::held::{Arriving, Deferred, HeldMessage};
 use super::unsettled::Run;
 use super::{Gate, PUBLISHER, Phase, Refused, refusal};
 use crate::cx::Cx;
@@ -48,7 +48,7 @@ pub(super) struct Tx {
     /// How far the commit has come. `None` if there is none.
     commit: Option<Step>,
     /// What the client has sent since the commit.
-    behind: VecDeque<Held>,
+    behind: VecDeque<Deferred>,
 }
 
 /// A step of a commit; see the module.
@@ -88,7 +88,7 @@ impl Tx {
     pub fn bytes(&self) -> usize {
         self.bytes
             + self.settled.len() * size_of::<Span>()
-            + self.behind.iter().map(|held| held.bytes() + size_of::<Held>()).sum::<usize>()
+            + self.behind.iter().map(|held| held.bytes() + size_of::<Deferred>()).sum::<usize>()
     }
 
     /// Returns true if what the client sends must wait.
@@ -132,7 +132,7 @@ impl Gate {
         match self.check_publish(channel, arriving, cx) {
             Ok(()) => {}
             Err(Refused::Awaits(awaited)) => {
-                return self.hold(Held::Publish(HeldMessage::new(channel, arriving)), awaited, cx);
+                return self.hold(Deferred::Publish(HeldMessage::new(channel, arriving)), awaited, cx);
             }
             Err(refused) => {
                 let failed = (BasicPublish::CLASS_ID, BasicPublish::METHOD_ID);
@@ -189,7 +189,7 @@ impl Gate {
         match self.check_messages(channel, cx) {
             Ok(true) => self.publish_messages(channel, cx),
             Ok(false) => {}
-            Err(Refused::Awaits(awaited)) => self.hold(Held::Commit(channel), awaited, cx),
+            Err(Refused::Awaits(awaited)) => self.hold(Deferred::Commit(channel), awaited, cx),
             Err(refused) => self.refuse_method(channel, COMMIT, refused, cx),
         }
     }
@@ -205,7 +205,7 @@ impl Gate {
         let mut at = if version == cx.catalog.version() { checked } else { 0 };
         if is_blocked && !messages.is_empty() {
             (at, result) = (0, Ok(false));
-            self.stop(Held::Commit(channel));
+            self.stop(Deferred::Commit(channel));
         } else {
             while let Some(message) = messages.get(at) {
                 let arriving = message.arriving();
@@ -241,7 +241,7 @@ impl Gate {
         let Some(tx) = self.tx(channel) else { return };
         let Some(Step::Publishing { left, .. }) = &mut tx.commit else { return };
         if is_blocked && !left.is_empty() {
-            return self.stop(Held::Commit(channel));
+            return self.stop(Deferred::Commit(channel));
         }
         let mut left = std::mem::take(left);
         tx.bytes = 0;
@@ -259,7 +259,7 @@ impl Gate {
                     self.trust_publisher(channel, false);
                     self.keep_left(channel, left);
                     self.confirmed(channel, answered, cx);
-                    return self.hold(Held::Commit(channel), awaited, cx);
+                    return self.hold(Deferred::Commit(channel), awaited, cx);
                 }
                 Err(refused) => return self.refuse_method(channel, COMMIT, refused, cx),
             }
@@ -348,7 +348,7 @@ impl Gate {
     }
 
     /// Keeps what the client has sent until the commit has ended.
-    pub(super) fn hold_behind_commit(&mut self, channel: u16, held: Held) {
+    pub(super) fn hold_behind_commit(&mut self, channel: u16, held: Deferred) {
         if let Some(tx) = self.tx(channel) {
             tx.behind.push_back(held);
             self.note_held(channel);

@@ -12,13 +12,13 @@ use crate::searches::{HeldParts, Waiter};
 
 /// What waits for an answer or a route.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum Deferred {
     Open(Box<Open>),
     Attach { session: u16, link: u32, attach: Box<Attach> },
     Transfer { session: u16, link: u32, delivery: Box<Delivery<'static>>, key_bytes: usize },
 }
 
-impl Held {
+impl Deferred {
     /// Returns true if it is the ATTACH of this link.
     pub fn is_of_link(&self, session: u16, link: u32) -> bool {
         matches!(self, Self::Attach { session: s, link: l, .. } if (*s, *l) == (session, link))
@@ -49,12 +49,12 @@ pub(super) fn copy_of(delivery: &Delivery<'_>) -> Box<Delivery<'static>> {
 
 impl Gate {
     /// Holds what needs the answer to a question. No input is handled before, so that the order of what the client sends is kept.
-    pub(super) fn hold(&mut self, held: Held, question: Box<Question>, cx: &mut Cx<'_>) {
+    pub(super) fn hold(&mut self, held: Deferred, question: Box<Question>, cx: &mut Cx<'_>) {
         self.phase = match held {
-            Held::Open(_) => Phase::Login,
-            Held::Attach { .. } | Held::Transfer { .. } => Phase::Asking,
+            Deferred::Open(_) => Phase::Login,
+            Deferred::Attach { .. } | Deferred::Transfer { .. } => Phase::Asking,
         };
-        self.ask(Waiting::Held(Box::new(held)), question, cx);
+        self.ask(Waiting::Deferred(Box::new(held)), question, cx);
     }
 
     /// Holds a message until it is known whether it may be published, or where it goes.
@@ -76,12 +76,12 @@ impl Gate {
             Awaited::Route(route) => route.keys.iter().map(|key| key.len()).sum(),
             Awaited::Answer(_) => 0,
         };
-        let held = Held::Transfer { session, link, delivery, key_bytes };
+        let held = Deferred::Transfer { session, link, delivery, key_bytes };
         match awaited {
             Awaited::Answer(question) => self.hold(held, question, cx),
             Awaited::Route(route) => {
                 self.phase = Phase::Asking;
-                match self.ticket(Waiting::Held(Box::new(held)), cx) {
+                match self.ticket(Waiting::Deferred(Box::new(held)), cx) {
                     Some(ticket) => {
                         cx.searches.push(Waiter::Connection(ticket), route, HeldParts::Amqp10(message))
                     }
@@ -117,7 +117,7 @@ impl Gate {
             return self.margin.bytes();
         }
         let waiting = self.waiting.values();
-        let asking = waiting.map(|of| if let Waiting::Held(held) = of { held.bytes() } else { 0 });
+        let asking = waiting.map(|of| if let Waiting::Deferred(held) = of { held.bytes() } else { 0 });
         self.margin.bytes() + asking.sum::<usize>()
     }
 
@@ -125,7 +125,7 @@ impl Gate {
     pub fn handle_awaited(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
         let held = match take(&mut self.waiting, ticket) {
-            Some(Waiting::Held(held)) => *held,
+            Some(Waiting::Deferred(held)) => *held,
             // A request waits in its pair, which keeps the order of its requests.
             Some(Waiting::Management { pair, request }) if self.phase.is_open() => {
                 self.carry_out(pair, request, cx);
@@ -134,18 +134,18 @@ impl Gate {
             _ => return,
         };
         match (held, self.phase) {
-            (Held::Open(open), Phase::Login) => {
+            (Deferred::Open(open), Phase::Login) => {
                 self.phase = Phase::Handshake;
                 self.handle_open(*open, cx);
             }
-            (Held::Attach { session, link, attach }, Phase::Asking) => {
+            (Deferred::Attach { session, link, attach }, Phase::Asking) => {
                 self.resume(cx);
                 // The session may have ended meanwhile.
                 if self.conn.session(session).and_then(|session| session.link(link)).is_some() {
                     self.handle_attach(session, link, attach, cx);
                 }
             }
-            (Held::Transfer { session, link, delivery, .. }, Phase::Asking) => {
+            (Deferred::Transfer { session, link, delivery, .. }, Phase::Asking) => {
                 self.resume(cx);
                 match self.blocked {
                     // What is in the margin arrived after it.

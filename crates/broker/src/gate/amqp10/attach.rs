@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::address;
-use super::asking::Held;
+use super::asking::Deferred;
 use super::dynamic::{Bound, dynamic_node_properties};
 use super::intake::Published;
 use super::node_address::{self, Format, Node};
@@ -65,7 +65,7 @@ impl Gate {
         match result {
             Ok(()) => {}
             Err(Refused::Unknown(question)) => {
-                self.hold(Held::Attach { session, link, attach }, question, cx);
+                self.hold(Deferred::Attach { session, link, attach }, question, cx);
             }
             Err(refused) => self.refuse(session, link, &attach, refused, cx),
         }

@@ -4,10 +4,10 @@
 use amqp10::{AmqpError, Attach, Role, condition};
 
 use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
+use crate::admin_api::PassedCounts;
 use crate::categories::{CHANNEL, CONNECTION, PEER};
 use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::desk::PassedCounts;
 
 /// An answer that leaves when the queues of the ended object are deleted ([`crate::own_queues`]), and when the client knows the
 /// outcomes of its messages ([`super::parted`]).

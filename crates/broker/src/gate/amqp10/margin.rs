@@ -16,7 +16,7 @@ const MARGIN_BYTES: usize = 256 * 1024;
 
 /// A message that is held.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldTransfer {
     session: u16,
     link: u32,
     delivery: Box<Delivery<'static>>,
@@ -25,7 +25,7 @@ pub(super) struct Held {
 /// The messages of a connection that are held, in the order in which they arrived.
 #[derive(Debug)]
 pub(super) struct Margin {
-    held: VecDeque<Held>,
+    held: VecDeque<HeldTransfer>,
     /// The bytes of memory that they take.
     bytes: usize,
     bytes_max: usize,
@@ -47,17 +47,17 @@ impl Margin {
         self.bytes
     }
 
-    fn push(&mut self, held: Held) {
+    fn push(&mut self, held: HeldTransfer) {
         self.bytes += held.bytes();
         self.held.push_back(held);
     }
 
-    fn push_front(&mut self, held: Held) {
+    fn push_front(&mut self, held: HeldTransfer) {
         self.bytes += held.bytes();
         self.held.push_front(held);
     }
 
-    fn pop(&mut self) -> Option<Held> {
+    fn pop(&mut self) -> Option<HeldTransfer> {
         let held = self.held.pop_front()?;
         self.bytes -= held.bytes();
         if self.held.is_empty() {
@@ -67,19 +67,21 @@ impl Margin {
     }
 
     /// Removes the messages of a session, or of one of its links.
-    pub fn take(&mut self, session: u16, link: Option<u32>) -> Vec<Held> {
+    pub fn take(&mut self, session: u16, link: Option<u32>) -> Vec<HeldTransfer> {
         if self.held.is_empty() {
             return Vec::new();
         }
-        let is_of = |held: &Held| held.session == session && link.is_none_or(|link| held.link == link);
-        let (taken, kept): (VecDeque<Held>, _) = std::mem::take(&mut self.held).into_iter().partition(is_of);
+        let is_of =
+            |held: &HeldTransfer| held.session == session && link.is_none_or(|link| held.link == link);
+        let (taken, kept): (VecDeque<HeldTransfer>, _) =
+            std::mem::take(&mut self.held).into_iter().partition(is_of);
         self.held = kept;
-        self.bytes = self.held.iter().map(Held::bytes).sum();
+        self.bytes = self.held.iter().map(HeldTransfer::bytes).sum();
         taken.into()
     }
 }
 
-impl Held {
+impl HeldTransfer {
     fn bytes(&self) -> usize {
         size_of::<Self>() + size_of::<Delivery<'_>>() + self.delivery.tag.len() + self.delivery.message.len()
     }
@@ -89,13 +91,13 @@ impl Gate {
     /// Holds a message until the alarm ends.
     #[cold]
     pub(super) fn hold_in_margin(&mut self, session: u16, link: u32, delivery: &Delivery<'_>) {
-        self.margin.push(Held { session, link, delivery: copy_of(delivery) });
+        self.margin.push(HeldTransfer { session, link, delivery: copy_of(delivery) });
     }
 
     /// Holds a message that was held before those of the margin arrived. Those of links that have ended are dropped.
     pub(super) fn hold_before_margin(&mut self, session: u16, link: u32, delivery: Box<Delivery<'static>>) {
         if matches!(role_in(&mut self.sessions, session, link), Some(LinkRole::Intake(_))) {
-            self.margin.push_front(Held { session, link, delivery });
+            self.margin.push_front(HeldTransfer { session, link, delivery });
         }
     }
 
@@ -111,7 +113,7 @@ impl Gate {
     pub(super) fn publish_margin(&mut self, cx: &mut Cx<'_>) {
         while !self.blocked
             && self.phase == Phase::Open
-            && let Some(Held { session, link, delivery }) = self.margin.pop()
+            && let Some(HeldTransfer { session, link, delivery }) = self.margin.pop()
         {
             self.handle_transfer(session, link, &delivery, cx);
         }

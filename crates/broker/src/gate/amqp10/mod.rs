@@ -38,7 +38,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use queue::{DeliveryRef, Effect, Ticket};
 
-use self::asking::Held;
+use self::asking::Deferred;
 use self::ends::HeldAnswer;
 use self::follow::HeldAttach;
 use self::intake::Published;
@@ -49,10 +49,10 @@ use self::parted::PartedLinks;
 use self::replies::Replies;
 use super::{BadFrame, Ending, Phase, take};
 use crate::access::AccessRefused;
+use crate::admin_api::PassedCounts;
 use crate::catalog::{Answer, CatalogError};
 use crate::client_budget::Unread;
 use crate::cx::Cx;
-use crate::desk::PassedCounts;
 use crate::follow::Follow;
 use crate::input::Input;
 use crate::intake::{Intake, Unanswered};
@@ -128,7 +128,7 @@ enum Waiting {
         to: ReplyTo,
     },
     /// What the client wants is held until it is known whether it may, or where a message goes.
-    Held(Box<Held>),
+    Deferred(Box<Deferred>),
     /// The answer to a login that is being checked.
     Login {
         mechanism: &'static str,
@@ -487,7 +487,7 @@ impl Gate {
             Some(Waiting::Replies { session, link, attach, to }) => {
                 self.finish_probe((session, link), &attach, to, &effect, cx);
             }
-            Some(Waiting::Making { .. } | Waiting::Login { .. } | Waiting::Held(_)) | None => {}
+            Some(Waiting::Making { .. } | Waiting::Login { .. } | Waiting::Deferred(_)) | None => {}
         }
     }
 
@@ -502,7 +502,7 @@ impl Gate {
                 // FLOW again.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
-            Some(Waiting::Replies { .. } | Waiting::Login { .. } | Waiting::Held(_)) | None => {}
+            Some(Waiting::Replies { .. } | Waiting::Login { .. } | Waiting::Deferred(_)) | None => {}
         }
     }
 

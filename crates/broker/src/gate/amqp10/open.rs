@@ -5,7 +5,7 @@ use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, 
 
 use queue::Ticket;
 
-use super::asking::Held;
+use super::asking::Deferred;
 use super::ends::HeldAnswer;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error, take};
 use crate::access::{AccessRefused, Identity, LoginRefused, Refusal};
@@ -128,7 +128,7 @@ impl Gate {
         match self.peer.open(cx) {
             Ok(()) => {}
             Err(OpenRefused::Denied(AccessRefused { question: Some(question), .. })) => {
-                return self.hold(Held::Open(Box::new(open)), question, cx);
+                return self.hold(Deferred::Open(Box::new(open)), question, cx);
             }
             Err(OpenRefused::Denied(refused) | OpenRefused::NoVhost(refused)) => {
                 return self.fail(refused.into(), cx);

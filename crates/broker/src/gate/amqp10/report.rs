@@ -7,10 +7,10 @@ use amqp10::SenderSettleMode;
 use super::address::encode_segment;
 use super::outbound::Consuming;
 use super::{Gate, LinkRole, Session, Waiting};
+use crate::admin_api::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
+use crate::admin_api::{ConnectionRow, PassedCounts, ProtocolRow};
 use crate::counters::Deliveries;
-use crate::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use crate::desk::{ConnectionRow, PassedCounts, ProtocolRow};
-use crate::explain::{ConnectionFacts, HeldLong, LinkFacts, Place, Role, SessionFacts, ShardFacts, Wanted};
+use crate::explain::{ConnectionFacts, HeldLong, LinkFacts, LinkId, Role, SessionFacts, ShardFacts, Wanted};
 use crate::intake::Target;
 
 impl Gate {
@@ -83,7 +83,7 @@ impl Gate {
                 let incoming = !link.is_sending();
                 let (delivery_count, credit) = counts(link);
                 Some(LinkFacts {
-                    place: Place {
+                    place: LinkId {
                         connection: self.peer.name.clone(),
                         session: number,
                         handle,
@@ -157,7 +157,7 @@ impl Gate {
             Waiting::Making { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
                 (*s, *l) == (session, link)
             }
-            Waiting::Held(held) => held.is_of_link(session, link),
+            Waiting::Deferred(held) => held.is_of_link(session, link),
             Waiting::Management { .. } | Waiting::Login { .. } => false,
         })
     }

@@ -19,7 +19,7 @@ fn entry(from: &str, user: &str, number: u64, standing: Standing, askers: &mut A
     let from = from.parse().expect("an address");
     let (reply, asker) = oneshot::channel();
     askers.push(asker);
-    let question = Question::Desk(Login { credentials, from, at_ms: number }, reply);
+    let question = Question::AdminApi(Login { credentials, from, at_ms: number }, reply);
     Entry { question, standing, network: network(from), name: user.into() }
 }
 

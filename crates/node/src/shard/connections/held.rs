@@ -34,13 +34,13 @@ pub(crate) struct Encrypted {
 
 /// What the connections of this shard hold for one budget.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct BudgetUse {
     ledger: Arc<Ledger>,
     /// The bytes that the shard held when it looked last.
     seen: u64,
 }
 
-impl Held {
+impl BudgetUse {
     pub fn new(ledger: Arc<Ledger>) -> Self {
         Self { ledger, seen: 0 }
     }
@@ -224,7 +224,7 @@ impl Shard {
 }
 
 /// Stops counting a connection that leaves the shard.
-pub(super) fn uncount(held: &[Held], here: ShardId, key: usize, conn: &mut Conn) {
+pub(super) fn uncount(held: &[BudgetUse], here: ShardId, key: usize, conn: &mut Conn) {
     for (held, bytes) in held.iter().zip(&mut conn.held) {
         if *bytes > 0 {
             held.ledger.change(here, &conn.owner, key, std::mem::take(bytes), 0);

@@ -74,7 +74,7 @@ impl Shard {
         std::mem::take(&mut self.mail.post.permissions)
     }
 
-    /// Called when a question was asked. It is ignored if the connection has closed meanwhile.
+    /// Called when a question was answered. The answer is ignored if the connection has closed meanwhile.
     pub fn handle_permission(&mut self, ticket: Ticket) {
         self.handle_awaited(ticket);
     }

@@ -9,7 +9,7 @@
 mod held;
 mod input;
 mod life;
-mod moving;
+mod migration;
 mod occupancy;
 
 use std::net::IpAddr;
@@ -33,12 +33,12 @@ use bytes::BytesMut;
 use message::DeliveryHeads;
 use queue::{ConsumerId, Deliver, DeliveryRef, PublisherId, Ticket};
 use slab::Slab;
-use wal::Held;
+use wal::BufferBudget;
 
+use self::held::BudgetUse;
 pub(crate) use self::held::Encrypted;
-use self::held::Held as HeldBytes;
 pub(crate) use self::input::{FAIR_PART, READ_BUFFER, READ_MAX};
-pub use self::moving::Moved;
+pub use self::migration::Migration;
 pub use self::occupancy::Occupancy;
 use super::deadlines::Deadlines;
 use super::mail::Mailroom;
@@ -78,7 +78,7 @@ pub struct Conn {
     /// True if the socket must be closed at once, without writing what is left.
     pub is_cut: bool,
     /// The memory of the connection's stream readers. `None` if it never had any.
-    reader_memory: Option<Arc<Held>>,
+    reader_memory: Option<Arc<BufferBudget>>,
     /// The time of the connection's entry in [`Connections::deadlines`].
     noted_ms: Option<NonZeroU64>,
     /// The bytes that the socket did not take when it was last written to.
@@ -150,11 +150,11 @@ pub(super) struct Connections {
     /// The open sessions and channels of all connections here. A connection is recounted when it is taken from `dirty`,
     /// because every begin or end of a session marks it.
     open: OpenSessions,
-    held: [HeldBytes; ClientBudget::ALL.len()],
+    held: [BudgetUse; ClientBudget::ALL.len()],
     /// See [`Cx::output_room`].
     output_room: usize,
     /// The memory of stream readers of the whole node.
-    reader_memory: Arc<Held>,
+    reader_memory: Arc<BufferBudget>,
     /// True if publishing is stopped, by an alarm or because the node is stopping.
     blocked: bool,
     /// The reason for which every connection is being ended. `None` while the node does not stop.
@@ -188,7 +188,7 @@ impl Connections {
             checked_ms: 0,
             occupancy: None,
             open: OpenSessions::default(),
-            held: budgets.of_clients.map(HeldBytes::new),
+            held: budgets.of_clients.map(BudgetUse::new),
             output_room: output_room(0, u64::MAX),
             reader_memory: budgets.readers,
             blocked: false,
@@ -425,15 +425,15 @@ impl Connections {
     pub fn reader_memory(
         &mut self,
         key: usize,
-        part: impl FnOnce(&Arc<Held>) -> Arc<Held>,
-    ) -> Option<Arc<Held>> {
+        part: impl FnOnce(&Arc<BufferBudget>) -> Arc<BufferBudget>,
+    ) -> Option<Arc<BufferBudget>> {
         let node = &self.reader_memory;
         let conn = self.conns.get_mut(key)?;
         Some(conn.reader_memory.get_or_insert_with(|| part(node)).clone())
     }
 
     /// Returns the reader memory of the whole node.
-    pub fn node_reader_memory(&self) -> &Arc<Held> {
+    pub fn node_reader_memory(&self) -> &Arc<BufferBudget> {
         &self.reader_memory
     }
 

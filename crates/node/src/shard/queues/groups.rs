@@ -19,7 +19,7 @@ use queue::{Drive, Driver, Fact};
 use replica::{Entry, Payload, Progress, Record};
 
 use crate::entries;
-use crate::facts::{Place, RestoredGroup};
+use crate::facts::{RestoredGroup, SeqsInFile};
 use crate::shard::Shard;
 use crate::shard::storage::{GroupRound, GroupSlot, NODE};
 
@@ -207,7 +207,7 @@ impl Shard {
             }
             for fact in facts {
                 if let Fact::Put { seq, .. } = fact {
-                    slot.note_place(Place { file, first: seq, last: seq });
+                    slot.note_place(SeqsInFile { file, first: seq, last: seq });
                 }
                 slot.fifo.learn(fact, output);
             }

@@ -1,6 +1,6 @@
-//! What operators see and do at one queue, through the desk (the management front end).
+//! What operators see and do at one queue, through the admin API.
 
-use broker::desk::{GroupRow, Reclaimed};
+use broker::admin_api::{GroupRow, Reclaimed};
 use broker::ids::QueueId;
 use queue::{Block, Driver, Peek, PeekBlock, PeekEnd, Peeked, Refusal};
 use wal::{Extent, ReadError};
@@ -100,7 +100,7 @@ impl Shard {
             let reading = Reading { queue, load: block.load, extent: kept.extent, purpose };
             return self.storage.read(u32::from(self.here.id), reading);
         }
-        self.desk_reply(question, Reply::Peeked(peeked));
+        self.admin_reply(question, Reply::Peeked(peeked));
     }
 
     /// Writes a new base of a queue's group. Returns its index.

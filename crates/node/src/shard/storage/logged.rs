@@ -5,7 +5,7 @@ use broker::mail::Mail;
 use wal::{Completion, Handover, Size, Step};
 
 use super::journal::{Answer, OnSynced, OnWritten};
-use crate::facts::Place;
+use crate::facts::SeqsInFile;
 use crate::shard::Shard;
 
 impl Shard {
@@ -74,7 +74,7 @@ impl Shard {
         for (queue, first, last) in puts {
             let slot = self.queues.get_mut(queue);
             if let Some(slot) = slot {
-                slot.note_place(Place { file: from, first, last });
+                slot.note_place(SeqsInFile { file: from, first, last });
             }
         }
         for (queue, run) in stored {

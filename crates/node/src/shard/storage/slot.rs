@@ -9,7 +9,7 @@ use ranges::replace_joined;
 use wal::Extent;
 
 use super::group::GroupSlot;
-use crate::facts::Place;
+use crate::facts::SeqsInFile;
 
 /// A queue whose home is this shard.
 ///
@@ -22,7 +22,7 @@ pub(in crate::shard) struct QueueSlot {
     /// The Raft group of a quorum queue.
     pub group: Option<Box<GroupSlot>>,
     /// Where the queue's messages are in the log, oldest first.
-    pub places: Vec<Place>,
+    pub places: Vec<SeqsInFile>,
     /// Where the queue's paged-out runs are on the disk.
     pub extents: BTreeMap<u32, RunPlace>,
     /// Bytes that could be paged out, at the last count.
@@ -73,13 +73,13 @@ pub(in crate::shard) enum Purpose {
     Deliver,
     /// The run is being copied without its dead messages.
     Copy,
-    /// The desk shows messages of the queue.
+    /// The admin API shows messages of the queue.
     Peek(Peeking),
     /// A consumer looks at messages of the queue, and takes none.
     Browse(BrowserLoad),
 }
 
-/// A peek of the desk that waits for a block.
+/// A peek of the admin API that waits for a block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shard) struct Peeking {
     /// The number of the question.
@@ -127,7 +127,7 @@ impl QueueSlot {
         self.places.shrink_to_fit();
     }
 
-    pub fn note_place(&mut self, place: Place) {
+    pub fn note_place(&mut self, place: SeqsInFile) {
         match self.places.last_mut() {
             Some(known) if known.file == place.file && known.last < place.first => known.last = place.last,
             _ => self.places.push(place),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use broker::ids::QueueId;
 use queue::Requester;
-use wal::{Claim, Held};
+use wal::{BufferBudget, Claim};
 
 use super::{LOAD_BYTES, Load, Streams, TAILS_BYTES};
 use crate::shard::Shard;
@@ -25,13 +25,13 @@ const RETRY_LOADS_MS: u64 = 100;
 pub(super) enum WaitingList {
     /// All loads of the connection with this key.
     Connection(usize),
-    /// One load of a browse from the desk, by its ticket.
+    /// One load of a browse from the admin API, by its ticket.
     Browse(u64),
 }
 
 /// Returns the memory budget of the stream readers of one node.
-pub(in crate::shard) fn node_budget(limit: u64) -> Held {
-    Held::new(limit, LOAD_BYTES.into(), None)
+pub(in crate::shard) fn node_budget(limit: u64) -> BufferBudget {
+    BufferBudget::new(limit, LOAD_BYTES.into(), None)
 }
 
 impl Streams {
@@ -61,15 +61,15 @@ impl Shard {
     }
 
     /// Returns the waiting list of a load, and the budget that it takes memory from. Each load of a browse
-    /// from the desk has its own list and budget, so that a browse of a large message does not delay another
+    /// from the admin API has its own list and budget, so that a browse of a large message does not delay another
     /// browse.
-    fn budget_of(&mut self, ticket: u64, who: Requester) -> (WaitingList, Arc<Held>) {
+    fn budget_of(&mut self, ticket: u64, who: Requester) -> (WaitingList, Arc<BufferBudget>) {
         let connection = match who {
             Requester::Consumer(consumer) => self.connections.consumer(consumer).map(|to| to.connection),
             Requester::Ticket(_) => None,
         };
-        let part = |node: &Arc<Held>| {
-            Arc::new(Held::new(CONNECTION_BYTES_MAX, LOAD_BYTES.into(), Some(node.clone())))
+        let part = |node: &Arc<BufferBudget>| {
+            Arc::new(BufferBudget::new(CONNECTION_BYTES_MAX, LOAD_BYTES.into(), Some(node.clone())))
         };
         match connection.and_then(|key| Some((key, self.connections.reader_memory(key, part)?))) {
             Some((key, held)) => (WaitingList::Connection(key), held),

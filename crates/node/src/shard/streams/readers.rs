@@ -5,8 +5,8 @@ use std::sync::Arc;
 use broker::categories::{PEER, QUEUE};
 use broker::ids::QueueId;
 use queue::{
-    Chunk, ChunkLoad, Effect, Follower, GoneReason, LoadFrom, LoadedChunks, Place, ReadersOutput, Request,
-    StreamUpdate,
+    Chunk, ChunkLoad, Effect, Follower, GoneReason, LoadFrom, LoadedChunks, ReadersOutput, Request,
+    SegmentPosition, StreamUpdate,
 };
 use wal::{ChunkJob, Chunks, ChunksRead, Position, ReadFrom, StreamError, Wanted};
 
@@ -188,7 +188,9 @@ fn chunk_job(shard: u32, ticket: u64, queue: QueueId, load: ChunkLoad) -> ChunkJ
         LoadFrom::Last => ReadFrom::Last,
         LoadFrom::Offset(offset) => ReadFrom::Offset(offset),
         LoadFrom::Time(ms) => ReadFrom::Time(ms),
-        LoadFrom::At(Place { segment, at, offset }) => ReadFrom::At(Position { segment, at, offset }),
+        LoadFrom::At(SegmentPosition { segment, at, offset }) => {
+            ReadFrom::At(Position { segment, at, offset })
+        }
     };
     let wanted = bloom.map(|bloom| Wanted { values: bloom.values.clone(), none: bloom.unfiltered });
     ChunkJob {
@@ -216,7 +218,7 @@ fn loaded(chunks: wal::Chunks) -> LoadedChunks {
     };
     LoadedChunks {
         chunks: chunks.chunks.into_iter().map(chunk).collect(),
-        next: Place { segment, at, offset },
+        next: SegmentPosition { segment, at, offset },
     }
 }
 

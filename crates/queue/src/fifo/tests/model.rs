@@ -10,7 +10,7 @@ use message::{Annotations, DeathReason, Message};
 use crate::{Arrival, Config, Outcome, Overflow};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Stage {
     Ready,
     Held {
         consumer: u64,
@@ -26,7 +26,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl Stage {
     pub fn is_dead(self) -> bool {
         matches!(self, Self::Leaving { .. } | Self::Waits { .. })
     }
@@ -70,7 +70,7 @@ pub struct Item {
     /// The publish of the message.
     pub publish: u64,
     message: Message,
-    pub place: Place,
+    pub place: Stage,
     pub level: u8,
     pub len: u64,
     pub dies_ms: Option<u64>,
@@ -150,12 +150,12 @@ impl Model {
         self.readers.iter_mut().find(|reader| reader.id == id).unwrap()
     }
 
-    pub fn in_place(&self, test: impl Fn(Place) -> bool) -> impl Iterator<Item = &Item> {
+    pub fn in_place(&self, test: impl Fn(Stage) -> bool) -> impl Iterator<Item = &Item> {
         self.items.iter().filter(move |item| test(item.place))
     }
 
     pub fn ready(&self) -> u64 {
-        self.in_place(|place| place == Place::Ready).count() as u64
+        self.in_place(|place| place == Stage::Ready).count() as u64
     }
 
     pub fn publish(&mut self, publish: u64, message: &Message, now_ms: u64) {
@@ -164,12 +164,12 @@ impl Model {
         let ttl_ms = message.ttl_ms().into_iter().chain(self.config.message_ttl_ms).min();
         let dies_ms = ttl_ms.map(|ttl_ms| now_ms + ttl_ms);
         let reason = DeathReason::MaxLength;
-        let (place, count, again, notes) = (Place::Ready, 0, false, Notes::new());
+        let (place, count, again, notes) = (Stage::Ready, 0, false, Notes::new());
         let mut item =
             Item { seq: 0, publish, message, place, level, len, dies_ms, count, again, notes, reason };
-        let bytes: u64 = self.in_place(|place| place == Place::Ready).map(|item| item.len).sum();
+        let bytes: u64 = self.in_place(|place| place == Stage::Ready).map(|item| item.len).sum();
         let counts = self.insists() && self.config.overflow == Overflow::RejectPublish;
-        let kept = if counts { self.in_place(Place::is_dead).count() as u64 } else { 0 };
+        let kept = if counts { self.in_place(Stage::is_dead).count() as u64 } else { 0 };
         let full = self.config.max_length.is_some_and(|max| self.ready() + kept + 1 > max)
             || self.config.max_length_bytes.is_some_and(|max| bytes + len > max);
         if full && self.config.overflow != Overflow::DropHead {
@@ -231,7 +231,7 @@ impl Model {
 
     pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: &Outcome, now_ms: u64) {
         let range = |place| {
-            matches!(place, Place::Held { consumer, number } if consumer == id
+            matches!(place, Stage::Held { consumer, number } if consumer == id
             && first <= number && number <= last)
         };
         let mut taken = self.remove(range);
@@ -262,7 +262,7 @@ impl Model {
 
     pub fn detach(&mut self, id: u64, failed: bool, now_ms: u64) {
         self.retire(id);
-        let taken = self.remove(|place| matches!(place, Place::Held { consumer, .. } if consumer == id));
+        let taken = self.remove(|place| matches!(place, Stage::Held { consumer, .. } if consumer == id));
         self.readers.retain(|reader| reader.id != id);
         self.requeue(marked(taken, failed), now_ms);
     }
@@ -280,14 +280,14 @@ impl Model {
     }
 
     pub fn dead_letter_answer(&mut self, token: u64, arrival: Arrival, now_ms: u64, retry_ms: u64) {
-        let Some(at) = self.items.iter().position(|item| item.place == (Place::Leaving { token })) else {
+        let Some(at) = self.items.iter().position(|item| item.place == (Stage::Leaving { token })) else {
             return;
         };
         let insists = self.insists();
         if arrival == Arrival::Unavailable || arrival == Arrival::Refused && insists {
             // After those that were refused before.
             let mut item = self.items.remove(at);
-            item.place = Place::Waits { due_ms: now_ms + retry_ms, reason: item.reason };
+            item.place = Stage::Waits { due_ms: now_ms + retry_ms, reason: item.reason };
             self.items.push(item);
         } else {
             self.items.remove(at);
@@ -298,10 +298,10 @@ impl Model {
     }
 
     pub fn purge(&mut self) {
-        let messages = self.remove(|place| place == Place::Ready).len() as u64;
+        let messages = self.remove(|place| place == Stage::Ready).len() as u64;
         self.purged += messages;
         if self.insists() {
-            let dead = self.remove(Place::is_dead);
+            let dead = self.remove(Stage::is_dead);
             // The queue never accepted those without a number.
             self.purged += dead.iter().filter(|item| item.seq > 0).count() as u64;
         }
@@ -309,7 +309,7 @@ impl Model {
     }
 
     pub fn timeout(&mut self, now_ms: u64) {
-        for item in self.remove(|place| matches!(place, Place::Waits { due_ms, .. } if due_ms <= now_ms)) {
+        for item in self.remove(|place| matches!(place, Stage::Waits { due_ms, .. } if due_ms <= now_ms)) {
             let reason = item.reason;
             self.kill(item, reason);
         }
@@ -318,12 +318,12 @@ impl Model {
 
     /// Expires the head of each level while it is too old.
     pub fn expire(&mut self, now_ms: u64) {
-        let ready = self.items.iter().filter(|item| item.place == Place::Ready);
+        let ready = self.items.iter().filter(|item| item.place == Stage::Ready);
         let levels: BTreeSet<u8> = ready.map(|item| item.level).collect();
         for level in levels.into_iter().rev() {
             let head_of_level = |items: &[Item]| {
                 (0..items.len())
-                    .filter(|&i| items[i].place == Place::Ready && items[i].level == level)
+                    .filter(|&i| items[i].place == Stage::Ready && items[i].level == level)
                     .min_by_key(|&i| items[i].seq)
             };
             while let Some(at) = head_of_level(&self.items)
@@ -355,7 +355,7 @@ impl Model {
 
     fn head(&self) -> Option<usize> {
         (0..self.items.len())
-            .filter(|&i| self.items[i].place == Place::Ready)
+            .filter(|&i| self.items[i].place == Stage::Ready)
             .min_by_key(|&i| (Reverse(self.items[i].level), self.items[i].seq))
     }
 
@@ -409,13 +409,13 @@ impl Model {
             self.accepted += 1;
             self.items.remove(at);
         } else {
-            self.items[at].place = Place::Held { consumer, number };
+            self.items[at].place = Stage::Held { consumer, number };
         }
     }
 
     fn shed(&mut self) {
         while self.config.overflow == Overflow::DropHead {
-            let bytes: u64 = self.in_place(|place| place == Place::Ready).map(|item| item.len).sum();
+            let bytes: u64 = self.in_place(|place| place == Stage::Ready).map(|item| item.len).sum();
             let over = self.config.max_length.is_some_and(|max| self.ready() > max)
                 || self.config.max_length_bytes.is_some_and(|max| bytes > max);
             let Some(at) = self.head().filter(|_| over) else { return };
@@ -426,7 +426,7 @@ impl Model {
 
     fn requeue(&mut self, taken: Vec<Item>, now_ms: u64) {
         for mut item in taken {
-            item.place = Place::Ready;
+            item.place = Stage::Ready;
             self.items.push(item);
         }
         self.shed();
@@ -448,7 +448,7 @@ impl Model {
         let token = self.tokens;
         let notes = item.notes.clone();
         self.observed.push(Observed::Dead { token, publish: item.publish, reason, notes });
-        (item.place, item.reason) = (Place::Leaving { token }, reason);
+        (item.place, item.reason) = (Stage::Leaving { token }, reason);
         self.items.push(item);
     }
 
@@ -462,7 +462,7 @@ impl Model {
         }
     }
 
-    fn remove(&mut self, test: impl Fn(Place) -> bool) -> Vec<Item> {
+    fn remove(&mut self, test: impl Fn(Stage) -> bool) -> Vec<Item> {
         let (taken, rest) = std::mem::take(&mut self.items).into_iter().partition(|item| test(item.place));
         self.items = rest;
         taken
@@ -481,7 +481,7 @@ fn marked(mut taken: Vec<Item>, failed: bool) -> Vec<Item> {
 impl Item {
     fn place_number(&self) -> u64 {
         match self.place {
-            Place::Held { number, .. } => number,
+            Stage::Held { number, .. } => number,
             _ => 0,
         }
     }

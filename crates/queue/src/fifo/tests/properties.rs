@@ -6,7 +6,7 @@ use std::fmt::Write;
 use message::DeliveryMax;
 use proptest::prelude::*;
 
-use super::model::{Model, Notes, Observed, Place, note, notes};
+use super::model::{Model, Notes, Observed, Stage, note, notes};
 use super::shelf::Shelf;
 use super::transcript::{config, dead_letters, message};
 use crate::fifo::unsettled::Unsettled;
@@ -365,11 +365,11 @@ impl Run {
                 Request::Fetch { ticket: Ticket(0), holder: ConsumerId(id), n, settled }
             }
             Step::DeadLettered { which, arrival } => {
-                let leaving = |place| matches!(place, Place::Leaving { .. });
+                let leaving = |place| matches!(place, Stage::Leaving { .. });
                 let tokens: Vec<u64> = model
                     .in_place(leaving)
                     .map(|item| match item.place {
-                        Place::Leaving { token } => token,
+                        Stage::Leaving { token } => token,
                         _ => 0,
                     })
                     .collect();
@@ -396,7 +396,7 @@ impl Run {
         let items = &self.model.items;
         self.model.readers.retain(|reader| {
             let id = reader.id;
-            let holds = |place| matches!(place, Place::Held { consumer, .. } if consumer == id);
+            let holds = |place| matches!(place, Stage::Held { consumer, .. } if consumer == id);
             reader.live || items.iter().any(|item| holds(item.place))
         });
     }
@@ -516,14 +516,14 @@ proptest! {
             prop_assert_eq!(deaths_last(observed), deaths_last(expected), "at {:?}", step);
             let (report, model) = (run.fifo.report(), &run.model);
             check_deliveries(&report);
-            let len = |place: fn(Place) -> bool| model.in_place(place).map(|item| item.len).sum::<u64>();
-            let held = |place| matches!(place, Place::Held { .. });
+            let len = |place: fn(Stage) -> bool| model.in_place(place).map(|item| item.len).sum::<u64>();
+            let held = |place| matches!(place, Stage::Held { .. });
             prop_assert_eq!(report.ready, model.ready());
-            prop_assert_eq!(report.ready_bytes, len(|place| place == Place::Ready));
+            prop_assert_eq!(report.ready_bytes, len(|place| place == Stage::Ready));
             prop_assert_eq!(report.unsettled, model.in_place(held).count() as u64);
-            prop_assert_eq!(report.unsettled_bytes, len(|place| matches!(place, Place::Held { .. })));
-            prop_assert_eq!(report.leaving, model.in_place(Place::is_dead).count() as u64);
-            prop_assert_eq!(report.leaving_bytes, len(Place::is_dead));
+            prop_assert_eq!(report.unsettled_bytes, len(|place| matches!(place, Stage::Held { .. })));
+            prop_assert_eq!(report.leaving, model.in_place(Stage::is_dead).count() as u64);
+            prop_assert_eq!(report.leaving_bytes, len(Stage::is_dead));
             prop_assert_eq!((report.messages(), report.bytes()), (model.items.len() as u64, len(|_| true)));
             prop_assert_eq!(report.consumers, model.readers.iter().filter(|r| r.live).count() as u32);
             prop_assert_eq!(report.expired, model.expired);

@@ -103,7 +103,7 @@ impl Disk {
         let from = from.unwrap_or(load.until);
         let read: Vec<_> = there().filter(|chunk| chunk.end() > from).take(most).cloned().collect();
         let next = read.last().map_or(load.until, Chunk::end);
-        let next = Place { segment: 0, at: 0, offset: next };
+        let next = SegmentPosition { segment: 0, at: 0, offset: next };
         let wanted = read.into_iter().filter(|chunk| chunk.is_wanted(load.bloom.as_deref()));
         LoadedChunks { chunks: wanted.map(|chunk| Chunk { values: None, ..chunk }).collect(), next }
     }

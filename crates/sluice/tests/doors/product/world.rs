@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::access::Identity;
+use broker::admin_api::AdminApi as _;
 use broker::catalog::AccountChange;
-use broker::desk::Desk as _;
 use broker::settings::Settings;
 use client::management::{Binding, QueueSpec};
 use client::{Connection, Management, ReceiverOptions, SenderOptions, Session, Url};
@@ -125,7 +125,7 @@ impl World {
         }
         let close = AccountChange::CloseVhost { name: Vhost::Closing.name().into() };
         let root = Identity::internal(ROOT, "administrator");
-        world.fixture.node.desk().change_account(&root, close).await.unwrap();
+        world.fixture.node.api().change_account(&root, close).await.unwrap();
         world
     }
 

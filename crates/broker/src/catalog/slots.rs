@@ -1,0 +1,97 @@
+//! The table of queues, and the queue ids that are free.
+
+use super::QueueRow;
+use crate::ids::QueueId;
+
+/// The queues of a catalog, by the slots of their ids.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    /// The number of slots that have a queue.
+    count: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    /// The incarnation of the queue that is at this place, or was last at it. 0 if there has been none.
+    incarnation: u32,
+    row: Option<QueueRow>,
+}
+
+impl Slots {
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns the number of queues.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn at(&self, place: usize) -> Option<&QueueRow> {
+        self.slots.get(place)?.row.as_ref()
+    }
+
+    pub fn get(&self, id: QueueId) -> Option<&QueueRow> {
+        self.at(id.slot()).filter(|row| row.record.id == id)
+    }
+
+    /// Returns the queues from a place on, each with its place.
+    pub fn from(&self, place: usize) -> impl Iterator<Item = (usize, &QueueRow)> {
+        let slots = self.slots.iter().enumerate().skip(place);
+        slots.filter_map(|(place, at)| Some((place, at.row.as_ref()?)))
+    }
+
+    /// Puts a new queue in its place, or replaces the record of a queue.
+    pub fn insert(&mut self, row: QueueRow) {
+        let (slot, incarnation) = (row.record.id.slot(), row.record.id.incarnation());
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, Slot::default);
+        }
+        let before = std::mem::replace(&mut self.slots[slot], Slot { incarnation, row: Some(row) });
+        self.count += usize::from(before.row.is_none());
+    }
+
+    pub fn remove(&mut self, id: QueueId) -> Option<QueueRow> {
+        let gone = self.slots.get_mut(id.slot())?.row.take_if(|row| row.record.id == id)?;
+        self.count -= 1;
+        Some(gone)
+    }
+
+    /// Returns true if this replica has not applied the declaration of the queue yet. Queues of different slots are
+    /// declared in any order, but queues of one slot in the order of their incarnations.
+    pub fn is_to_come(&self, id: QueueId) -> bool {
+        self.slots.get(id.slot()).is_none_or(|place| place.incarnation < id.incarnation())
+    }
+}
+
+/// The free ids for new queues. Only the deciding shard needs them. An id is never given twice, not even if
+/// its queue is not in the catalog yet.
+#[derive(Debug)]
+pub struct QueueIds {
+    /// The slots below `slots` that belong to no queue.
+    free: Vec<u32>,
+    slots: u32,
+    next_incarnation: u32,
+}
+
+impl QueueIds {
+    pub(super) fn new(slots: &Slots, next_incarnation: u32) -> Self {
+        let free = (0..slots.len()).filter(|place| slots.at(*place).is_none()).map(|place| place as u32);
+        Self { free: free.collect(), slots: slots.len() as u32, next_incarnation }
+    }
+
+    pub(super) fn take(&mut self) -> QueueId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        });
+        self.next_incarnation = self.next_incarnation.wrapping_add(1);
+        QueueId::new(self.next_incarnation.wrapping_sub(1), slot)
+    }
+
+    /// Called when the catalog has forgotten this queue, so that its slot is free.
+    pub(super) fn give_back(&mut self, id: QueueId) {
+        self.free.push(id.slot() as u32);
+    }
+}

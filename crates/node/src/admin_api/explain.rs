@@ -1,0 +1,144 @@
+//! Explains why nothing moves, from two observations of all shards. A third one tells how fast clients acknowledge.
+
+use std::time::{Duration, Instant};
+
+use broker::access::{Identity, Resource, Verb};
+use broker::admin_api::{AdminError, QueueNumbers};
+use broker::explain::{ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted};
+use broker::ids::DECIDER;
+
+use super::NodeAdminApi;
+use super::ask::other_answer;
+use crate::questions::{PLACES_PER_PART, Question, Reply};
+
+/// The time between the two observations: long enough to see progress if there is any.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The further time until the third observation, if one is needed: after a second, what a slow consumer does can be counted.
+const LOOK_LATER: Duration = Duration::from_millis(900);
+
+/// The number of connections after which an observation of a shard ends. Some of its consumers are enough to
+/// explain a queue.
+const LOOK_MAX: usize = 1000;
+
+impl NodeAdminApi {
+    pub(super) async fn explained(
+        &self,
+        who: &Identity,
+        subject: &Subject,
+    ) -> Result<Explanation, AdminError> {
+        if let Subject::Queue { vhost, name } = subject {
+            self.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)]).await?;
+        }
+        let begin = Instant::now();
+        let before = self.look(who, subject).await?;
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let now = self.look(who, subject).await?;
+        let mut explanation = now.explain(&before, subject).map_err(AdminError::Catalog)?;
+        if explanation.wants_pace() {
+            tokio::time::sleep(LOOK_LATER).await;
+            let ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+            // The subject may have gone meanwhile. What was seen before is still an answer.
+            if let Ok(later) = self.look(who, subject).await {
+                explanation =
+                    now.explain_with_pace(&before, subject, &later, ms).map_err(AdminError::Catalog)?;
+            }
+        }
+        // A cause may have been found at another user's link. Then the cause is shown, but not the place.
+        explanation.at = self.place_seen(who, &now, explanation.at.take()).await;
+        for reason in &mut explanation.causes {
+            reason.at = self.place_seen(who, &now, reason.at.take()).await;
+        }
+        Ok(explanation)
+    }
+
+    /// Returns the place if the user may see its connection.
+    async fn place_seen(&self, who: &Identity, look: &Look, at: Option<LinkId>) -> Option<LinkId> {
+        let at = at?;
+        let found = look.connections.iter().find(|c| c.name == at.connection)?;
+        self.may_see(who, found).await.is_ok().then_some(at)
+    }
+
+    async fn may_see(&self, who: &Identity, connection: &ConnectionFacts) -> Result<(), AdminError> {
+        let resource = Resource::Connection(connection.owner());
+        self.permit(who, &connection.vhost, Verb::ExplainConnection, &[resource]).await
+    }
+
+    /// Collects everything that may stop the subject, as it is now.
+    async fn look(&self, who: &Identity, subject: &Subject) -> Result<Look, AdminError> {
+        let mut look = Look::default();
+        let mut active = None;
+        let wanted = match subject {
+            Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },
+            Subject::Connection { name } => Wanted::Connection(name.clone()),
+            Subject::Queue { vhost, name } => {
+                let record = self.listed(self.inner.deadlines.numbers, vhost, name).await?;
+                let numbers = self.reports(std::slice::from_ref(&record)).await?.remove(0);
+                active = numbers.report.active_consumer;
+                let wanted = Wanted::Consumers(record.id);
+                look.queues.push(QueueFacts::new(&record, numbers.report, self.inner.clock.now_ms()));
+                wanted
+            }
+        };
+        for shard in 0..self.inner.shards.len() {
+            let mut from = Some(0);
+            while let Some(place) = from {
+                let question = Question::Look { wanted: wanted.clone(), from: place };
+                let Reply::Look(part, log, facts) = self.ask(shard, question).await? else {
+                    return Err(other_answer());
+                };
+                look.add(part.rows, active);
+                from = part.next.filter(|_| look.connections.len() < LOOK_MAX);
+                // Every part of a shard's answer repeats its state and that of its log, so only the last one is
+                // counted.
+                if from.is_none() {
+                    look.log.add(log);
+                    look.shards.push(facts);
+                }
+            }
+        }
+        if let Subject::Queue { .. } = subject {
+            self.find_homes(&mut look).await?;
+            return Ok(look);
+        }
+        let mut first_refused = None;
+        for connection in std::mem::take(&mut look.connections) {
+            // Who does not see the virtual host is not told that the connection exists.
+            if self.permit(who, &connection.vhost, Verb::ReadVhost, &[]).await.is_err() {
+                continue;
+            }
+            match self.may_see(who, &connection).await {
+                Ok(()) => look.connections.push(connection),
+                Err(refused) => first_refused = first_refused.or(Some(refused)),
+            }
+        }
+        if let (true, Some(refused)) = (look.connections.is_empty(), first_refused) {
+            return Err(refused);
+        }
+        let mut records = Vec::new();
+        for ends in look.ends().chunks(PLACES_PER_PART) {
+            records.extend(self.records(Question::AtEnds(ends.to_vec())).await?);
+        }
+        records.sort_unstable_by_key(|record| record.id);
+        records.dedup_by_key(|record| record.id);
+        let reports = self.reports(&records).await?;
+        let now_ms = self.inner.clock.now_ms();
+        let facts = |(record, numbers): (&_, QueueNumbers)| QueueFacts::new(record, numbers.report, now_ms);
+        look.queues = records.iter().map(|record| &**record).zip(reports).map(facts).collect();
+        self.find_homes(&mut look).await?;
+        Ok(look)
+    }
+
+    async fn find_homes(&self, look: &mut Look) -> Result<(), AdminError> {
+        let ids: Vec<_> = look.queues.iter().map(|queue| queue.id).collect();
+        let mut homes = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(PLACES_PER_PART) {
+            match self.ask(DECIDER.into(), Question::Homes(ids.to_vec())).await? {
+                Reply::Homes(found) => homes.extend(found),
+                _ => return Err(other_answer()),
+            }
+        }
+        look.set_homes(&homes);
+        Ok(())
+    }
+}

@@ -1,0 +1,617 @@
+//! What the management front end can be asked, with the permission for each question.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError};
+
+use amqp10::sasl::Secret;
+use broker::access::{
+    Credentials, Identity, Login, PasswordHash, Permissions, Refusal, Resource, Users, Verb, permit_exchange,
+    permit_policy, permit_queue,
+};
+use broker::admin_api::{
+    AdminApi, AdminError, Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionCursor, ConnectionRow,
+    Contents, ExchangeRow, ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedPart,
+    QueueRow, QueueSpec, Reclaimed, ResourceLimits, Start, VhostNumbers,
+};
+use broker::catalog::{
+    AccountChange, Answer, Binding, Caller, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters,
+    Policy, QueueRecord, SetPolicy,
+};
+use broker::counters::Protocol;
+use broker::exchange_counts::{ExchangeCounts, ExchangeId};
+use broker::explain::{AddressFacts, Explanation, Resources, Subject, Troubles};
+use broker::ids::{DECIDER, QueueId};
+use broker::settings::SLUICE_VERSION;
+use broker::traces::{TraceChange, Traces};
+use queue::{Effect, Peek, Replay, Request};
+
+use super::ask::{NO_TICKET, other_answer, refused};
+use super::messages::browsed;
+use super::{NodeAdminApi, by_name};
+use crate::logins::NewHash;
+use crate::questions::{PLACES_PER_PART, Question, Reply};
+use crate::randomness::random;
+
+/// Returns up to `limit` rows, in the order of their names, from `offset` on. Only these rows are sorted.
+fn page_of(mut rows: Vec<Arc<QueueRecord>>, offset: usize, limit: usize) -> Vec<Arc<QueueRecord>> {
+    if offset >= rows.len() {
+        return Vec::new();
+    }
+    rows.select_nth_unstable_by(offset, by_name);
+    rows.drain(..offset);
+    if limit < rows.len() {
+        rows.select_nth_unstable_by(limit, by_name);
+        rows.truncate(limit);
+    }
+    rows.sort_unstable_by(by_name);
+    rows
+}
+
+fn changed(answer: Answer) -> bool {
+    match answer {
+        Answer::Queue { created, .. } => created,
+        Answer::Done { changed } => changed,
+        Answer::Set { created } => created,
+    }
+}
+
+impl AdminApi for NodeAdminApi {
+    fn traces(&self, who: &Identity) -> Result<Traces, AdminError> {
+        self.permit_by_tag(who, Verb::Administer)?;
+        Ok(self.current_traces())
+    }
+
+    fn is_traced(&self, vhost: &str) -> bool {
+        self.current_traces().has_vhost(vhost)
+    }
+
+    async fn change_traces(&self, who: &Identity, change: TraceChange) -> Result<bool, AdminError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        self.set_traces(change).await
+    }
+
+    async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, AdminError> {
+        let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
+        let login = Login { credentials, from: peer, at_ms: self.inner.clock.now_ms() };
+        let answer =
+            tokio::time::timeout(self.inner.deadlines.login, self.inner.checker.ask_for_admin_api(login))
+                .await;
+        let checked = answer.ok().and_then(Result::ok).ok_or(AdminError::TimedOut);
+        let checked = checked.and_then(|login| {
+            let identity = login.map_err(|refused| self.refuse(user, peer, &(&refused).into()))?;
+            let origin = self.inner.access.check_origin(&identity, peer);
+            let refused = origin.map_err(|refused| self.refuse(user, peer, &Refusal::other(refused.reason)));
+            refused.map(|()| identity)
+        });
+        self.inner.logins.count(checked.is_ok());
+        let user = checked.as_ref().map_or(user, |identity| &identity.user);
+        self.inner.access.sources().count(Protocol::Http, peer, user, checked.is_ok());
+        self.emit_login(user, peer, checked.as_ref().err());
+        checked
+    }
+
+    async fn connect(&self, who: &Identity, peer: SocketAddr) -> Result<OwnedFd, AdminError> {
+        self.open_connection(who, peer).await
+    }
+
+    fn default_queue_type(&self) -> queue::QueueType {
+        self.settings().declare_rules.default_type
+    }
+
+    async fn overview(&self, who: &Identity) -> Result<Overview, AdminError> {
+        self.permit(who, "", Verb::ReadOverview, &[]).await?;
+        let settings = self.settings();
+        let mut overview = Overview {
+            product: settings.compat_product.clone(),
+            product_version: settings.compat_version.clone(),
+            sluice_version: SLUICE_VERSION.into(),
+            node: settings.node_name.clone(),
+            node_id: self.inner.identity.node_hex(),
+            boots: self.inner.identity.boots,
+            listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            uptime_ms: self.inner.clock.uptime_ms(),
+            connections_max: settings.connection_max.map(u64::from),
+            denied: settings.denied_features(),
+            ..Overview::default()
+        };
+        let Reply::Counts { queues, exchanges, cluster_name, cluster_tags } =
+            self.ask(DECIDER.into(), Question::Counts).await?
+        else {
+            return Err(other_answer());
+        };
+        overview.cluster_name = cluster_name.unwrap_or_else(|| settings.cluster_name.clone());
+        overview.cluster_tags = cluster_tags;
+        (overview.queues, overview.exchanges) = (queues as u64, exchanges as u64);
+        for shard in 0..self.inner.shards.len() {
+            let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {
+                return Err(other_answer());
+            };
+            overview.sessions += totals.sessions;
+            overview.channels += totals.channels;
+            overview.depth += totals.depth;
+            overview.counters.add(&totals.counters);
+            overview.commit_latency_ms = overview.commit_latency_ms.max(totals.commit_latency_ms);
+            BudgetRow::add_all(&mut overview.budgets, totals.budgets);
+            overview.shards.push(totals.shard);
+        }
+        overview.counters.over_mut(Protocol::Http).auth_attempts = self.inner.logins.over_http();
+        overview.counters.notices_dropped += self.inner.notices.dropped();
+        overview.handshakes_evicted = self.inner.admission.evicted();
+        let Resources { memory_limit, disk_free, disk_free_limit, .. } = self.resources();
+        overview.limits = ResourceLimits { memory_limit, disk_free, disk_free_limit };
+        overview.accepting_paused = self.inner.admission.is_paused();
+        overview.connections = overview.counters.connections;
+        overview.consumers = overview.counters.traffic().consumers;
+        overview.limited = self.permit(who, "", Verb::ReadAllStatistics, &[]).await.is_err();
+        Ok(overview)
+    }
+
+    async fn queues(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+        offset: usize,
+        limit: usize,
+    ) -> Result<(Vec<QueueRow>, usize), AdminError> {
+        let records = self.visible_queues(who, vhost).await?;
+        let total = records.len();
+        let page = page_of(records, offset, limit);
+        Ok((self.with_numbers(&page).await?, total))
+    }
+
+    async fn queue_records(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> Result<Vec<Arc<QueueRecord>>, AdminError> {
+        let mut records = self.visible_queues(who, vhost).await?;
+        records.sort_unstable_by(by_name);
+        Ok(records)
+    }
+
+    async fn queues_by_id(
+        &self,
+        who: &Identity,
+        ids: &[QueueId],
+    ) -> Result<Vec<Arc<QueueRecord>>, AdminError> {
+        let mut records = Vec::new();
+        for ids in ids.chunks(PLACES_PER_PART) {
+            records.extend(self.records(Question::ById(ids.to_vec())).await?);
+        }
+        self.keep_visible(who, Verb::ReadQueue, &mut records, |q| &q.vhost).await;
+        Ok(records)
+    }
+
+    async fn numbered(
+        &self,
+        who: &Identity,
+        records: &[Arc<QueueRecord>],
+    ) -> Result<Vec<QueueRow>, AdminError> {
+        for record in records {
+            self.permit(who, &record.vhost, Verb::ReadQueue, &[]).await?;
+        }
+        self.with_numbers(records).await
+    }
+
+    async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, AdminError> {
+        self.permit(who, vhost, Verb::ReadQueue, &[]).await?;
+        let record = self.listed(self.inner.deadlines.numbers, vhost, name).await?;
+        let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
+        Ok(self.row(&record, report))
+    }
+
+    async fn declare_queue(&self, who: &Identity, spec: QueueSpec) -> Result<bool, AdminError> {
+        let QueueSpec { vhost, name, durable, auto_delete, arguments } = spec;
+        let ask = || permit_queue(&name, &arguments, |verb, on| self.known(who, &vhost, verb, on));
+        self.decide(who, ask).await?;
+        let declare = DeclareQueue { durable, auto_delete, ..DeclareQueue::new(vhost, name, arguments) };
+        Ok(changed(self.change(who, Command::DeclareQueue(declare)).await?))
+    }
+
+    async fn delete_queue(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        if_unused: bool,
+        if_empty: bool,
+    ) -> Result<u64, AdminError> {
+        self.permit(who, vhost, Verb::DeleteQueue, &[Resource::Queue(name)]).await?;
+        let record = self.usable(vhost, name).await?;
+        self.count(record, Request::Delete { ticket: NO_TICKET, if_unused, if_empty }).await
+    }
+
+    async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, AdminError> {
+        self.permit(who, vhost, Verb::PurgeQueue, &[Resource::Queue(name)]).await?;
+        let record = self.usable(vhost, name).await?;
+        self.count(record, Request::Purge { ticket: NO_TICKET }).await
+    }
+
+    async fn browse(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        start: Start,
+        count: u32,
+    ) -> Result<Vec<BrowsedRow>, AdminError> {
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
+        let record = self.usable(vhost, name).await?;
+        if !record.is_stream() {
+            return Err(AdminError::no_stream(&record));
+        }
+        let replay = Box::new(Replay { start, ..Replay::default() });
+        match self.ask_queue(record.id, Request::Browse { ticket: NO_TICKET, replay, n: count }).await? {
+            Effect::Fetched { deliveries, .. } => Ok(deliveries.into_iter().map(browsed).collect()),
+            other => Err(refused(&record, &other)),
+        }
+    }
+
+    async fn peek(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        peek: Peek,
+    ) -> Result<PeekedPart, AdminError> {
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
+        self.peeked(vhost, name, peek).await
+    }
+
+    async fn move_messages(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        wanted: &Move,
+    ) -> Result<Moved, AdminError> {
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
+        self.moved(who, vhost, name, wanted).await
+    }
+
+    async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.checkpointed(vhost, name).await
+    }
+
+    async fn reclaim_memory(&self, who: &Identity, vhost: &str, name: &str) -> Result<Reclaimed, AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.reclaimed(vhost, name).await
+    }
+
+    async fn change_member(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        node: &str,
+        change: MemberChange,
+    ) -> Result<(), AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.member_changed(vhost, name, node, change).await
+    }
+
+    fn grow(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
+        self.permit_by_tag(who, Verb::MaintainGroups)?;
+        self.grown(node)
+    }
+
+    async fn shrink(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.shrunk(node).await
+    }
+
+    fn rebalance(&self, who: &Identity) -> Result<(), AdminError> {
+        // The leaders of all groups are on the only node, so they are balanced.
+        self.permit_by_tag(who, Verb::MaintainGroups)
+    }
+
+    async fn vhosts(&self, who: &Identity) -> Result<Vec<NamedVhost>, AdminError> {
+        let Reply::Vhosts(mut all) = self.ask(DECIDER.into(), Question::Vhosts).await? else {
+            return Err(other_answer());
+        };
+        self.keep_visible(who, Verb::ReadVhost, &mut all, |(name, _)| name).await;
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(all)
+    }
+
+    async fn vhost_numbers(&self, who: &Identity) -> Result<HashMap<Arc<str>, VhostNumbers>, AdminError> {
+        self.numbers_of_vhosts(who).await
+    }
+
+    async fn parameters(&self, who: &Identity) -> Result<Parameters, AdminError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        match self.ask(DECIDER.into(), Question::Parameters).await? {
+            Reply::Parameters(parameters) => Ok(parameters),
+            _ => Err(other_answer()),
+        }
+    }
+
+    async fn contents(&self, who: &Identity, vhost: Option<&str>) -> Result<Contents, AdminError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        let mut contents = Contents {
+            policies: self.all_policies(false).await?,
+            operator_policies: self.all_policies(true).await?,
+            queues: self.all_queues(vhost).await?,
+            exchanges: self.all_exchanges().await?.into_iter().map(|row| row.exchange).collect(),
+            bindings: self.declared_bindings().await?,
+        };
+        contents.keep(vhost);
+        Ok(contents)
+    }
+
+    async fn import(&self, who: &Identity, commands: Vec<Command>) -> Result<(), AdminError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        self.change(who, Command::Batch(commands)).await.map(|_| ())
+    }
+
+    async fn change_parameter(
+        &self,
+        who: &Identity,
+        key: ParameterKey,
+        value: Option<Arc<str>>,
+    ) -> Result<bool, AdminError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        let command = match value {
+            Some(value) => Command::SetParameter { key, value },
+            None => Command::ClearParameter { key },
+        };
+        Ok(changed(self.change(who, command).await?))
+    }
+
+    async fn delete_vhost(&self, who: &Identity, name: &str) -> Result<bool, AdminError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        let name: Arc<str> = name.into();
+        let close = AccountChange::CloseVhost { name: name.clone() };
+        if !changed(self.change(who, Command::Account(close)).await?) {
+            return Ok(false);
+        }
+        self.delete_queues_in(&name).await?;
+        self.set_traces(TraceChange::Forget { vhost: name.clone() }).await?;
+        Ok(changed(self.change(who, Command::Account(AccountChange::DeleteVhost { name })).await?))
+    }
+
+    async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<ExchangeRow>, AdminError> {
+        self.permit_list(who, vhost, Verb::ReadExchange).await?;
+        let mut all = self.all_exchanges().await?;
+        all.retain(|row| vhost.is_none_or(|v| *row.exchange.vhost == *v));
+        self.keep_visible(who, Verb::ReadExchange, &mut all, |row| &row.exchange.vhost).await;
+        self.count_exchanges(&mut all).await?;
+        Ok(all)
+    }
+
+    async fn declare_exchange(&self, who: &Identity, spec: ExchangeSpec) -> Result<bool, AdminError> {
+        let ExchangeSpec { vhost, name, kind, durable, auto_delete, internal, arguments } = spec;
+        let ask = || permit_exchange(&name, &arguments, |verb, on| self.known(who, &vhost, verb, on));
+        self.decide(who, ask).await?;
+        let declare = DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
+        Ok(changed(self.change(who, Command::DeclareExchange(declare)).await?))
+    }
+
+    async fn delete_exchange(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        if_unused: bool,
+    ) -> Result<bool, AdminError> {
+        self.permit(who, vhost, Verb::DeleteExchange, &[Resource::Exchange(name)]).await?;
+        let command = Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused };
+        Ok(changed(self.change(who, command).await?))
+    }
+
+    async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, AdminError> {
+        self.permit_list(who, vhost, Verb::ReadBinding).await?;
+        let mut all = self.all_bindings().await?;
+        all.retain(|b| vhost.is_none_or(|v| *b.vhost == *v));
+        self.keep_visible(who, Verb::ReadBinding, &mut all, |b| &b.vhost).await;
+        Ok(all)
+    }
+
+    async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, AdminError> {
+        self.permit_binding(who, Verb::Bind, &binding).await?;
+        Ok(changed(self.change(who, Command::Bind(binding, Caller::Management)).await?))
+    }
+
+    async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, AdminError> {
+        self.permit_binding(who, Verb::Unbind, &binding).await?;
+        Ok(changed(self.change(who, Command::Unbind(binding, Caller::Management)).await?))
+    }
+
+    async fn policies(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+        operator: bool,
+    ) -> Result<Vec<Arc<Policy>>, AdminError> {
+        let verb = if operator { Verb::ReadOperatorPolicy } else { Verb::ReadPolicy };
+        self.permit_list(who, vhost, verb).await?;
+        let mut all = self.all_policies(operator).await?;
+        all.retain(|p| vhost.is_none_or(|v| *p.vhost == *v));
+        self.keep_visible(who, verb, &mut all, |p| &p.vhost).await;
+        Ok(all)
+    }
+
+    async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, AdminError> {
+        let SetPolicy { vhost, name, operator, definition, .. } = &policy;
+        let ask = || permit_policy(name, *operator, Some(definition), |v, on| self.known(who, vhost, v, on));
+        self.decide(who, ask).await?;
+        Ok(changed(self.change(who, Command::SetPolicy(policy)).await?))
+    }
+
+    async fn clear_policy(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        operator: bool,
+    ) -> Result<bool, AdminError> {
+        let ask = || permit_policy(name, operator, None, |v, on| self.known(who, vhost, v, on));
+        self.decide(who, ask).await?;
+        let command = Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator };
+        Ok(changed(self.change(who, command).await?))
+    }
+
+    fn users(&self, who: &Identity) -> Result<Arc<Users>, AdminError> {
+        self.permit_by_tag(who, Verb::Administer)?;
+        Ok(self.inner.access.users())
+    }
+
+    fn own_permissions(&self, who: &Identity) -> Option<Vec<(Arc<str>, Permissions)>> {
+        self.inner.access.users().permissions_of(who)
+    }
+
+    async fn hash_password(
+        &self,
+        who: &Identity,
+        password: Option<Secret>,
+    ) -> Result<PasswordHash, AdminError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        let hashing = self.inner.access.hashing();
+        let Some(password) = password else { return Ok(hashing.of_nobody()) };
+        let no_salt = |error| AdminError::Impossible(format!("there is no random salt: {error}"));
+        let salt = random().map_err(no_salt)?;
+        let hashed = self.inner.checker.hash(NewHash { hashing, salt, password });
+        let answer = tokio::time::timeout(self.inner.deadlines.login, hashed).await;
+        answer.ok().and_then(Result::ok).ok_or(AdminError::TimedOut)
+    }
+
+    async fn auth_attempts(
+        &self,
+        who: &Identity,
+        node: &str,
+        by_source: bool,
+    ) -> Result<Vec<AttemptsRow>, AdminError> {
+        self.permit_by_tag(who, Verb::ReadNodes)?;
+        self.require_node(node)?;
+        if by_source { Ok(self.attempts_by_source()) } else { self.attempts_by_protocol().await }
+    }
+
+    async fn reset_auth_attempts(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
+        self.permit_by_tag(who, Verb::Administer)?;
+        self.require_node(node)?;
+        self.forget_attempts().await
+    }
+
+    async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, AdminError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        Ok(changed(self.change(who, Command::Account(change)).await?))
+    }
+
+    async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, AdminError> {
+        let mut rows = self.visible_connections(who).await?;
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(rows)
+    }
+
+    async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, AdminError> {
+        let names = HashSet::from([name.into()]);
+        let found = self.all_connections(Some(Arc::new(names))).await?.pop();
+        // Without the permission, the answer is the same as for a connection that does not exist.
+        let Some(row) = found else { return Ok(None) };
+        if self.permit(who, &row.vhost, Verb::ReadVhost, &[]).await.is_err() {
+            return Ok(None);
+        }
+        self.permit_connection(who, &row).await.map(|()| Some(row))
+    }
+
+    async fn close_connection(&self, who: &Identity, name: &str, reason: &str) -> Result<bool, AdminError> {
+        let mut any = false;
+        for shard in 0..self.inner.shards.len() {
+            let close =
+                Question::Close { who: who.clone(), name: name.to_owned(), reason: reason.to_owned() };
+            let Reply::Closed(closed) = self.ask_within(self.inner.deadlines.change, shard, close).await?
+            else {
+                return Err(other_answer());
+            };
+            match closed {
+                Ok(closed) => any |= closed,
+                // Who does not see its virtual host is not told that the connection exists.
+                Err(_) if matches!(self.connection(who, name).await, Ok(None)) => return Ok(false),
+                Err(refused) => return Err(AdminError::AccessRefused(refused.reason)),
+            }
+        }
+        Ok(any)
+    }
+
+    async fn explain(&self, who: &Identity, subject: Subject) -> Result<Explanation, AdminError> {
+        self.explained(who, &subject).await
+    }
+
+    async fn troubles(&self, who: &Identity) -> Result<Troubles, AdminError> {
+        self.all_troubles(who).await
+    }
+
+    async fn explain_address(&self, who: &Identity, address: IpAddr) -> Result<AddressFacts, AdminError> {
+        self.permit_by_tag(who, Verb::ReadNodes)?;
+        let guessing = self.inner.access.guessing(address, self.inner.clock.now_ms());
+        Ok(AddressFacts { guessing, unchecked: self.inner.checker.unchecked(address) })
+    }
+
+    async fn queue_rows(
+        &self,
+        who: &Identity,
+        from: usize,
+        limit: usize,
+    ) -> Result<Vec<(usize, QueueRow)>, AdminError> {
+        self.permit(who, "", Verb::ReadAllStatistics, &[]).await?;
+        let (mut rows, mut from) = (Vec::new(), Some(from));
+        while let Some(place) = from.filter(|_| rows.len() < limit) {
+            let Reply::Places(part) = self.ask(DECIDER.into(), Question::Queues { from: place }).await?
+            else {
+                return Err(other_answer());
+            };
+            rows.extend(part.rows);
+            from = part.next;
+        }
+        rows.truncate(limit);
+        let (places, records): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        Ok(places.into_iter().zip(self.with_numbers(&records).await?).collect())
+    }
+
+    async fn sampled_queues(&self, who: &Identity, ids: &[QueueId]) -> Result<Vec<QueueRow>, AdminError> {
+        self.statistics_of_queues(who, ids).await
+    }
+
+    async fn used_queues(&self, who: &Identity) -> Result<Vec<(QueueId, u64)>, AdminError> {
+        self.queues_with_traffic(who).await
+    }
+
+    async fn sampled_connections(
+        &self,
+        who: &Identity,
+        names: Arc<HashSet<Arc<str>>>,
+    ) -> Result<Vec<ConnectionRow>, AdminError> {
+        self.statistics_of_connections(who, names).await
+    }
+
+    async fn connection_rows(
+        &self,
+        who: &Identity,
+        from: ConnectionCursor,
+    ) -> Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), AdminError> {
+        self.part_of_connections(who, from).await
+    }
+
+    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<ExchangeRow>, AdminError> {
+        self.statistics_of_exchanges(who).await
+    }
+
+    async fn sampled_exchanges(
+        &self,
+        who: &Identity,
+        ids: &[ExchangeId],
+    ) -> Result<Vec<ExchangeCounts>, AdminError> {
+        self.sums_of_exchanges(who, ids).await
+    }
+
+    fn alarms(&self, who: &Identity) -> Result<Alarms, AdminError> {
+        self.permit_by_tag(who, Verb::ReadAlarms)?;
+        Ok(self.raised_alarms().map(|what| (what, self.inner.node.to_string())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

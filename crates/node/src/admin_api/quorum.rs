@@ -1,0 +1,144 @@
+//! What operators do at quorum queues and their Raft groups. There is one node, so each group has one member, which is here.
+
+use std::sync::Arc;
+
+use broker::admin_api::{AdminError, MemberChange, PeekedPart, Reclaimed};
+use broker::catalog::QueueRecord;
+use broker::ids::DECIDER;
+use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
+
+use super::NodeAdminApi;
+use super::ask::{other_answer, refused_for};
+use super::messages::peeked_row;
+use crate::questions::{PLACES_PER_PART, Question, Reply};
+
+impl NodeAdminApi {
+    pub(super) async fn peeked(&self, vhost: &str, name: &str, peek: Peek) -> Result<PeekedPart, AdminError> {
+        let record = self.usable(vhost, name).await?;
+        if record.is_stream() {
+            return Err(AdminError::Refused(format!(
+                "queue '{name}' in vhost '{vhost}' is a stream: browse its messages instead"
+            )));
+        }
+        if peek.position == 0 {
+            return Err(AdminError::Refused("position '0' is not a number from 1 on".to_owned()));
+        }
+        let Some(home) = self.home(&record).await? else { return Ok(PeekedPart::default()) };
+        let peek = Peek { count: peek.count.min(PLACES_PER_PART as u32), ..peek };
+        let question = Question::Peek { queue: record.id, peek };
+        let Reply::Peeked(peeked) = self.ask_within(self.inner.deadlines.change, home, question).await?
+        else {
+            return Err(other_answer());
+        };
+        let Peeked { messages, end } = peeked.map_err(|why| refused_for(&record, why))?;
+        let hint = match end {
+            PeekEnd::Queue => None,
+            PeekEnd::Enough(hint) => Some(hint),
+            // The shard has read as many blocks as it may, and has found nothing: the queue changes all the time.
+            PeekEnd::Disk(_) if messages.is_empty() => return Err(AdminError::TimedOut),
+            PeekEnd::Disk(block) => Some(Some(block)),
+            PeekEnd::TooFar => {
+                return Err(AdminError::Refused(format!(
+                    "position {} of queue '{name}' in vhost '{vhost}' is too far: more than {PEEK_STEPS_MAX} messages in \
+                     memory come before it",
+                    peek.position
+                )));
+            }
+        };
+        let position = peek.position.saturating_add(messages.len() as u64);
+        let next = hint.map(|hint| Peek { position, hint, ..peek });
+        Ok(PeekedPart { rows: messages.into_iter().map(peeked_row).collect(), next })
+    }
+
+    pub(super) async fn checkpointed(&self, vhost: &str, name: &str) -> Result<u64, AdminError> {
+        let (record, home) = self.running(vhost, name).await?;
+        match self.ask_within(self.inner.deadlines.change, home, Question::Checkpoint(record.id)).await? {
+            Reply::Checkpoint(index) => index.map_err(|why| refused_for(&record, why)),
+            _ => Err(other_answer()),
+        }
+    }
+
+    pub(super) async fn reclaimed(&self, vhost: &str, name: &str) -> Result<Reclaimed, AdminError> {
+        let (record, home) = self.running(vhost, name).await?;
+        match self.ask_within(self.inner.deadlines.change, home, Question::Reclaim(record.id)).await? {
+            Reply::Reclaimed(reclaimed) => reclaimed.map_err(|why| refused_for(&record, why)),
+            _ => Err(other_answer()),
+        }
+    }
+
+    pub(super) async fn member_changed(
+        &self,
+        vhost: &str,
+        name: &str,
+        node: &str,
+        change: MemberChange,
+    ) -> Result<(), AdminError> {
+        self.quorum_record(vhost, name).await?;
+        let mine = &*self.inner.node;
+        let impossible = |why: String| {
+            let what = format!("queue '{name}' in vhost '{vhost}': {why}");
+            Err(AdminError::Impossible(what))
+        };
+        match (change, node == mine) {
+            (MemberChange::Add | MemberChange::Lead, true) | (MemberChange::Remove, false) => Ok(()),
+            (MemberChange::Add, false) => {
+                impossible(format!("there is no node '{node}' for another member; '{mine}' is the only node"))
+            }
+            (MemberChange::Remove, true) => impossible(format!(
+                "its member on node '{mine}' is the only one and cannot be removed; delete the queue instead"
+            )),
+            (MemberChange::Lead, false) => impossible(format!(
+                "it has no member on node '{node}' that could lead; its only member is on '{mine}'"
+            )),
+        }
+    }
+
+    pub(super) fn grown(&self, node: &str) -> Result<(), AdminError> {
+        self.require_node(node)
+    }
+
+    pub(super) async fn shrunk(&self, node: &str) -> Result<(), AdminError> {
+        if node != &*self.inner.node {
+            return Ok(());
+        }
+        let part = |reply| if let Reply::Places(part) = reply { Some(part) } else { None };
+        let rows = self.ask_for_all(DECIDER.into(), |from| Question::Queues { from }, part).await?;
+        let groups = rows.iter().filter(|(_, record)| record.is_quorum()).count();
+        match groups {
+            0 => Ok(()),
+            _ => Err(AdminError::Impossible(format!(
+                "'{node}' is the only node: the members on it are the only ones of {groups} quorum queues and cannot be removed"
+            ))),
+        }
+    }
+
+    async fn quorum_record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, AdminError> {
+        let record = self.usable(vhost, name).await?;
+        match record.is_quorum() {
+            true => Ok(record),
+            false => Err(AdminError::no_group(vhost, name, record.kind())),
+        }
+    }
+
+    /// Returns a quorum queue and the shard that it lives on.
+    ///
+    /// # Errors
+    /// There is no such quorum queue, or nobody has used it yet.
+    async fn running(&self, vhost: &str, name: &str) -> Result<(Arc<QueueRecord>, usize), AdminError> {
+        let record = self.quorum_record(vhost, name).await?;
+        match self.home(&record).await? {
+            Some(home) => Ok((record, home)),
+            None => Err(AdminError::Refused(format!(
+                "queue '{name}' in vhost '{vhost}' has not been used yet, so its Raft group does not run"
+            ))),
+        }
+    }
+
+    /// Returns the shard that a queue lives on. `None` if nobody has used the queue yet.
+    async fn home(&self, record: &QueueRecord) -> Result<Option<usize>, AdminError> {
+        match self.ask(DECIDER.into(), Question::Homes(vec![record.id])).await? {
+            Reply::Homes(homes) => Ok(homes.into_iter().next().flatten().map(usize::from)),
+            _ => Err(other_answer()),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What is traced: the admin API decides, and every shard has a copy.
+
+use std::sync::{Arc, PoisonError};
+
+use broker::admin_api::AdminError;
+use broker::traces::{TRACES_MAX, TraceChange, Traces};
+
+use super::NodeAdminApi;
+use super::ask::other_answer;
+use crate::questions::{Question, Reply};
+
+impl NodeAdminApi {
+    /// Returns what is traced now.
+    pub(super) fn current_traces(&self) -> Traces {
+        let mut traces = self.inner.traces.lock().unwrap_or_else(PoisonError::into_inner);
+        traces.remove_over(self.inner.clock.now_ms());
+        traces.clone()
+    }
+
+    /// Changes what is traced, and waits until every shard knows it.
+    pub(super) async fn set_traces(&self, change: TraceChange) -> Result<bool, AdminError> {
+        let (result, asked) = {
+            let mut traces = self.inner.traces.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = traces.change(change, self.inner.clock.now_ms());
+            let copy = Arc::new(traces.clone());
+            let shards = 0..self.inner.shards.len();
+            // The questions are sent under the lock, so that every shard gets the changes in the same order.
+            let asked: Result<Vec<_>, _> =
+                shards.map(|shard| self.begin_ask(shard, Question::SetTraces(copy.clone()))).collect();
+            (result, asked?)
+        };
+        for waiting in asked {
+            let Reply::TracesSet = waiting.answer(self.inner.deadlines.change).await? else {
+                return Err(other_answer());
+            };
+        }
+        result.map_err(|_| {
+            AdminError::Refused(format!(
+                "there are {TRACES_MAX} traces, which is the limit: end one of them first"
+            ))
+        })
+    }
+}
