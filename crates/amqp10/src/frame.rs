@@ -29,8 +29,6 @@ pub const INITIAL_MAX_FRAME_SIZE: u32 = 8192;
 pub const AMQP_HEADER: [u8; 8] = *b"AMQP\x00\x01\x00\x00";
 /// The protocol header of the SASL layer [5.3].
 pub const SASL_HEADER: [u8; 8] = *b"AMQP\x03\x01\x00\x00";
-/// The protocol header of TLS inside AMQP [5.2].
-pub const TLS_HEADER: [u8; 8] = *b"AMQP\x02\x01\x00\x00";
 /// The protocol header of AMQP 0.9.1.
 pub const AMQP091_HEADER: [u8; 8] = *b"AMQP\x00\x00\x09\x01";
 /// The protocol header of AMQP 0.9 with a minor version, as old clients send it.

@@ -128,7 +128,6 @@ impl State {
             self.report_later(key, flow.drain);
         }
         if let Some(link) = self.links.get_mut(key) {
-            link.flow = Some(flow);
             link.wakers.wake();
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use amqp10::{AmqpError, Attach, DeliveryState, Flow, Modified, Tag};
+use amqp10::{AmqpError, Attach, DeliveryState, Modified, Tag};
 use bytes::Bytes;
 
 use crate::checksum::Checksum;
@@ -125,11 +125,6 @@ impl Receiver {
     /// The number of messages that have arrived and wait to be read.
     pub fn waiting(&self) -> usize {
         self.link.read(|link| link.inbox.len())
-    }
-
-    /// The peer's last FLOW on this link, with `available` and properties such as `rabbitmq:active`.
-    pub fn last_flow(&self) -> Option<Flow> {
-        self.link.read(|link| link.flow.clone())
     }
 
     /// The peer's ATTACH: the address of a dynamic node, the accepted filters, capabilities.

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use amqp10::{
-    AmqpError, Attach, Connection as Endpoint, DeliveryState, DispositionRange, Fault, Flow, Open, Radius,
-    Role, Run, Symbol, Tag, condition,
+    AmqpError, Attach, Connection as Endpoint, DeliveryState, DispositionRange, Fault, Open, Radius, Role,
+    Run, Symbol, Tag, condition,
 };
 use bytes::Bytes;
 use ranges::replace_joined;
@@ -78,8 +78,6 @@ pub(crate) struct LinkState {
     /// Receiving: the number of deliveries received since the link was attached.
     pub(crate) received: u64,
     pub(crate) draining: bool,
-    /// The peer's last FLOW on this link.
-    pub(crate) flow: Option<Flow>,
 }
 
 /// A delivery in the inbox.
@@ -228,7 +226,6 @@ impl State {
             inbox: VecDeque::new(),
             received: 0,
             draining: false,
-            flow: None,
         });
         let by_number = &mut self.sessions[session].by_number;
         if by_number.len() <= number as usize {

@@ -571,12 +571,6 @@ impl Catalog {
         (found, Some(from))
     }
 
-    /// Returns the bindings whose source is this exchange. The default exchange has none.
-    pub fn bindings_of_source(&self, vhost: &str, source: &str) -> Vec<Arc<Binding>> {
-        let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(source));
-        table.map(|t| t.bindings.by_age().into_iter().cloned().collect()).unwrap_or_default()
-    }
-
     /// Returns the bindings from this exchange to this destination.
     pub fn bindings_between(&self, vhost: &str, source: &str, to: &Destination) -> Vec<Arc<Binding>> {
         let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(source));

@@ -280,7 +280,6 @@ impl Receipts {
 pub enum Effect {
     Attached {
         consumer: ConsumerId,
-        capabilities: Capabilities,
     },
     /// The request was refused and changed nothing.
     Refused {
@@ -442,13 +441,6 @@ pub enum DeletedReason {
     Unused,
     /// The queue was unused for the time of `x-expires`.
     Expired,
-}
-
-/// What a queue can do for a consumer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
-    /// True if reading removes messages (`move`), false if it does not (`copy`).
-    pub moves: bool,
 }
 
 /// A message that is sent to a consumer.

@@ -19,8 +19,8 @@ use super::peek::{PEEK_BYTES_MAX, PEEK_STEPS_MAX, PeekBlock};
 use super::{Output, offer};
 use crate::grant::Grant;
 use crate::{
-    Attach, Block, Capabilities, ConsumerId, CreditState, Deliver, DeliveryRef, Effect, GoneReason, Load,
-    Loaded, Refusal, Requester,
+    Attach, Block, ConsumerId, CreditState, Deliver, DeliveryRef, Effect, GoneReason, Load, Loaded, Refusal,
+    Requester,
 };
 
 /// The most browsers of one queue. Each may keep some [`PEEK_BYTES_MAX`] of messages in memory that the queue has lost.
@@ -115,8 +115,7 @@ impl Fifo {
                 drain: false,
                 asks: false,
             });
-            let capabilities = Capabilities { moves: false };
-            return out.effects.push(Effect::Attached { consumer, capabilities });
+            return out.effects.push(Effect::Attached { consumer });
         };
         out.effects.push(Effect::Refused { requester: Requester::Consumer(consumer), why });
     }

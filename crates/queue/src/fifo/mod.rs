@@ -56,9 +56,9 @@ use uncommitted::Stage;
 use unsettled_totals::UnsettledTotals;
 
 use crate::{
-    Attach, Capabilities, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, DeliveryRef,
-    Depth, Effect, Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal,
-    RejectReason, Request, Requester, SettleAnswer, Ticket, Verdict,
+    Attach, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, DeliveryRef, Depth, Effect,
+    Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal, RejectReason,
+    Request, Requester, SettleAnswer, Ticket, Verdict,
 };
 
 /// The results of calls. Each call appends; the caller carries the results out and empties the output.
@@ -371,8 +371,7 @@ impl Fifo {
             self.consumers.get(slot).timeout = Some(Box::new(Timeout::new(attach.timeout)));
             self.check_soon();
         }
-        let capabilities = Capabilities { moves: true };
-        out.effects.push(Effect::Attached { consumer, capabilities });
+        out.effects.push(Effect::Attached { consumer });
         if self.config.single_active_consumer && !self.change_active(out) {
             self.notify_active(slot, out);
         }

@@ -128,8 +128,8 @@ impl Fifo {
 
     /// Starts to page out messages. Passes the `Put`s of a run to `each`, which returns the offset in the run at which
     /// the block of each message begins. The run has about `bytes_max` bytes, and at least one message. The caller must
-    /// write the messages in this order, then call [`Fifo::handle_stored`] or [`Fifo::handle_not_stored`]. While there
-    /// are consumers, `head` bytes of ready messages stay in memory, because they will be needed soon. Returns `None`
+    /// write the messages in this order, then call [`Fifo::handle_stored`]. While there are consumers, `head` bytes of
+    /// ready messages stay in memory, because they will be needed soon. Returns `None`
     /// if no run is worth it, or if one is being written already.
     pub fn page_out(
         &mut self,
@@ -241,15 +241,6 @@ impl Fifo {
     /// Called when messages may leave the middle of the run that is being written. The run will be released unused.
     pub(super) fn give_up_writing(&mut self) {
         if let Some(writing) = self.writing.as_ref().filter(|writing| writing.places.is_empty()) {
-            self.ready.page_out_failed(writing.level);
-        }
-    }
-
-    /// Called when the run could not be written. Its messages stay in memory.
-    pub fn handle_not_stored(&mut self) {
-        if let Some(writing) = self.writing.take()
-            && writing.places.is_empty()
-        {
             self.ready.page_out_failed(writing.level);
         }
     }

@@ -17,8 +17,7 @@ use super::reader::{BROWSE_BYTES_MAX, Browsed, Reader, Served};
 use super::tail::Tail;
 use crate::contract::{Retained, StreamUpdate};
 use crate::{
-    Attach, Capabilities, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Requester,
-    SettleAnswer, Ticket,
+    Attach, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Requester, SettleAnswer, Ticket,
 };
 
 /// The number of messages that all readers may filter in one turn, as [`SCAN_MAX`](super::SCAN_MAX) counts them: some ten
@@ -267,7 +266,7 @@ impl Readers {
             return;
         }
         self.readers.insert(who, reader);
-        out.effects.push(Effect::Attached { consumer, capabilities: Capabilities { moves: false } });
+        out.effects.push(Effect::Attached { consumer });
     }
 
     fn remove(&mut self, consumer: ConsumerId, reason: GoneReason, out: &mut ReadersOutput) {

@@ -170,16 +170,6 @@ fn a_peek_is_bounded_in_steps() {
 }
 
 #[test]
-fn a_failed_write_changes_nothing() {
-    let mut q = Page::new(config());
-    q.publish("a! b!");
-    q.page_out(2);
-    q.fifo.handle_not_stored();
-    q.attach(1);
-    q.grant(1, 0, 9).is("1#1 a; 1#2 b");
-}
-
-#[test]
 fn a_purge_costs_a_fact_per_run() {
     let mut q = Page::new(config());
     for _ in 0..3 {
@@ -510,20 +500,6 @@ fn unsettled_messages_may_change_while_they_are_written() {
     q.grant(2, 0, 9).is("");
     q.load().is("2#1 b again");
     q.load().is("2#2 d | taken 1: 4..=4");
-}
-
-#[test]
-fn unsettled_messages_of_a_failed_run_stay() {
-    let mut q = Page::new(config());
-    q.publish("a! b!");
-    q.attach(1);
-    q.grant(1, 0, 2).is("1#1 a; 1#2 b");
-    q.page_out(9);
-    let pageable = q.fifo.pageable_bytes();
-    q.fifo.handle_not_stored();
-    assert_eq!(q.fifo.pageable_bytes(), pageable);
-    q.release(1, 1, 2).is("| returned 1 count 0 again; returned 2 count 0 again");
-    q.grant(1, 2, 2).is("1#3 a again; 1#4 b again");
 }
 
 #[test]

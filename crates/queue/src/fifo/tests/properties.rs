@@ -68,7 +68,6 @@ enum Step {
     /// Starts to write a run, or ends the writing that was started.
     PageOut {
         messages: u64,
-        fails: bool,
     },
     Forget,
     /// Starts to copy the live messages of a run, or ends the copying that was started.
@@ -114,8 +113,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(n, settled, unsent)| Step::Fetch { n, settled, unsent }),
         3 => (any::<usize>(), arrival()).prop_map(|(which, arrival)| Step::DeadLettered { which, arrival }),
         1 => Just(Step::Purge),
-        6 => (1..12u64, prop::bool::weighted(0.1))
-            .prop_map(|(messages, fails)| Step::PageOut { messages, fails }),
+        6 => (1..12u64).prop_map(|messages| Step::PageOut { messages }),
         1 => Just(Step::Forget),
         3 => any::<usize>().prop_map(|which| Step::Move { which }),
         2 => prop_oneof![0..30u64, Just(DEAD_LETTER_RETRY_MS)].prop_map(|ms| Step::Tick { ms }),
@@ -204,12 +202,9 @@ impl Run {
                 self.fifo.time(self.now_ms, &mut out);
             }
             Step::PageOut { .. } if !self.pages => {}
-            Step::PageOut { fails, .. } if self.writing => {
+            Step::PageOut { .. } if self.writing => {
                 self.writing = false;
-                match fails {
-                    true => self.fifo.handle_not_stored(),
-                    false => self.fifo.handle_stored(&mut out),
-                }
+                self.fifo.handle_stored(&mut out);
             }
             Step::PageOut { messages, .. } => {
                 self.writing = self.shelf.page_out(&mut self.fifo, *messages).is_some();

@@ -70,7 +70,6 @@ enum Step {
     /// Starts to write a run, or ends the writing that was started.
     PageOut {
         messages: u64,
-        fails: bool,
     },
     /// Copies the live messages of a run.
     Move {
@@ -118,8 +117,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<usize>().prop_map(|which| Step::RollBack { which }),
         1 => Just(Step::Pause),
         1 => Just(Step::Refuse),
-        6 => (1..12u64, prop::bool::weighted(0.1))
-            .prop_map(|(messages, fails)| Step::PageOut { messages, fails }),
+        6 => (1..12u64).prop_map(|messages| Step::PageOut { messages }),
         2 => any::<usize>().prop_map(|which| Step::Move { which }),
         1 => Just(Step::Forget),
     ]
@@ -602,12 +600,9 @@ impl Run {
                 }
             }
             Step::Refuse => self.refuses ^= true,
-            Step::PageOut { fails, .. } if self.is_writing => {
+            Step::PageOut { .. } if self.is_writing => {
                 self.is_writing = false;
-                match fails {
-                    true => self.fifo.handle_not_stored(),
-                    false => self.fifo.handle_stored(&mut self.out),
-                }
+                self.fifo.handle_stored(&mut self.out);
                 // Messages that leave memory may have expired.
                 self.ask(Call::Timeout);
             }
