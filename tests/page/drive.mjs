@@ -8,6 +8,7 @@ import { forms } from "./forms.mjs";
 import { withProvider } from "./oauth.mjs";
 import { origins } from "./origins.mjs";
 import { queues } from "./queues.mjs";
+import { touch } from "./touch.mjs";
 import { troubles } from "./troubles.mjs";
 import { causes } from "./why.mjs";
 import { hostile } from "./wire.mjs";
@@ -42,6 +43,7 @@ try {
   await pausing();
   await refused();
   await phone();
+  await touch(open, [...VIEWS, ...KEPT, ...(await passing())]);
   await gone();
   await many();
   await eachOfMany();
