@@ -11,6 +11,7 @@ import { INTERVALS, interval, useApi } from "./lib/poll";
 import { time, visible } from "./lib/text";
 import { THEMES, theme } from "./lib/theme";
 import { vhost } from "./lib/vhost";
+import { Notice } from "./ui/actions";
 import { Empty, Name, Problem, Text } from "./ui/parts";
 import { Admin } from "./views/admin";
 import { Channels, ChannelView, Consumers } from "./views/channels";
@@ -145,6 +146,7 @@ function Frame(): JSX.Element {
         {gone !== null && (
           <p class="banner bad" role="alert">The broker has not answered since {time(gone)}. What you see is older. The page asks again every two seconds.</p>
         )}
+        <Notice />
         <View at={at} />
       </main>
     </>

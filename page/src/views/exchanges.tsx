@@ -1,7 +1,7 @@
 /** Exchanges and their bindings. */
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { exchangeInPath, path, request } from "../lib/api";
+import { exchangeInPath, path, put, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { may, mayAny, me } from "../lib/me";
 import type { BindingRow, ExchangeRow, Overview } from "../lib/names";
@@ -11,7 +11,7 @@ import { useApi } from "../lib/poll";
 import { rateOf } from "../lib/rates";
 import { DASH, count, rate, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Actions, Named } from "../ui/actions";
+import { Action, Actions, Named, made } from "../ui/actions";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, type ListColumn } from "../ui/list";
 import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, Missing, NameLink, Panel, Select, Text, isMissing, show, unknownArguments } from "../ui/parts";
@@ -87,7 +87,8 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
       primary
       command={name && durable && given ? command(["declare", "exchange"], [...options, ...toOptions("--argument", given)], [name]) : undefined}
       run={async () => {
-        await request("PUT", path("exchanges", vhost, name), { body: { type, durable, auto_delete: autoDelete, internal, arguments: toObject(pairs(lines)) } });
+        const isNew = await put(path("exchanges", vhost, name), { type, durable, auto_delete: autoDelete, internal, arguments: toObject(pairs(lines)) });
+        made({ what: "exchange", name, vhost, to: href(["exchanges", vhost, name]), isNew });
         setName("");
       }}
     >

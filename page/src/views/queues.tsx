@@ -1,7 +1,7 @@
 /** The list of queues and streams. */
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { path, request } from "../lib/api";
+import { path, put } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { settings } from "../lib/effective";
 import { mayAny, me } from "../lib/me";
@@ -12,7 +12,7 @@ import { rateOf } from "../lib/rates";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, count, rate, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action } from "../ui/actions";
+import { Action, made } from "../ui/actions";
 import { List, type ListColumn } from "../ui/list";
 import { Picker, VhostField, useKnown } from "../ui/picker";
 import { Badge, Check, Empty, Fields, Name, NameLink, Select, State, Text, Why, show } from "../ui/parts";
@@ -115,7 +115,8 @@ function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {
       command={name && durable && given ? command(["declare", "queue"], [...options, ...toOptions("--argument", given)], [name]) : undefined}
       run={async () => {
         const body = { durable, auto_delete: autoDelete, arguments: { ...toObject(pairs(lines)), "x-queue-type": type } };
-        await request("PUT", path("queues", vhost, name), { body });
+        const isNew = await put(path("queues", vhost, name), body);
+        made({ what: type === "stream" ? "stream" : "queue", name, vhost, to: href(["queues", vhost, name]), isNew });
         setName("");
       }}
     >

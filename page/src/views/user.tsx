@@ -5,6 +5,7 @@ import { command } from "../lib/command";
 import type { ConnectionRow, Page } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
+import { TAGS } from "../lib/tags";
 import { DASH, count, time, visible } from "../lib/text";
 import { Action, AdminOnly, Named } from "../ui/actions";
 import { Answer, Empty, Facts, Missing, Name, NameLink, Panel, State, Table, Why, isMissing } from "../ui/parts";
@@ -13,14 +14,6 @@ import { EditUser, PermissionTable, type PermissionRow, SetPermission, SetTopic,
 
 /** The connections that are shown. The list of connections has all. */
 const CONNECTIONS_MAX = 50;
-
-/** What each tag lets a user do over HTTP, which has its permissions besides. */
-const TAGS: Record<string, string> = {
-  administrator: "may do everything, also with users and virtual hosts",
-  monitoring: "sees the connections and nodes, also those of others",
-  policymaker: "sets policies",
-  management: "uses this page and the HTTP API",
-};
 
 export function UserView({ name }: { name: string }): JSX.Element {
   const user = useApi<UserRow>(`${path("users", name)}?columns=name,tags,limits,hashing_algorithm`);
