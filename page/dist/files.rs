@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"9e4abc2c9b5410cb\"",
+        etag: "W/\"4b84a560e52ecc3f\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-Bf4m0zXu.js",
+        path: "/assets/index-CLiFWag-.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"38986e4b6a0bbe8e\"",
-        plain: include_bytes!("assets/index-Bf4m0zXu.js"),
-        gzip: include_bytes!("assets/index-Bf4m0zXu.js.gz"),
+        etag: "W/\"d72bd7f5a7657c66\"",
+        plain: include_bytes!("assets/index-CLiFWag-.js"),
+        gzip: include_bytes!("assets/index-CLiFWag-.js.gz"),
     },
     File {
         path: "/assets/index-TK-mH4Vp.css",

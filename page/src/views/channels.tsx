@@ -8,7 +8,7 @@ import { DASH, count, duration } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, OwnOnly, type ListColumn } from "../ui/list";
-import { Answer, Badge, type Column, Empty, Facts, Fields, Missing, Name, NameLink, Panel, State, Table, Why, isMissing, show } from "../ui/parts";
+import { Absent, Answer, Badge, type Column, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Why, present, show } from "../ui/parts";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
 import { CHANNEL_RATES } from "./sessions";
 
@@ -47,7 +47,7 @@ export function ChannelView({ name }: { name: string }): JSX.Element {
   const span = useSpan(SPAN);
   const channel = useApi<ChannelRow>(`${path("channels", name)}?${span.query}`, { keep: true });
   const connection = channel.data?.connection_details?.name;
-  if (isMissing(channel.error)) return <Missing what="channel" name={name} list="#/channels" label="Channels" />;
+  if (!present(channel)) return <Absent what="channel" name={name} list="#/channels" label="Channels" of={channel} />;
   return (
     <>
       <p class="crumbs"><a href="#/channels">Channels</a></p>

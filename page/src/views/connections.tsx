@@ -13,7 +13,7 @@ import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Actions, Named } from "../ui/actions";
 import { BYTES_PER_SECOND, Chart, rateLines } from "../ui/chart";
 import { List, OwnOnly, type ListColumn } from "../ui/list";
-import { Answer, Empty, Facts, Fields, Missing, Name, NameLink, Panel, State, Table, Text, Why, isMissing, show } from "../ui/parts";
+import { Absent, Answer, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Why, present, show } from "../ui/parts";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
 import { Session, sessionHref } from "./sessions";
 import { Trace } from "./trace";
@@ -66,19 +66,19 @@ export function Connections(): JSX.Element {
 export function ConnectionView({ name }: { name: string }): JSX.Element {
   const span = useSpan(SPAN);
   const connection = useApi<ConnectionRow>(`${path("connections", name)}?${span.query}`, { keep: true });
-  const row = connection.data;
+  const row = present(connection);
   const [reason, setReason] = useState("");
   const who = me.use();
-  if (isMissing(connection.error)) return <Missing what="connection" name={name} list="#/connections" label="Connections" />;
+  if (!row) return <Absent what="connection" name={name} list="#/connections" label="Connections" of={connection} />;
   return (
     <>
       <p class="crumbs"><a href="#/connections">Connections</a></p>
       <div class="listbar">
         <h1 class="name"><Name text={name} /></h1>
-        {row && <State state={row.state} />}
+        <State state={row.state} />
         <Actions>
-          {row && administers(who) && <Trace of={{ kind: "connection", vhost: row.vhost, name }} />}
-          {(administers(who) || row?.user === who?.name) && <Action
+          {administers(who) && <Trace of={{ kind: "connection", vhost: row.vhost, name }} />}
+          {(administers(who) || row.user === who?.name) && <Action
             label="Close"
             title="Close this connection?"
             confirm="Close the connection"
@@ -89,7 +89,7 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
               location.hash = "#/connections";
             }}
           >
-            <Named before="The broker closes the connection" name={name} after={row ? ` of the user ${visible(row.user)}. Most clients connect again.` : "."} />
+            <Named before="The broker closes the connection" name={name} after={` of the user ${visible(row.user)}. Most clients connect again.`} />
             <Text label="Reason" value={reason} set={setReason} pattern="[ -~]*" hint="The client gets it, and the broker's log. Letters, digits and signs of ASCII." />
           </Action>}
         </Actions>

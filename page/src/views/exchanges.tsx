@@ -14,7 +14,7 @@ import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Actions, Named, made } from "../ui/actions";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, type ListColumn } from "../ui/list";
-import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, Missing, NameLink, Panel, Select, Text, isMissing, show, unknownArguments } from "../ui/parts";
+import { Absent, Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, present, show, unknownArguments } from "../ui/parts";
 import { NameField, Picker, VhostField, useKnown } from "../ui/picker";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
@@ -112,13 +112,14 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
   const incoming = useApi<BindingRow[]>(real === "" ? null : `${target}/bindings/destination`);
   const fixed = real === "" || real.startsWith("amq.");
   const who = me.use();
-  if (isMissing(exchange.error)) return <Missing what={`exchange in the virtual host ${visible(vhost)} with the name`} name={name} list="#/exchanges" label="Exchanges" />;
+  const found = present(exchange);
+  if (!found) return <Absent what={`exchange in the virtual host ${visible(vhost)} with the name`} name={name} title={exchangeTitle(real)} list="#/exchanges" label="Exchanges" of={exchange} />;
   return (
     <>
       <p class="crumbs"><a href="#/exchanges">Exchanges</a> / <Name text={vhost} /></p>
       <div class="listbar">
         <h1 class="name"><Name text={exchangeTitle(real)} /></h1>
-        {exchange.data && <Badge tone="plain">{exchange.data.type}</Badge>}
+        <Badge tone="plain">{found.type}</Badge>
         <Actions>
           <a class="button" href={href(["routing"], { vhost, exchange: name })}>Where would a message go?</a>
           {real !== "" && may(who, "write", vhost, real) && <Publish vhost={vhost} exchange={real} routingKey="" />}

@@ -10,7 +10,7 @@ import { vhost as chosenVhost } from "../lib/vhost";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, OwnOnly, type ListColumn } from "../ui/list";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
-import { Answer, Bar, Empty, Facts, Missing, Name, NameLink, Panel, Table, Why, isMissing, show } from "../ui/parts";
+import { Absent, Answer, Bar, Empty, Facts, Name, NameLink, Panel, Table, Why, present, show } from "../ui/parts";
 
 /**
  * The transfers of a window that is drawn as full: as many as the broker's own window has by default. Many clients have windows of
@@ -69,7 +69,7 @@ export function SessionView({ name }: { name: string }): JSX.Element {
   const [, of = name, number = ""] = /^(.*) \((\d+)\)$/s.exec(name) ?? [];
   const span = useSpan(SPAN);
   const connection = useApi<ConnectionRow>(`${path("connections", of)}?${span.query}`, { keep: true });
-  if (isMissing(connection.error)) return <Missing what="session" name={name} list="#/sessions" label="Sessions" />;
+  if (!present(connection)) return <Absent what="session" name={name} list="#/sessions" label="Sessions" of={connection} />;
   return (
     <>
       <p class="crumbs"><a href="#/sessions">Sessions</a></p>
