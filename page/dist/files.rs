@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"4b84a560e52ecc3f\"",
+        etag: "W/\"e8668f3b280870d6\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-CLiFWag-.js",
+        path: "/assets/index-DvxW1iZb.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"d72bd7f5a7657c66\"",
-        plain: include_bytes!("assets/index-CLiFWag-.js"),
-        gzip: include_bytes!("assets/index-CLiFWag-.js.gz"),
+        etag: "W/\"68c8cf8bdcf0a4bf\"",
+        plain: include_bytes!("assets/index-DvxW1iZb.js"),
+        gzip: include_bytes!("assets/index-DvxW1iZb.js.gz"),
     },
     File {
         path: "/assets/index-TK-mH4Vp.css",

@@ -12,7 +12,7 @@ import { time, visible } from "./lib/text";
 import { THEMES, theme } from "./lib/theme";
 import { vhost } from "./lib/vhost";
 import { Notice } from "./ui/actions";
-import { Empty, Name, Problem, Text } from "./ui/parts";
+import { Chooser, Empty, Name, Problem, Text } from "./ui/parts";
 import { Admin } from "./views/admin";
 import { Channels, ChannelView, Consumers } from "./views/channels";
 import { Connections, ConnectionView } from "./views/connections";
@@ -156,15 +156,7 @@ function Frame(): JSX.Element {
 /** The choices of the header. On a phone, they are behind a button, so that the header is one row. */
 function Tools({ children }: { children: ComponentChildren }): JSX.Element {
   if (!narrow.use()) return <div class="tools">{children}</div>;
-  return (
-    <details class="chooser menu">
-      <summary>Menu</summary>
-      <fieldset>
-        <legend class="hidden">Menu</legend>
-        {children}
-      </fieldset>
-    </details>
-  );
+  return <Chooser label="Menu" menu>{children}</Chooser>;
 }
 
 /** One glance: is the broker well? Alarms are shown in every view. */

@@ -22,8 +22,13 @@ export interface KnownLists {
   policy_keys: Known[];
 }
 
-/** The types of queues to which a policy applies; none for exchanges. */
+/** What a policy may apply to, with the types of its queues; exchanges have none. */
 const APPLIES: Record<string, string[]> = { all: ["classic", "quorum", "stream"], queues: ["classic", "quorum", "stream"], classic_queues: ["classic"], quorum_queues: ["quorum"], streams: ["stream"], exchanges: [] };
+
+/** Returns what a policy, or an operator policy, may apply to. */
+export function targets(operator: boolean): string[] {
+  return Object.keys(APPLIES).filter((one) => !operator || one !== "all");
+}
 
 /** Returns the keys that have an effect in a policy with this target. */
 export function keysFor(keys: Known[], apply: string, operator: boolean): Known[] {

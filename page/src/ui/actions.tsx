@@ -6,7 +6,7 @@ import { administers, me } from "../lib/me";
 import { narrow } from "../lib/narrow";
 import { notice } from "../lib/notice";
 import { refresh } from "../lib/poll";
-import { Command, Dialog, Name, NameLink, Problem } from "./parts";
+import { Chooser, Command, Dialog, Name, NameLink, Problem } from "./parts";
 
 interface ActionProps {
   /** The text of the button. */
@@ -96,15 +96,7 @@ export function Notice(): JSX.Element {
 /** The buttons of a view. On a phone, they are behind one, because what is looked for comes first. */
 export function Actions({ children }: { children: ComponentChildren }): JSX.Element {
   if (!narrow.use()) return <div class="actions">{children}</div>;
-  return (
-    <details class="chooser">
-      <summary>Actions</summary>
-      <fieldset>
-        <legend class="hidden">Actions</legend>
-        {children}
-      </fieldset>
-    </details>
-  );
+  return <Chooser label="Actions">{children}</Chooser>;
 }
 
 /** What only administrators may use. Others do not see it. */

@@ -338,6 +338,19 @@ export function Check({ label, value, set }: { label: string; value: boolean; se
   );
 }
 
+/** Choices that unfold over the page. `what` names them if the label has more than their name. */
+export function Chooser({ label, what = label, menu, children }: { label: string; what?: string; menu?: boolean; children: ComponentChildren }): JSX.Element {
+  return (
+    <details class={menu ? "chooser menu" : "chooser"}>
+      <summary>{label}</summary>
+      <fieldset>
+        <legend class="hidden">{what}</legend>
+        {children}
+      </fieldset>
+    </details>
+  );
+}
+
 /** A number of a row at a path, formatted. */
 export function show(row: unknown, field: string, format: (value: unknown) => string): string {
   return format(at(row, field));

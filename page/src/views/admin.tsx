@@ -77,9 +77,7 @@ function Vhosts(): JSX.Element {
                     >
                       <Named before={row.protected_from_deletion ? "From then on, this can be deleted:" : "From then on, nobody can delete"} name={row.name} />
                     </Action>
-                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the virtual host" danger command={command(["delete", "vhost"], [], [row.name])} run={async () => void (await request("DELETE", path("vhosts", row.name)))}>
-                      <Named before="All queues, messages, exchanges, policies and permissions of" name={row.name} after=" are deleted, and its connections are closed." />
-                    </Action>
+                    <DeleteVhost name={row.name} />
                   </span></AdminOnly>
                 ),
               },
@@ -88,6 +86,25 @@ function Vhosts(): JSX.Element {
         )}
       </Answer>
     </Panel>
+  );
+}
+
+/** Deletes a virtual host. Its page then gives way to the list. */
+export function DeleteVhost({ name }: { name: string }): JSX.Element {
+  return (
+    <Action
+      label="Delete"
+      title={`Delete ${name}?`}
+      confirm="Delete the virtual host"
+      danger
+      command={command(["delete", "vhost"], [], [name])}
+      run={async () => {
+        await request("DELETE", path("vhosts", name));
+        location.hash = "#/admin/vhosts";
+      }}
+    >
+      <Named before="All queues, messages, exchanges, policies and permissions of" name={name} after=" are deleted, and its connections are closed." />
+    </Action>
   );
 }
 

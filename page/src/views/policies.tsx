@@ -5,7 +5,7 @@ import { type ApiError, path, put, request, toApiError } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { administers, makesPolicies, me } from "../lib/me";
 import type { Page, QueueRow } from "../lib/names";
-import { keysFor } from "../lib/known";
+import { keysFor, targets } from "../lib/known";
 import { pairs, toObject, typedPairs } from "../lib/pairs";
 import { href, place } from "../lib/place";
 import { useApi } from "../lib/poll";
@@ -171,7 +171,6 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
   const [apply, setApply] = useState(row?.["apply-to"] ?? "queues");
   const [priority, setPriority] = useState(String(row?.priority ?? 0));
   const [lines, setLines] = useState(Object.entries(row?.definition ?? {}).map(([key, value]) => `${key}=${JSON.stringify(value)}`).join("\n"));
-  const targets = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"].filter((one) => kind === "policies" || one !== "all");
   const given = typedPairs(lines);
   return (
     <Action
@@ -188,7 +187,7 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
       {!row && <VhostField value={vhost} set={setVhost} />}
       {!row && <Text label="Name" value={name} set={setName} required />}
       <Text label="Names that match" value={pattern} set={setPattern} required hint="A regular expression, for example ^orders\." />
-      <Select label="Applies to" value={apply} set={setApply} options={targets.map((one) => [one, one.replaceAll("_", " ")])} />
+      <Select label="Applies to" value={apply} set={setApply} options={targets(kind === "operator-policies").map((one) => [one, one.replaceAll("_", " ")])} />
       <Text label="Priority" value={priority} set={setPriority} required pattern="-?[0-9]+" />
       <PolicyKeys kind={kind} vhost={vhost} apply={apply} lines={lines} set={setLines} />
     </Action>

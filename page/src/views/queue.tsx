@@ -24,14 +24,12 @@ import { Redrive } from "./redrive";
 import { Trace } from "./trace";
 import { Explanation } from "./why";
 
-/** The span of the charts unless the user chooses. */
-const SPAN = "10 min";
 const RATES: [string, string][] = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"]];
 const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
 
 export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX.Element {
   const target = path("queues", vhost, name);
-  const queue = useApi<QueueRow>(`${target}?${useSpan(SPAN).query}`, { keep: true });
+  const queue = useApi<QueueRow>(`${target}?${useSpan().query}`, { keep: true });
   const row = present(queue);
   const who = me.use();
   const [reads, configures] = [may(who, "read", vhost, name), may(who, "configure", vhost, name)];
@@ -111,11 +109,11 @@ function Tiles({ row }: { row: QueueRow }): JSX.Element {
 }
 
 function Numbers({ row }: { row: QueueRow }): JSX.Element {
-  const span = useSpan(SPAN);
+  const span = useSpan();
   return (
     <>
       <div class="columns">
-        <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
+        <Panel title="Messages over time" aside={<SpanChoice now={span} />}>
           <div class="charts one">
             <Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(row.message_stats, RATES)} />
             <Chart title="In the queue" span={span.seconds} unit={MESSAGES} lines={valueLines(row, LENGTHS)} />

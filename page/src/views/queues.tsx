@@ -8,12 +8,11 @@ import { mayAny, me } from "../lib/me";
 import type { QueueRow } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
-import { rateOf } from "../lib/rates";
 import { useApi } from "../lib/poll";
-import { DASH, bytes, count, rate, visible } from "../lib/text";
+import { DASH, bytes, count, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, made } from "../ui/actions";
-import { List, type ListColumn } from "../ui/list";
+import { List, type ListColumn, rateColumn } from "../ui/list";
 import { Picker, VhostField, useKnown } from "../ui/picker";
 import { Badge, Check, Empty, Fields, Name, NameLink, Select, State, Text, Why, show } from "../ui/parts";
 
@@ -21,15 +20,6 @@ const keyOf = (row: QueueRow) => `${row.vhost}\u0000${row.name}`;
 
 export function Queues(): JSX.Element {
   const vhost = chosenVhost.use();
-  const rateColumn = (field: string, label: string, standard: boolean): ListColumn<QueueRow> => ({
-    id: field,
-    label,
-    number: true,
-    standard,
-    fields: [`message_stats.${field}`, `message_stats.${field}_details`, "message_stats.rates_are_known"],
-    sort: `message_stats.${field}_details.rate`,
-    cell: (row) => rate(rateOf(row.message_stats, field)),
-  });
   const number = (field: string, label: string, standard: boolean, format = count): ListColumn<QueueRow> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, format) });
   const columns: ListColumn<QueueRow>[] = [
     { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["queues", row.vhost, row.name])} text={row.name} /> },

@@ -1,16 +1,15 @@
 /** One user: tags, permissions, limits and connections. */
 import type { JSX } from "preact";
-import { path, request } from "../lib/api";
-import { command } from "../lib/command";
+import { path } from "../lib/api";
 import type { ConnectionRow, Page } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { TAGS } from "../lib/tags";
 import { DASH, count, time, visible } from "../lib/text";
-import { Action, AdminOnly, Named } from "../ui/actions";
+import { AdminOnly } from "../ui/actions";
 import { Absent, Answer, Empty, Facts, Name, NameLink, Panel, State, Table, Why, present } from "../ui/parts";
 import { SetLimit } from "./admin";
-import { EditUser, PermissionTable, type PermissionRow, SetPermission, SetTopic, type TopicRow, TopicTable, type UserRow, tagsOf } from "./users";
+import { DeleteUser, EditUser, PermissionTable, type PermissionRow, SetPermission, SetTopic, type TopicRow, TopicTable, type UserRow, tagsOf } from "./users";
 
 /** The connections that are shown. The list of connections has all. */
 const CONNECTIONS_MAX = 50;
@@ -30,19 +29,7 @@ export function UserView({ name }: { name: string }): JSX.Element {
         <AdminOnly>
           <div class="actions">
             <EditUser key={tagsOf(row)} row={row} />
-            <Action
-              label="Delete"
-              title={`Delete ${name}?`}
-              confirm="Delete the user"
-              danger
-              command={command(["delete", "user"], [], [name])}
-              run={async () => {
-                await request("DELETE", path("users", name));
-                location.hash = "#/admin/users";
-              }}
-            >
-              <Named before="The connections of" name={name} after=" are closed, and the user can no longer log in." />
-            </Action>
+            <DeleteUser name={name} />
           </div>
         </AdminOnly>
       </div>

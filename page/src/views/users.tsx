@@ -61,9 +61,7 @@ export function Users(): JSX.Element {
                   cell: (row) => (
                     <span class="actions">
                       <EditUser row={row} />
-                      <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the user" danger command={command(["delete", "user"], [], [row.name])} run={async () => void (await request("DELETE", path("users", row.name)))}>
-                        <Named before="The connections of" name={row.name} after=" are closed, and the user can no longer log in." />
-                      </Action>
+                      <DeleteUser name={row.name} />
                     </span>
                   ),
                 },
@@ -144,6 +142,25 @@ export function TopicTable({ rows }: { rows: TopicRow[] }): JSX.Element {
               ]}
               empty={<Empty title="No user is restricted to certain keys." />}
             />
+  );
+}
+
+/** Deletes a user. Its page then gives way to the list. */
+export function DeleteUser({ name }: { name: string }): JSX.Element {
+  return (
+    <Action
+      label="Delete"
+      title={`Delete ${name}?`}
+      confirm="Delete the user"
+      danger
+      command={command(["delete", "user"], [], [name])}
+      run={async () => {
+        await request("DELETE", path("users", name));
+        location.hash = "#/admin/users";
+      }}
+    >
+      <Named before="The connections of" name={name} after=" are closed, and the user can no longer log in." />
+    </Action>
   );
 }
 
