@@ -49,6 +49,8 @@ export interface OnlyFilter {
   param: "type" | "state" | "policy" | "problem";
   label: string;
   values?: string[];
+  /** What is to be said below the choice. */
+  hint?: ComponentChildren;
 }
 
 interface ListProps<T> {
@@ -121,7 +123,7 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = "n
                 rows={page.items}
                 rowKey={rowKey}
                 sorting={{ by: by || "name", descending: query["desc"] === "1", change: (sort, descending) => change({ sort: sort === "name" ? undefined : sort, desc: descending ? "1" : undefined, page: undefined }) }}
-                empty={narrowed.length > 0 ? <div class="empty"><p class="title">Nothing fits the filters: {narrowed.map(({ param, label }) => (param === "problem" ? label : `${label} ${visible(query[param] ?? "")}`)).join(", ")}.</p></div> : name ? <div class="empty"><p class="title">{`No ${filter} contains “${visible(name)}”.`}</p></div> : empty}
+                empty={narrowed.length > 0 ? <div class="empty"><p class="title">Nothing fits the filters: {narrowed.map(({ param, label }) => (param === "problem" ? label : `${label} ${visible(query[param] ?? "")}`)).join("; ")}.</p></div> : name ? <div class="empty"><p class="title">{`No ${filter} contains “${visible(name)}”.`}</p></div> : empty}
               />
               {(page.page_count > 1 || size !== "50") && <Pager page={page.page} pages={page.page_count} size={size} />}
             </>
@@ -164,11 +166,11 @@ function Narrow({ only, active }: { only: OnlyFilter[]; active: number }): JSX.E
   const { query } = place.use();
   return (
     <Chooser label={active > 0 ? `Filters (${active})` : "Filters"} what="Filters">
-      {only.map(({ param, label, values }) =>
+      {only.map(({ param, label, values, hint }) =>
         values ? (
           <Select label={label} value={query[param] ?? ""} set={(value) => change({ [param]: value || undefined, page: undefined })} options={[["", "any"], ...values.map((one): [string, string] => [one, visible(one)])]} />
         ) : (
-          <Check label={label} value={query[param] === "true"} set={(on) => change({ [param]: on ? "true" : undefined, page: undefined })} />
+          <><Check label={label} value={query[param] === "true"} set={(on) => change({ [param]: on ? "true" : undefined, page: undefined })} />{hint && <p class="hint">{hint}</p>}</>
         ),
       )}
       <button type="button" class="quiet" disabled={active === 0} onClick={() => change(Object.fromEntries([["page", undefined], ...only.map(({ param }) => [param, undefined])]))}>No filters</button>
