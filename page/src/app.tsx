@@ -11,7 +11,8 @@ import { INTERVALS, interval, useApi } from "./lib/poll";
 import { time, visible } from "./lib/text";
 import { THEMES, theme } from "./lib/theme";
 import { vhost } from "./lib/vhost";
-import { Empty, Name, Problem, Text } from "./ui/parts";
+import { Notice } from "./ui/actions";
+import { Chooser, Empty, Name, Problem, Text } from "./ui/parts";
 import { Admin } from "./views/admin";
 import { Channels, ChannelView, Consumers } from "./views/channels";
 import { Connections, ConnectionView } from "./views/connections";
@@ -145,6 +146,7 @@ function Frame(): JSX.Element {
         {gone !== null && (
           <p class="banner bad" role="alert">The broker has not answered since {time(gone)}. What you see is older. The page asks again every two seconds.</p>
         )}
+        <Notice />
         <View at={at} />
       </main>
     </>
@@ -154,15 +156,7 @@ function Frame(): JSX.Element {
 /** The choices of the header. On a phone, they are behind a button, so that the header is one row. */
 function Tools({ children }: { children: ComponentChildren }): JSX.Element {
   if (!narrow.use()) return <div class="tools">{children}</div>;
-  return (
-    <details class="chooser menu">
-      <summary>Menu</summary>
-      <fieldset>
-        <legend class="hidden">Menu</legend>
-        {children}
-      </fieldset>
-    </details>
-  );
+  return <Chooser label="Menu" menu>{children}</Chooser>;
 }
 
 /** One glance: is the broker well? Alarms are shown in every view. */

@@ -43,4 +43,13 @@ describe("arguments that the broker knows", () => {
     expect(faults(new Map([["max-length", "7"], ["max-age", "soon"], ["note", "x"]]), ALL, fitting)).toEqual(["max-length is for classic and quorum only", "max-age needs a number and one of Y, M, D, h, m, s"]);
     expect(faults(undefined, ALL, fitting)).toEqual([]);
   });
+
+  it("are suggested for names with their prefix that are unknown", () => {
+    const all = [known("x-max-length", "number", ["classic"]), known("x-max-age", "span", ["stream"])];
+    expect(faults(new Map([["x-max-lenght", "7"], ["x-note", "a"], ["note", "b"]]), all, all)).toEqual(["x-max-lenght is unknown and has no effect; did you mean x-max-length?", "x-note is unknown and has no effect"]);
+    // The broker refuses a policy with an unknown key.
+    expect(faults(new Map([["max-lenght", "7"], ["note", "b"]]), ALL, ALL, true)).toEqual(["max-lenght is unknown; did you mean max-length?", "note is unknown"]);
+    // The tables have not arrived yet.
+    expect(faults(new Map([["x-note", "a"]]), [], [])).toEqual([]);
+  });
 });

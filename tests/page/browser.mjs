@@ -21,9 +21,9 @@ export async function launch(...more) {
 
 /** A tab, with everything that a page must not do: each is a line in `wrong`. */
 export class Tab {
-  static async open(browser, url, { width = 1280, height = 860, scheme = "light", fromDist = false } = {}) {
+  static async open(browser, url, { width = 1280, height = 860, scheme = "light", touch = false, fromDist = false } = {}) {
     // axe needs to be injected, which the page's own policy forbids to scripts, but not to the browser's driver.
-    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, acceptDownloads: true });
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, hasTouch: touch, acceptDownloads: true });
     const tab = new Tab();
     Object.assign(tab, { context, url, wrong: [], asked: [], refused: [], expectRefusals: false });
     await context.addInitScript(() => {

@@ -6,8 +6,10 @@ import { check, expect, hash, includes, options, picture, shot, sound, total, un
 import { finding, offers } from "./finding.mjs";
 import { forms } from "./forms.mjs";
 import { withProvider } from "./oauth.mjs";
+import { made } from "./made.mjs";
 import { origins } from "./origins.mjs";
 import { queues } from "./queues.mjs";
+import { touch } from "./touch.mjs";
 import { troubles } from "./troubles.mjs";
 import { causes } from "./why.mjs";
 import { hostile } from "./wire.mjs";
@@ -33,6 +35,7 @@ try {
   await charts(broker, tab, open);
   await routing();
   await forms(broker, tab);
+  await made(broker, tab);
   await finding(broker, tab);
   await troubles(broker, tab, open);
   await admin();
@@ -42,6 +45,7 @@ try {
   await pausing();
   await refused();
   await phone();
+  await touch(open, [...VIEWS, ...KEPT, ...(await passing())]);
   await gone();
   await many();
   await eachOfMany();
@@ -133,7 +137,7 @@ async function nothing() {
     const command = await dialog.locator(".command code").innerText();
     const wrong = await tab.axe();
     await dialog.getByRole("button", { name: "Create", exact: true }).click();
-    await tab.page.getByRole("link", { name: "first queue", exact: true }).waitFor();
+    await tab.page.locator("main table").getByRole("link", { name: "first queue", exact: true }).waitFor();
     const made = await broker.api("GET", "/api/queues/%2F/first%20queue");
     await broker.line(command);
     return [...wrong, ...includes(empty, "There are no queues."), ...includes(command, "sluice declare queue --type classic --argument x-max-length=7 'first queue'"), ...expect(made.arguments["x-max-length"] === 7, `made: ${JSON.stringify(made)}`), ...(await tab.faults())];

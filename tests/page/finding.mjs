@@ -19,13 +19,15 @@ export async function finding(broker, tab) {
     await tab.page.getByText("10 of").waitFor();
     await tab.page.locator("summary", { hasText: "Filters (1)" }).click();
     await filters.getByRole("button", { name: "No filters" }).click();
-    await filters.getByLabel("Only with a problem").check();
+    const problem = "Only if damaged, if members are missing, or if a queue has messages and no consumer";
+    await filters.getByLabel(problem).check();
+    wrong.push(...includes(await filters.innerText(), "The overview also lists queues that are full, refuse messages or have no leader."));
     const rows = await broker.api("GET", "/api/queues/%2F");
     const expected = rows.filter((row) => row.type !== "stream" && row.messages_ready > 0 && row.consumers === 0).map((row) => row.name);
     // The list is there before it is narrowed.
     await until(`only ${expected}`, async () => (await names()).join() === expected.join());
     await filters.getByLabel("State").selectOption("damaged");
-    await tab.page.getByText("Nothing fits the filters: Only with a problem, State damaged.").waitFor();
+    await tab.page.getByText(`Nothing fits the filters: ${problem}; State damaged.`).waitFor();
     await tab.go("#/exchanges?type=headers");
     const headers = await names();
     await tab.go("#/connections?state=blocked");
@@ -68,6 +70,55 @@ export async function finding(broker, tab) {
       const buttons = await tab.page.locator("main button").count();
       wrong.push(...expect(said.length === 1 && said[0].startsWith("Not found\nThere is no "), `${view} says ${said}`), ...expect(buttons === 0, `${view} has ${buttons} buttons`), ...(await tab.axe()));
     }
+    tab.refused.length = 0;
+    return [...wrong, ...(await tab.faults())];
+  });
+  await check("a page has no buttons that act on an object until the broker says that it exists", async () => {
+    const wrong = [];
+    const gone = "127.0.0.1:1 -> 127.0.0.1:2";
+    for (const [view, path] of [[hash("queues", "/", "no such"), "/api/queues/%2F/no%20such"], [hash("exchanges", "/", "no such"), "/api/exchanges/%2F/no%20such"], [hash("connections", gone), `/api/connections/${encodeURIComponent(gone)}`], [hash("admin", "users", "no such"), "/api/users/no%20such"], [hash("admin", "vhosts", "no such"), "/api/vhosts/no%20such"]]) {
+      let release;
+      const held = new Promise((done) => (release = done));
+      const asked = (url) => url.pathname === path;
+      await tab.page.route(asked, async (route) => {
+        await held;
+        await route.continue();
+      });
+      await tab.page.evaluate((to) => (location.hash = to), view);
+      await tab.page.locator("h1", { hasText: /no such|127/ }).waitFor();
+      // What else the view asks for is answered meanwhile.
+      await tab.page.waitForTimeout(300);
+      const before = await tab.page.locator("main :is(button, .problem)").allInnerTexts();
+      release();
+      await tab.page.locator("main .problem").waitFor();
+      await tab.page.unroute(asked);
+      wrong.push(...expect(before.length === 0, `${view} already shows ${before}`));
+    }
+    tab.refused.length = 0;
+    return [...wrong, ...(await tab.faults())];
+  });
+  await check("the page of an object that is deleted while it is open has one message and a link to the list", async () => {
+    const wrong = [];
+    const objects = [
+      [hash("queues", "/", "short life"), "/api/queues/%2F/short%20life", {}, "#/queues"],
+      [hash("exchanges", "/", "short life"), "/api/exchanges/%2F/short%20life", { type: "fanout" }, "#/exchanges"],
+      [hash("admin", "users", "short life"), "/api/users/short%20life", { password: "p", tags: "" }, "#/admin/users"],
+      [hash("admin", "vhosts", "short life"), "/api/vhosts/short%20life", {}, "#/admin/vhosts"],
+    ];
+    await tab.page.locator("header.top select").nth(1).selectOption("2");
+    for (const [view, path, body, list] of objects) {
+      await broker.api("PUT", path, body);
+      await tab.go(view);
+      await tab.page.locator("main .danger").first().waitFor();
+      await broker.api("DELETE", path);
+      await tab.page.getByText("It was deleted or has ended").waitFor();
+      const [said, buttons] = [await tab.page.locator("main .problem").count(), await tab.page.locator("main button").count()];
+      wrong.push(...expect(said === 1 && buttons === 0, `${view} has ${said} messages and ${buttons} buttons`), ...(await tab.axe()));
+      await tab.page.locator("main .crumbs a").click();
+      await tab.settled();
+      wrong.push(...expect(new URL(tab.page.url()).hash === list, `${view} leads to ${tab.page.url()}`));
+    }
+    await tab.page.locator("header.top select").nth(1).selectOption("5");
     tab.refused.length = 0;
     return [...wrong, ...(await tab.faults())];
   });

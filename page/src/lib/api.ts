@@ -127,6 +127,15 @@ export interface Options {
  * Throws an `ApiError`; if the broker does not accept the login, the page also asks for another.
  */
 export async function request(method: string, target: string, options: Options = {}): Promise<unknown> {
+  return (await send(method, target, options)).answer;
+}
+
+/** Sends a PUT request. Returns true if the object is new, and false if there was one with this name. Throws like [`request`]. */
+export async function put(target: string, body: unknown, headers: Record<string, string> = {}): Promise<boolean> {
+  return (await send("PUT", target, { body, headers })).status === 201;
+}
+
+async function send(method: string, target: string, options: Options): Promise<{ status: number; answer: unknown }> {
   if (!options.login) await renewal();
   const who = options.login ?? login.get();
   const url = new URL(target, location.origin);
@@ -159,7 +168,7 @@ export async function request(method: string, target: string, options: Options =
   }
   goneSince.set(null);
   const answer = parsed(text);
-  if (response.ok || options.answers?.includes(response.status)) return answer ?? null;
+  if (response.ok || options.answers?.includes(response.status)) return { status: response.status, answer: answer ?? null };
   const fields = typeof answer === "object" && answer !== null ? (answer as Record<string, unknown>) : {};
   const code = typeof fields["error"] === "string" ? fields["error"] : response.statusText;
   // Where there is a detail, the reason is one for programs.

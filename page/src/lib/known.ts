@@ -1,6 +1,8 @@
 /** The arguments of queues and exchanges and the keys of policies, as the broker tells them. */
-import { isNumber } from "./text";
+import { withoutEffect } from "./names";
+import { nearest } from "./nearest";
 import type { Pairs } from "./pairs";
+import { isNumber } from "./text";
 
 export interface Known {
   name: string;
@@ -20,8 +22,13 @@ export interface KnownLists {
   policy_keys: Known[];
 }
 
-/** The types of queues to which a policy applies; none for exchanges. */
+/** What a policy may apply to, with the types of its queues; exchanges have none. */
 const APPLIES: Record<string, string[]> = { all: ["classic", "quorum", "stream"], queues: ["classic", "quorum", "stream"], classic_queues: ["classic"], quorum_queues: ["quorum"], streams: ["stream"], exchanges: [] };
+
+/** Returns what a policy, or an operator policy, may apply to. */
+export function targets(operator: boolean): string[] {
+  return Object.keys(APPLIES).filter((one) => !operator || one !== "all");
+}
 
 /** Returns the keys that have an effect in a policy with this target. */
 export function keysFor(keys: Known[], apply: string, operator: boolean): Known[] {
@@ -81,11 +88,23 @@ export function withLine(lines: string, added: string): string {
   return [...others, added].join("\n");
 }
 
-/** Returns what is wrong with typed pairs, one sentence each: values, and names that are for other types. Unknown names may be notes of clients. */
-export function faults(given: Pairs | undefined, all: Known[], fitting: Known[]): string[] {
+/** Arguments with this prefix are meant for the broker. Others may be notes of clients. */
+const PREFIX = "x-";
+
+/**
+ * Returns what is wrong with typed pairs, without a full stop: values, names that are for other types, and names that are unknown. The
+ * broker refuses unknown names if `refused`; else they have no effect.
+ */
+export function faults(given: Pairs | undefined, all: Known[], fitting: Known[], refused = false): string[] {
   return [...(given ?? new Map<string, string>())].flatMap(([name, value]) => {
     const known = all.find((one) => one.name === name);
-    if (known === undefined) return [];
+    if (known === undefined) {
+      // Before the tables are there, every name is unknown.
+      if (all.length === 0 || (!refused && !name.startsWith(PREFIX))) return [];
+      const meant = nearest(name, all.map((one) => one.name));
+      if (!refused) return `${name} is unknown and ${withoutEffect(meant)}`;
+      return meant === null ? `${name} is unknown` : `${name} is unknown; did you mean ${meant}?`;
+    }
     if (!fitting.includes(known)) return [`${name} is for ${known.types.join(" and ") || "exchanges"} only`];
     return wrong(known, value.replace(/^"(.*)"$/s, "$1")) ?? [];
   });

@@ -4,8 +4,9 @@ import { useState } from "preact/hooks";
 import { type ApiError, toApiError } from "../lib/api";
 import { administers, me } from "../lib/me";
 import { narrow } from "../lib/narrow";
+import { notice } from "../lib/notice";
 import { refresh } from "../lib/poll";
-import { Command, Dialog, Name, Problem } from "./parts";
+import { Chooser, Command, Dialog, Name, NameLink, Problem } from "./parts";
 
 interface ActionProps {
   /** The text of the button. */
@@ -67,18 +68,35 @@ export function Action({ label, title, confirm, danger, primary, command, childr
   );
 }
 
+interface Made {
+  /** What kind of object it is, such as "queue". */
+  what: string;
+  name: string;
+  vhost?: string;
+  /** The address of its page, or of the list that has it. */
+  to: string;
+  isNew: boolean;
+  /** What has happened to an object that was there before. */
+  otherwise?: string;
+  /** What is to be done next. */
+  next?: string;
+}
+
+/** Says what was made, with a link to it. */
+export function made({ what, name, vhost, to, isNew, otherwise = "was there before, with the same settings", next }: Made): void {
+  notice.set(<p>The {what} <NameLink to={to} text={name} />{vhost !== undefined && <> in the virtual host <b><Name text={vhost} /></b></>} {isNew ? "was created" : otherwise}.{next && ` ${next}`}</p>);
+}
+
+/** What the page says about the last change. It is drawn when it is empty, too, so that screen readers read it when it comes. */
+export function Notice(): JSX.Element {
+  const said = notice.use();
+  return <div class="notice" role="status">{said && <>{said}<button type="button" class="quiet" aria-label="Close the notice" onClick={() => notice.set(null)}>✕</button></>}</div>;
+}
+
 /** The buttons of a view. On a phone, they are behind one, because what is looked for comes first. */
 export function Actions({ children }: { children: ComponentChildren }): JSX.Element {
   if (!narrow.use()) return <div class="actions">{children}</div>;
-  return (
-    <details class="chooser">
-      <summary>Actions</summary>
-      <fieldset>
-        <legend class="hidden">Actions</legend>
-        {children}
-      </fieldset>
-    </details>
-  );
+  return <Chooser label="Actions">{children}</Chooser>;
 }
 
 /** What only administrators may use. Others do not see it. */

@@ -6,9 +6,10 @@ import type { Page } from "../lib/names";
 import { narrow } from "../lib/narrow";
 import { change, place } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { count, visible } from "../lib/text";
+import { rateOf } from "../lib/rates";
+import { at, count, rate, visible } from "../lib/text";
 import { remembered } from "../lib/store";
-import { Answer, Check, type Column, NotPermitted, Select, Table } from "./parts";
+import { Answer, Check, Chooser, type Column, NotPermitted, Select, Table } from "./parts";
 
 /** The numbers of rows of a page. The broker sends at most 500. */
 const PAGE_ROWS = ["50", "100", "200", "500"];
@@ -26,12 +27,30 @@ export interface ListColumn<T> extends Column<T> {
   first?: boolean;
 }
 
+/**
+ * A column with the present rate of a counter, which is in the field `of` of a row, or in the row itself if that is empty.
+ */
+export function rateColumn<T>(field: string, label: string, standard: boolean, of = "message_stats", format: (value: unknown) => string = rate): ListColumn<T> {
+  const within = (name: string) => (of === "" ? name : `${of}.${name}`);
+  return {
+    id: field,
+    label,
+    number: true,
+    standard,
+    fields: [field, `${field}_details`, "rates_are_known"].map(within),
+    sort: within(`${field}_details.rate`),
+    cell: (row) => format(rateOf(of === "" ? row : at(row, of), field)),
+  };
+}
+
 /** A choice that narrows a list: one of several values of a field, or a check box if there are no values. */
 export interface OnlyFilter {
   /** The parameter of the broker. */
   param: "type" | "state" | "policy" | "problem";
   label: string;
   values?: string[];
+  /** What is to be said below the choice. */
+  hint?: ComponentChildren;
 }
 
 interface ListProps<T> {
@@ -90,7 +109,7 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = "n
         {rows.data && <span class="total" role="status">{rows.previous ? "looking…" : total(rows.data, name !== "" || narrowed.length > 0)}</span>}
         <Filter value={name} what={filter} />
         {only.length > 0 && <Narrow only={only} active={narrowed.length} />}
-        <Chooser columns={columns} shown={shown} />
+        <ColumnChoice columns={columns} shown={shown} />
         {actions && <div class="actions">{actions}</div>}
       </div>
       {note}
@@ -104,7 +123,7 @@ export function List<T>({ title, target, columns, keyFields, rowKey, filter = "n
                 rows={page.items}
                 rowKey={rowKey}
                 sorting={{ by: by || "name", descending: query["desc"] === "1", change: (sort, descending) => change({ sort: sort === "name" ? undefined : sort, desc: descending ? "1" : undefined, page: undefined }) }}
-                empty={narrowed.length > 0 ? <div class="empty"><p class="title">Nothing fits the filters: {narrowed.map(({ param, label }) => (param === "problem" ? label : `${label} ${visible(query[param] ?? "")}`)).join(", ")}.</p></div> : name ? <div class="empty"><p class="title">{`No ${filter} contains “${visible(name)}”.`}</p></div> : empty}
+                empty={narrowed.length > 0 ? <div class="empty"><p class="title">Nothing fits the filters: {narrowed.map(({ param, label }) => (param === "problem" ? label : `${label} ${visible(query[param] ?? "")}`)).join("; ")}.</p></div> : name ? <div class="empty"><p class="title">{`No ${filter} contains “${visible(name)}”.`}</p></div> : empty}
               />
               {(page.page_count > 1 || size !== "50") && <Pager page={page.page} pages={page.page_count} size={size} />}
             </>
@@ -146,46 +165,38 @@ function Filter({ value, what }: { value: string; what: string }): JSX.Element {
 function Narrow({ only, active }: { only: OnlyFilter[]; active: number }): JSX.Element {
   const { query } = place.use();
   return (
-    <details class="chooser">
-      <summary>Filters{active > 0 && ` (${active})`}</summary>
-      <fieldset>
-        <legend class="hidden">Filters</legend>
-        {only.map(({ param, label, values }) =>
-          values ? (
-            <Select label={label} value={query[param] ?? ""} set={(value) => change({ [param]: value || undefined, page: undefined })} options={[["", "any"], ...values.map((one): [string, string] => [one, visible(one)])]} />
-          ) : (
-            <Check label={label} value={query[param] === "true"} set={(on) => change({ [param]: on ? "true" : undefined, page: undefined })} />
-          ),
-        )}
-        <button type="button" class="quiet" disabled={active === 0} onClick={() => change(Object.fromEntries([["page", undefined], ...only.map(({ param }) => [param, undefined])]))}>No filters</button>
-      </fieldset>
-    </details>
+    <Chooser label={active > 0 ? `Filters (${active})` : "Filters"} what="Filters">
+      {only.map(({ param, label, values, hint }) =>
+        values ? (
+          <Select label={label} value={query[param] ?? ""} set={(value) => change({ [param]: value || undefined, page: undefined })} options={[["", "any"], ...values.map((one): [string, string] => [one, visible(one)])]} />
+        ) : (
+          <><Check label={label} value={query[param] === "true"} set={(on) => change({ [param]: on ? "true" : undefined, page: undefined })} />{hint && <p class="hint">{hint}</p>}</>
+        ),
+      )}
+      <button type="button" class="quiet" disabled={active === 0} onClick={() => change(Object.fromEntries([["page", undefined], ...only.map(({ param }) => [param, undefined])]))}>No filters</button>
+    </Chooser>
   );
 }
 
-function Chooser<T>({ columns, shown }: { columns: ListColumn<T>[]; shown: ListColumn<T>[] }): JSX.Element {
+function ColumnChoice<T>({ columns, shown }: { columns: ListColumn<T>[]; shown: ListColumn<T>[] }): JSX.Element {
   return (
-    <details class="chooser">
-      <summary>Columns</summary>
-      <fieldset>
-        <legend class="hidden">Columns</legend>
-        {columns.filter((column) => column.id !== "name" && column.label !== "").map((column) => (
-          <label class="check">
-            <input
-              type="checkbox"
-              checked={shown.includes(column)}
-              onChange={(event) => {
-                const on = event.currentTarget.checked;
-                const ids = columns.filter((other) => (other === column ? on : shown.includes(other))).map((other) => other.id);
-                change({ cols: ids.join(",") });
-              }}
-            />{" "}
-            {column.label}
-          </label>
-        ))}
-        <button type="button" class="quiet" onClick={() => change({ cols: undefined })}>Standard</button>
-      </fieldset>
-    </details>
+    <Chooser label="Columns">
+      {columns.filter((column) => column.id !== "name" && column.label !== "").map((column) => (
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={shown.includes(column)}
+            onChange={(event) => {
+              const on = event.currentTarget.checked;
+              const ids = columns.filter((other) => (other === column ? on : shown.includes(other))).map((other) => other.id);
+              change({ cols: ids.join(",") });
+            }}
+          />{" "}
+          {column.label}
+        </label>
+      ))}
+      <button type="button" class="quiet" onClick={() => change({ cols: undefined })}>Standard</button>
+    </Chooser>
   );
 }
 

@@ -109,23 +109,30 @@ export function Problem({ error }: { error: ApiError }): JSX.Element {
   );
 }
 
-/** The one message of a view whose object does not exist. */
-export function Missing({ what, name, list, label }: { what: string; name: string; list: string; label: string }): JSX.Element {
+/** A view whose object does not exist, or is not known yet: one message, and nothing that acts on the object. */
+export function Absent({ what, name, title = name, list, label, of }: { what: string; name: string; title?: string; list: string; label: string; of: { data: unknown; error: ApiError | undefined } }): JSX.Element {
   return (
     <>
       <p class="crumbs"><a href={list}>{label}</a></p>
-      <h1 class="name"><Name text={name} /></h1>
-      <div class="problem" role="status">
-        <strong>Not found</strong>
-        <span>There is no {what} <b class="name"><Name text={name} /></b>. It was deleted or has ended, or you may not see it.</span>
-      </div>
+      <h1 class="name"><Name text={title} /></h1>
+      {isMissing(of.error) ? (
+        <div class="problem" role="status">
+          <strong>Not found</strong>
+          <span>There is no {what} <b class="name"><Name text={name} /></b>. It was deleted or has ended, or you may not see it.</span>
+        </div>
+      ) : <Answer of={of}>{() => null}</Answer>}
     </>
   );
 }
 
 /** True if the broker says that the object of a view does not exist. */
-export function isMissing(error: ApiError | undefined): boolean {
+function isMissing(error: ApiError | undefined): boolean {
   return error !== undefined && error.status === 404 && !error.refused;
+}
+
+/** Returns the object of a view, or undefined if the view has nothing to show of it but [`Absent`]. */
+export function present<T>({ data, error }: { data: T | undefined; error: ApiError | undefined }): T | undefined {
+  return isMissing(error) ? undefined : data;
 }
 
 /** Shows an answer, its error, or that it is on its way. After an error, the last answer stays, greyed. */
@@ -328,6 +335,19 @@ export function Check({ label, value, set }: { label: string; value: boolean; se
     <label class="check">
       <input type="checkbox" checked={value} onChange={(event) => set(event.currentTarget.checked)} /> {label}
     </label>
+  );
+}
+
+/** Choices that unfold over the page. `what` names them if the label has more than their name. */
+export function Chooser({ label, what = label, menu, children }: { label: string; what?: string; menu?: boolean; children: ComponentChildren }): JSX.Element {
+  return (
+    <details class={menu ? "chooser menu" : "chooser"}>
+      <summary>{label}</summary>
+      <fieldset>
+        <legend class="hidden">{what}</legend>
+        {children}
+      </fieldset>
+    </details>
   );
 }
 

@@ -6,6 +6,7 @@ import { type Known, type KnownLists, faults, line, valuesOf, withLine, wrong } 
 import type { Page } from "../lib/names";
 import { typedPairs } from "../lib/pairs";
 import { useApi } from "../lib/poll";
+import { TAGS, tagFaults, tagList } from "../lib/tags";
 import { visible } from "../lib/text";
 import { Area, Select, Text } from "./parts";
 
@@ -58,17 +59,19 @@ interface PickerProps {
   /** What the object takes, and what others of its kind take. */
   fitting: Known[];
   all: Known[];
+  /** True if the broker refuses names that it does not know. */
+  refused?: boolean;
   lines: string;
   set: (lines: string) => void;
 }
 
 /** Lines of `name=value`, which can be typed, and a choice of those that the broker knows. */
-export function Picker({ label, what, hint, vhost, fitting, all, lines, set }: PickerProps): JSX.Element {
+export function Picker({ label, what, hint, vhost, fitting, all, refused, lines, set }: PickerProps): JSX.Element {
   const [name, setName] = useState("");
   const [value, setValue] = useState("");
   const known = fitting.find((one) => one.name === name);
   const given = typedPairs(lines);
-  const problems = faults(given, all, fitting);
+  const problems = faults(given, all, fitting, refused);
   const fault = known && value !== "" ? wrong(known, value) : undefined;
   const words = known?.kind === "boolean" ? ["true", "false"] : known?.kind === "word" ? known.words ?? [] : undefined;
   const choose = (to: string) => {
@@ -95,8 +98,23 @@ export function Picker({ label, what, hint, vhost, fitting, all, lines, set }: P
         </div>
       )}
       <Area label={label} value={lines} set={set} hint={hint} rows={3} />
-      {problems.map((one) => <p class="fault" role="status">{one}.</p>)}
+      {problems.map((one) => <p class="fault" role="status">{sentence(one)}</p>)}
     </fieldset>
+  );
+}
+
+/** Ends a text as a sentence, and escapes what cannot be seen in it. */
+function sentence(text: string): string {
+  return visible(text.endsWith("?") ? text : `${text}.`);
+}
+
+/** The field of the tags of a user, with a warning for those that the broker does not know. */
+export function TagsField({ value, set }: { value: string; set: (value: string) => void }): JSX.Element {
+  return (
+    <>
+      <Text label="Tags" value={value} set={set} hint={`${Object.keys(TAGS).join(", ")}, with commas between. Without a tag, the user cannot use this page.`} />
+      {tagFaults(tagList(value)).map((one) => <p class="fault" role="status">{sentence(one)}</p>)}
+    </>
   );
 }
 

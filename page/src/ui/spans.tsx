@@ -11,25 +11,30 @@ const PARTS = ["lengths", "msg_rates", "data_rates", "node_stats"];
 /** For how long the broker keeps samples of connections, channels, sessions and virtual hosts, in seconds. */
 export const BRIEF = 600;
 
+/** The span of the charts unless the view has another, or the user chooses. */
+const STANDARD = "10 min";
+
 interface Span {
   label: string;
   seconds: number;
   /** The parameters with which the broker sends samples. */
   query: string;
+  /** The label of the span that is shown unless the user chooses. */
+  standard: string;
 }
 
-/** Returns the chosen span, or the standard one of the view. */
-export function useSpan(standard: string): Span {
+/** Returns the chosen span, or the standard one of the view. A hook. */
+export function useSpan(standard = STANDARD): Span {
   const chosen = place.use().query["span"] ?? standard;
   const [label, seconds, step] = SPANS.find(([one]) => one === chosen) ?? SPANS.find(([one]) => one === standard) ?? ["", 60, 5];
-  return { label, seconds, query: PARTS.map((part) => `${part}_age=${seconds}&${part}_incr=${step}`).join("&") };
+  return { label, seconds, standard, query: PARTS.map((part) => `${part}_age=${seconds}&${part}_incr=${step}`).join("&") };
 }
 
 /** `longest` is how far the samples reach back, in seconds, if that is not a day. */
-export function SpanChoice({ now, standard, longest = Number.POSITIVE_INFINITY }: { now: Span; standard: string; longest?: number }): JSX.Element {
+export function SpanChoice({ now, longest = Number.POSITIVE_INFINITY }: { now: Span; longest?: number }): JSX.Element {
   return (
     <div class="segments" role="group" aria-label="Time span">
-      {SPANS.filter(([, seconds]) => seconds <= longest).map(([label]) => <button type="button" aria-pressed={label === now.label} onClick={() => change({ span: label === standard ? undefined : label })}>{label}</button>)}
+      {SPANS.filter(([, seconds]) => seconds <= longest).map(([label]) => <button type="button" aria-pressed={label === now.label} onClick={() => change({ span: label === now.standard ? undefined : label })}>{label}</button>)}
     </div>
   );
 }

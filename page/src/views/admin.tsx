@@ -1,14 +1,14 @@
 /** Virtual hosts, limits, definitions and features. Users and policies have files of their own. */
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import { ApiError, path, request } from "../lib/api";
+import { ApiError, path, put, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { rateOf } from "../lib/rates";
 import { DASH, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, AdminOnly, Named } from "../ui/actions";
+import { Action, AdminOnly, Named, made } from "../ui/actions";
 import { Answer, Badge, Check, Empty, Field, Name, NameLink, NotPermitted, Panel, Select, Table, Text, show } from "../ui/parts";
 import { NameField } from "../ui/picker";
 import { Nodes } from "./nodes";
@@ -77,9 +77,7 @@ function Vhosts(): JSX.Element {
                     >
                       <Named before={row.protected_from_deletion ? "From then on, this can be deleted:" : "From then on, nobody can delete"} name={row.name} />
                     </Action>
-                    <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the virtual host" danger command={command(["delete", "vhost"], [], [row.name])} run={async () => void (await request("DELETE", path("vhosts", row.name)))}>
-                      <Named before="All queues, messages, exchanges, policies and permissions of" name={row.name} after=" are deleted, and its connections are closed." />
-                    </Action>
+                    <DeleteVhost name={row.name} />
                   </span></AdminOnly>
                 ),
               },
@@ -88,6 +86,25 @@ function Vhosts(): JSX.Element {
         )}
       </Answer>
     </Panel>
+  );
+}
+
+/** Deletes a virtual host. Its page then gives way to the list. */
+export function DeleteVhost({ name }: { name: string }): JSX.Element {
+  return (
+    <Action
+      label="Delete"
+      title={`Delete ${name}?`}
+      confirm="Delete the virtual host"
+      danger
+      command={command(["delete", "vhost"], [], [name])}
+      run={async () => {
+        await request("DELETE", path("vhosts", name));
+        location.hash = "#/admin/vhosts";
+      }}
+    >
+      <Named before="All queues, messages, exchanges, policies and permissions of" name={name} after=" are deleted, and its connections are closed." />
+    </Action>
   );
 }
 
@@ -108,8 +125,10 @@ export function EditVhost({ row }: { row?: VhostRow }): JSX.Element {
       primary={!row}
       command={name ? command(["add", "vhost"], options, [name]) : undefined}
       run={async () => {
-        await request("PUT", path("vhosts", name), { body: { description, tags, ...(type ? { default_queue_type: type } : {}) } });
-        if (!row) setName("");
+        const isNew = await put(path("vhosts", name), { description, tags, ...(type ? { default_queue_type: type } : {}) });
+        if (row) return;
+        made({ what: "virtual host", name, to: href(["admin", "vhosts", name]), isNew, otherwise: "was there before, and has these settings now" });
+        setName("");
       }}
     >
       {!row && <Text label="Name" value={name} set={setName} required />}

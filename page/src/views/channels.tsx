@@ -8,14 +8,11 @@ import { DASH, count, duration } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, OwnOnly, type ListColumn } from "../ui/list";
-import { Answer, Badge, type Column, Empty, Facts, Fields, Missing, Name, NameLink, Panel, State, Table, Why, isMissing, show } from "../ui/parts";
+import { Absent, Answer, Badge, type Column, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Why, present, show } from "../ui/parts";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
 import { CHANNEL_RATES } from "./sessions";
 
 const number = <T,>(field: string, label: string, standard = false): ListColumn<T> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, count) });
-
-/** The span of the charts unless the user chooses. */
-const SPAN = "10 min";
 
 /** How long the oldest message waits. Each message has no time of its own, so the age may be a little too large. */
 const age = <T,>(field: string, label: string): ListColumn<T> => ({ id: field, label, number: true, standard: true, fields: [field], sort: field, cell: (row) => show(row, field, duration) });
@@ -44,10 +41,10 @@ export function Channels(): JSX.Element {
 }
 
 export function ChannelView({ name }: { name: string }): JSX.Element {
-  const span = useSpan(SPAN);
+  const span = useSpan();
   const channel = useApi<ChannelRow>(`${path("channels", name)}?${span.query}`, { keep: true });
   const connection = channel.data?.connection_details?.name;
-  if (isMissing(channel.error)) return <Missing what="channel" name={name} list="#/channels" label="Channels" />;
+  if (!present(channel)) return <Absent what="channel" name={name} list="#/channels" label="Channels" of={channel} />;
   return (
     <>
       <p class="crumbs"><a href="#/channels">Channels</a></p>
@@ -74,7 +71,7 @@ export function ChannelView({ name }: { name: string }): JSX.Element {
                 ]}
               />
             </Panel>
-            <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} longest={BRIEF} />}>
+            <Panel title="Messages over time" aside={<SpanChoice now={span} longest={BRIEF} />}>
               <div class="charts one"><Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(row.message_stats, CHANNEL_RATES)} /></div>
             </Panel>
             <Panel title="Consumers" tight><ConsumerTable rows={row.consumer_details ?? []} empty={<Empty title="This channel consumes from no queue." />} /></Panel>

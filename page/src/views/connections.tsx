@@ -7,33 +7,21 @@ import { administers, me } from "../lib/me";
 import type { ChannelRow, ConnectionRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { rateOf } from "../lib/rates";
 import { DASH, bytes, bytesRate, count, duration, isNumber, time, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Action, Actions, Named } from "../ui/actions";
 import { BYTES_PER_SECOND, Chart, rateLines } from "../ui/chart";
-import { List, OwnOnly, type ListColumn } from "../ui/list";
-import { Answer, Empty, Facts, Fields, Missing, Name, NameLink, Panel, State, Table, Text, Why, isMissing, show } from "../ui/parts";
+import { List, OwnOnly, type ListColumn, rateColumn } from "../ui/list";
+import { Absent, Answer, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Why, present, show } from "../ui/parts";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
 import { Session, sessionHref } from "./sessions";
 import { Trace } from "./trace";
 import { Explanation } from "./why";
 
-/** The span of the charts unless the user chooses. */
-const SPAN = "10 min";
 const DATA: [string, string][] = [["recv_oct", "From the client"], ["send_oct", "To the client"]];
 
 export function Connections(): JSX.Element {
   const vhost = chosenVhost.use();
-  const flow = (field: string, label: string): ListColumn<ConnectionRow> => ({
-    id: field,
-    label,
-    number: true,
-    standard: true,
-    fields: [field, `${field}_details`, "rates_are_known"],
-    sort: `${field}_details.rate`,
-    cell: (row) => bytesRate(rateOf(row, field)),
-  });
   const columns: ListColumn<ConnectionRow>[] = [
     { id: "name", label: "Connection", fields: ["name"], sort: "name", cell: (row) => <NameLink to={href(["connections", row.name])} text={row.name} /> },
     { id: "container", label: "Container or client", standard: true, fields: ["container_id", "client_properties.connection_name", "client_properties.product"], cell: (row) => <Name text={row.container_id ?? String(row.client_properties?.["connection_name"] ?? row.client_properties?.["product"] ?? "")} /> },
@@ -43,8 +31,8 @@ export function Connections(): JSX.Element {
     { id: "state", label: "State", standard: true, fields: ["state"], sort: "state", cell: (row) => <State state={row.state} /> },
     { id: "channels", label: "Sessions", number: true, standard: true, fields: ["channels"], sort: "channels", cell: (row) => count(row.channels) },
     { id: "tls", label: "TLS", fields: ["ssl", "ssl_protocol"], sort: "ssl", cell: (row) => (row.ssl ? (row.ssl_protocol ?? "yes") : "no") },
-    flow("recv_oct", "From client"),
-    flow("send_oct", "To client"),
+    rateColumn("recv_oct", "From client", true, "", bytesRate),
+    rateColumn("send_oct", "To client", true, "", bytesRate),
     { id: "connected_at", label: "Connected", fields: ["connected_at"], sort: "connected_at", number: true, cell: (row) => time(row.connected_at) },
     { id: "why", label: "", standard: true, fields: [], cell: (row) => <Why kind="connection" name={row.name} /> },
   ];
@@ -64,21 +52,21 @@ export function Connections(): JSX.Element {
 }
 
 export function ConnectionView({ name }: { name: string }): JSX.Element {
-  const span = useSpan(SPAN);
+  const span = useSpan();
   const connection = useApi<ConnectionRow>(`${path("connections", name)}?${span.query}`, { keep: true });
-  const row = connection.data;
+  const row = present(connection);
   const [reason, setReason] = useState("");
   const who = me.use();
-  if (isMissing(connection.error)) return <Missing what="connection" name={name} list="#/connections" label="Connections" />;
+  if (!row) return <Absent what="connection" name={name} list="#/connections" label="Connections" of={connection} />;
   return (
     <>
       <p class="crumbs"><a href="#/connections">Connections</a></p>
       <div class="listbar">
         <h1 class="name"><Name text={name} /></h1>
-        {row && <State state={row.state} />}
+        <State state={row.state} />
         <Actions>
-          {row && administers(who) && <Trace of={{ kind: "connection", vhost: row.vhost, name }} />}
-          {(administers(who) || row?.user === who?.name) && <Action
+          {administers(who) && <Trace of={{ kind: "connection", vhost: row.vhost, name }} />}
+          {(administers(who) || row.user === who?.name) && <Action
             label="Close"
             title="Close this connection?"
             confirm="Close the connection"
@@ -89,7 +77,7 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
               location.hash = "#/connections";
             }}
           >
-            <Named before="The broker closes the connection" name={name} after={row ? ` of the user ${visible(row.user)}. Most clients connect again.` : "."} />
+            <Named before="The broker closes the connection" name={name} after={` of the user ${visible(row.user)}. Most clients connect again.`} />
             <Text label="Reason" value={reason} set={setReason} pattern="[ -~]*" hint="The client gets it, and the broker's log. Letters, digits and signs of ASCII." />
           </Action>}
         </Actions>
@@ -115,7 +103,7 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
                 ]}
               />
             </Panel>
-            <Panel title="Data over time" aside={<SpanChoice now={span} standard={SPAN} longest={BRIEF} />}>
+            <Panel title="Data over time" aside={<SpanChoice now={span} longest={BRIEF} />}>
               <div class="charts one"><Chart title="Data" span={span.seconds} unit={BYTES_PER_SECOND} lines={rateLines(data, DATA)} /></div>
             </Panel>
             {(data.sessions ?? []).map((session) => <Session session={session} connection={data} aside={<a href={sessionHref(data.name, session.channel_number)}>This session alone</a>} />)}

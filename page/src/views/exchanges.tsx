@@ -1,28 +1,25 @@
 /** Exchanges and their bindings. */
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { exchangeInPath, path, request } from "../lib/api";
+import { exchangeInPath, path, put, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { may, mayAny, me } from "../lib/me";
 import type { BindingRow, ExchangeRow, Overview } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { rateOf } from "../lib/rates";
-import { DASH, count, rate, visible } from "../lib/text";
+import { DASH, count, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Actions, Named } from "../ui/actions";
+import { Action, Actions, Named, made } from "../ui/actions";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
-import { List, type ListColumn } from "../ui/list";
-import { Answer, Area, Badge, Check, Empty, Facts, Fields, Name, Missing, NameLink, Panel, Select, Text, isMissing, show, unknownArguments } from "../ui/parts";
+import { List, type ListColumn, rateColumn } from "../ui/list";
+import { Absent, Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, present, show, unknownArguments } from "../ui/parts";
 import { NameField, Picker, VhostField, useKnown } from "../ui/picker";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { Publish } from "./publish";
 import { usePolicyNames } from "./queues";
 
-/** The span of the chart unless the user chooses. */
-const SPAN = "10 min";
 const RATES: [string, string][] = [["publish_in", "In"], ["publish_out", "Out"]];
 
 /** The name of an exchange as people read it. */
@@ -33,22 +30,13 @@ export function exchangeTitle(name: string): string {
 export function Exchanges(): JSX.Element {
   const vhost = chosenVhost.use();
   const types = useExchangeTypes();
-  const rateColumn = (field: string, label: string): ListColumn<ExchangeRow> => ({
-    id: field,
-    label,
-    number: true,
-    standard: true,
-    fields: [`message_stats.${field}`, `message_stats.${field}_details`, "message_stats.rates_are_known"],
-    sort: `message_stats.${field}_details.rate`,
-    cell: (row) => rate(rateOf(row.message_stats, field)),
-  });
   const columns: ListColumn<ExchangeRow>[] = [
     { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["exchanges", row.vhost, exchangeInPath(row.name)])} text={exchangeTitle(row.name)} /> },
     { id: "vhost", label: "Virtual host", standard: vhost === "", fields: ["vhost"], sort: "vhost", cell: (row) => <Name text={row.vhost} /> },
     { id: "type", label: "Type", standard: true, fields: ["type"], sort: "type", cell: (row) => <Badge tone="plain">{row.type}</Badge> },
     { id: "features", label: "Properties", standard: true, fields: ["durable", "auto_delete", "internal"], cell: (row) => [row.durable ? "durable" : "transient", row.auto_delete && "auto-delete", row.internal && "internal"].filter(Boolean).join(", ") },
-    rateColumn("publish_in", "In"),
-    rateColumn("publish_out", "Out"),
+    rateColumn("publish_in", "In", true),
+    rateColumn("publish_out", "Out", true),
     { id: "policy", label: "Policy", standard: true, fields: ["policy"], sort: "policy", cell: (row) => <Name text={row.policy ?? ""} /> },
     { id: "arguments", label: "Arguments", standard: true, fields: ["arguments"], cell: (row) => <Fields map={row.arguments} /> },
     { id: "try", label: "", standard: true, fields: [], cell: (row) => <a class="why" href={href(["routing"], { vhost: row.vhost, exchange: exchangeInPath(row.name) })}>try</a> },
@@ -87,7 +75,8 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
       primary
       command={name && durable && given ? command(["declare", "exchange"], [...options, ...toOptions("--argument", given)], [name]) : undefined}
       run={async () => {
-        await request("PUT", path("exchanges", vhost, name), { body: { type, durable, auto_delete: autoDelete, internal, arguments: toObject(pairs(lines)) } });
+        const isNew = await put(path("exchanges", vhost, name), { type, durable, auto_delete: autoDelete, internal, arguments: toObject(pairs(lines)) });
+        made({ what: "exchange", name, vhost, to: href(["exchanges", vhost, name]), isNew });
         setName("");
       }}
     >
@@ -105,19 +94,20 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
 export function ExchangeView({ vhost, name }: { vhost: string; name: string }): JSX.Element {
   const target = path("exchanges", vhost, name);
   const real = name === "amq.default" ? "" : name;
-  const span = useSpan(SPAN);
+  const span = useSpan();
   const exchange = useApi<ExchangeRow>(`${target}?${span.query}`, { keep: true });
   const outgoing = useApi<BindingRow[]>(`${target}/bindings/source`);
   const incoming = useApi<BindingRow[]>(real === "" ? null : `${target}/bindings/destination`);
   const fixed = real === "" || real.startsWith("amq.");
   const who = me.use();
-  if (isMissing(exchange.error)) return <Missing what={`exchange in the virtual host ${visible(vhost)} with the name`} name={name} list="#/exchanges" label="Exchanges" />;
+  const found = present(exchange);
+  if (!found) return <Absent what={`exchange in the virtual host ${visible(vhost)} with the name`} name={name} title={exchangeTitle(real)} list="#/exchanges" label="Exchanges" of={exchange} />;
   return (
     <>
       <p class="crumbs"><a href="#/exchanges">Exchanges</a> / <Name text={vhost} /></p>
       <div class="listbar">
         <h1 class="name"><Name text={exchangeTitle(real)} /></h1>
-        {exchange.data && <Badge tone="plain">{exchange.data.type}</Badge>}
+        <Badge tone="plain">{found.type}</Badge>
         <Actions>
           <a class="button" href={href(["routing"], { vhost, exchange: name })}>Where would a message go?</a>
           {real !== "" && may(who, "write", vhost, real) && <Publish vhost={vhost} exchange={real} routingKey="" />}
@@ -141,7 +131,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
       <Answer of={exchange}>
         {(row) => (
           <div class="columns">
-            <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
+            <Panel title="Messages over time" aside={<SpanChoice now={span} />}>
               <div class="charts one">
                 <Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(row.message_stats, RATES)} />
               </div>

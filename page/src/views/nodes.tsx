@@ -13,14 +13,12 @@ import { Answer, Badge, Name, Panel, Table, Text } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { NodeFacts } from "./overview";
 
-/** The span of the charts unless the user chooses. */
-const SPAN = "10 min";
 const CHARTS: [string, string, Unit][] = [["Memory", "mem_used", BYTES], ["Disk free", "disk_free", BYTES], ["File descriptors", "fd_used", { words: "open files and sockets", format: short }]];
 
 export function Nodes(): JSX.Element {
   const cluster = useApi<{ name: string }>(path("cluster-name"));
   const who = me.use();
-  const span = useSpan(SPAN);
+  const span = useSpan();
   const nodes = useApi<NodeRow[]>(`${path("nodes")}?${span.query}`, { keep: true });
   return (
     <>
@@ -49,7 +47,7 @@ export function Nodes(): JSX.Element {
       {nodes.data?.map((node) => (
         <Panel title={`Node ${node.name}`}>
           <NodeFacts node={node} />
-          <div class="over"><h3>Over time</h3><SpanChoice now={span} standard={SPAN} /></div>
+          <div class="over"><h3>Over time</h3><SpanChoice now={span} /></div>
           <div class="charts">
             {CHARTS.map(([title, field, unit]) => <Chart title={title} span={span.seconds} unit={unit} lines={valueLines(node, [[field, title]])} />)}
           </div>

@@ -12,15 +12,12 @@ import { Troubles } from "./troubles";
 /** The part of the file descriptors from which on new clients will soon find none. */
 const FDS_BAD = 0.9;
 
-/** The span of the charts unless the user chooses. */
-const SPAN = "1 min";
-
 const MESSAGE_RATES: [string, string][] = [["publish", "Published"], ["confirm", "Confirmed"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"]];
 const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
 const CHURN: [string, string][] = [["connection_created", "Connections opened"], ["connection_closed", "Connections closed"], ["channel_created", "Channels opened"], ["queue_declared", "Queues declared"], ["queue_created", "Queues created"], ["queue_deleted", "Queues deleted"]];
 
 export function OverviewView(): JSX.Element {
-  const span = useSpan(SPAN);
+  const span = useSpan("1 min");
   const overview = useApi<Overview>(`${path("overview")}?${span.query}`, { keep: true });
   const nodes = useApi<NodeRow[]>(path("nodes"));
   const data = overview.data;
@@ -51,7 +48,7 @@ export function OverviewView(): JSX.Element {
       {data && (
         <Panel
           title="Messages"
-          aside={<SpanChoice now={span} standard={SPAN} />}
+          aside={<SpanChoice now={span} />}
         >
           <div class="charts">
             <Chart title="Rates" span={span.seconds} lines={rateLines(data.message_stats, MESSAGE_RATES)} unit={PER_SECOND} />

@@ -1,17 +1,17 @@
 /** Policies of users and operators, with the queues that each is in force for. */
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
-import { type ApiError, path, request, toApiError } from "../lib/api";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type ApiError, path, put, request, toApiError } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { administers, makesPolicies, me } from "../lib/me";
 import type { Page, QueueRow } from "../lib/names";
-import { keysFor } from "../lib/known";
+import { keysFor, targets } from "../lib/known";
 import { pairs, toObject, typedPairs } from "../lib/pairs";
-import { href } from "../lib/place";
+import { href, place } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { count } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named } from "../ui/actions";
+import { Action, Named, made } from "../ui/actions";
 import { Picker, VhostField, useKnown } from "../ui/picker";
 import { Answer, Dialog, Empty, Fields, Name, NameLink, Panel, Problem, Select, Table, Text } from "../ui/parts";
 
@@ -51,7 +51,7 @@ function PolicyTable({ kind }: { kind: Kind }): JSX.Element {
             rows={rows}
             rowKey={(row) => `${row.vhost}\u0000${row.name}`}
             columns={[
-              { id: "name", label: "Name", cell: (row) => <b class="name"><Name text={row.name} /></b> },
+              { id: "name", label: "Name", cell: (row) => <PolicyName kind={kind} row={row} /> },
               { id: "vhost", label: "Virtual host", cell: (row) => <Name text={row.vhost} /> },
               { id: "pattern", label: "Names that match", cell: (row) => <code><Name text={row.pattern} /></code> },
               { id: "apply", label: "Applies to", cell: (row) => row["apply-to"].replaceAll("_", " ") },
@@ -77,6 +77,21 @@ function PolicyTable({ kind }: { kind: Kind }): JSX.Element {
       </Answer>
     </Panel>
   );
+}
+
+/** Names a policy in the address. */
+function keyOf(kind: Kind, vhost: string, name: string): string {
+  return JSON.stringify([kind, vhost, name]);
+}
+
+/** The name of a policy. If the address names the policy, its row is brought into sight. */
+function PolicyName({ kind, row }: { kind: Kind; row: PolicyRow }): JSX.Element {
+  const element = useRef<HTMLElement>(null);
+  const isShown = place.use().query["shown"] === keyOf(kind, row.vhost, row.name);
+  useEffect(() => {
+    if (isShown) element.current?.focus();
+  }, [isShown]);
+  return <b class="name" ref={element} tabIndex={-1}><Name text={row.name} /></b>;
 }
 
 /** The most queues of a page of the API, which are looked through at once. */
@@ -146,7 +161,7 @@ function MatchesDialog({ kind, row, close }: { kind: Kind; row: PolicyRow; close
 /** The keys that a policy may have. */
 function PolicyKeys({ kind, vhost, apply, lines, set }: { kind: Kind; vhost: string; apply: string; lines: string; set: (lines: string) => void }): JSX.Element {
   const all = useKnown()?.policy_keys ?? [];
-  return <Picker label="Definition" what="a key" hint="One name=value a line, for example max-length=1000" vhost={vhost} all={all} fitting={keysFor(all, apply, kind === "operator-policies")} lines={lines} set={set} />;
+  return <Picker label="Definition" what="a key" refused hint="One name=value a line, for example max-length=1000" vhost={vhost} all={all} fitting={keysFor(all, apply, kind === "operator-policies")} lines={lines} set={set} />;
 }
 
 function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element {
@@ -156,7 +171,6 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
   const [apply, setApply] = useState(row?.["apply-to"] ?? "queues");
   const [priority, setPriority] = useState(String(row?.priority ?? 0));
   const [lines, setLines] = useState(Object.entries(row?.definition ?? {}).map(([key, value]) => `${key}=${JSON.stringify(value)}`).join("\n"));
-  const targets = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"].filter((one) => kind === "policies" || one !== "all");
   const given = typedPairs(lines);
   return (
     <Action
@@ -165,12 +179,15 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
       confirm={row ? "Save" : "Add"}
       primary={!row && kind === "policies"}
       command={name && given ? command(["set", "policy"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, JSON.stringify(toObject(given))]) : undefined}
-      run={async () => void (await request("PUT", path(kind, vhost, name), { body: { pattern, "apply-to": apply, priority: Number(priority), definition: toObject(pairs(lines)) } }))}
+      run={async () => {
+        const isNew = await put(path(kind, vhost, name), { pattern, "apply-to": apply, priority: Number(priority), definition: toObject(pairs(lines)) });
+        if (!row) made({ what: kind === "policies" ? "policy" : "operator policy", name, vhost, to: href(["admin", "policies"], { shown: keyOf(kind, vhost, name) }), isNew, otherwise: "was there before, and has these settings now" });
+      }}
     >
       {!row && <VhostField value={vhost} set={setVhost} />}
       {!row && <Text label="Name" value={name} set={setName} required />}
       <Text label="Names that match" value={pattern} set={setPattern} required hint="A regular expression, for example ^orders\." />
-      <Select label="Applies to" value={apply} set={setApply} options={targets.map((one) => [one, one.replaceAll("_", " ")])} />
+      <Select label="Applies to" value={apply} set={setApply} options={targets(kind === "operator-policies").map((one) => [one, one.replaceAll("_", " ")])} />
       <Text label="Priority" value={priority} set={setPriority} required pattern="-?[0-9]+" />
       <PolicyKeys kind={kind} vhost={vhost} apply={apply} lines={lines} set={setLines} />
     </Action>

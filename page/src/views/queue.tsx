@@ -13,7 +13,7 @@ import { DASH, bytes, count, isNumber, plural, time, visible } from "../lib/text
 import { Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
 import { Action, Actions, Named } from "../ui/actions";
 import { NameField } from "../ui/picker";
-import { Answer, Area, Badge, Empty, Facts, Fields, Name, NameLink, Missing, NotPermitted, Panel, State, Table, Text, Tile, show, isMissing, unknownArguments } from "../ui/parts";
+import { Absent, Answer, Area, Badge, Empty, Facts, Fields, Name, NameLink, NotPermitted, Panel, State, Table, Text, Tile, present, show, unknownArguments } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { ConsumerTable } from "./channels";
@@ -24,26 +24,24 @@ import { Redrive } from "./redrive";
 import { Trace } from "./trace";
 import { Explanation } from "./why";
 
-/** The span of the charts unless the user chooses. */
-const SPAN = "10 min";
 const RATES: [string, string][] = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"]];
 const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
 
 export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX.Element {
   const target = path("queues", vhost, name);
-  const queue = useApi<QueueRow>(`${target}?${useSpan(SPAN).query}`, { keep: true });
-  const row = queue.data;
-  const stream = row?.type === "stream";
-  const messages = row?.messages;
+  const queue = useApi<QueueRow>(`${target}?${useSpan().query}`, { keep: true });
+  const row = present(queue);
   const who = me.use();
   const [reads, configures] = [may(who, "read", vhost, name), may(who, "configure", vhost, name)];
-  if (isMissing(queue.error)) return <Missing what={`queue in the virtual host ${visible(vhost)} with the name`} name={name} list="#/queues" label="Queues and streams" />;
+  if (!row) return <Absent what={`queue in the virtual host ${visible(vhost)} with the name`} name={name} list="#/queues" label="Queues and streams" of={queue} />;
+  const stream = row.type === "stream";
+  const messages = row.messages;
   return (
     <>
       <p class="crumbs"><a href="#/queues">Queues and streams</a> / <Name text={vhost} /></p>
       <div class="listbar">
         <h1 class="name"><Name text={name} /></h1>
-        {row && <><Badge tone="plain">{row.type}</Badge> <State state={row.state} /></>}
+        <Badge tone="plain">{row.type}</Badge> <State state={row.state} />
         <Actions>
           {may(who, "write", vhost, "") && <Publish vhost={vhost} exchange="" routingKey={name} />}
           {reads && <GetMessages vhost={vhost} name={name} />}
@@ -67,17 +65,17 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
               location.hash = "#/queues";
             }}
           >
-            <Named before="The queue" name={name} after={` in the virtual host ${vhost} is deleted, with ${isNumber(messages) ? plural(messages, "message") : "all messages"} and ${isNumber(row?.consumers) ? plural(row.consumers, "consumer") : "all consumers"} attached.`} />
+            <Named before="The queue" name={name} after={` in the virtual host ${vhost} is deleted, with ${isNumber(messages) ? plural(messages, "message") : "all messages"} and ${isNumber(row.consumers) ? plural(row.consumers, "consumer") : "all consumers"} attached.`} />
           </Action>}
         </Actions>
       </div>
-      {row && <Tiles row={row} />}
+      <Tiles row={row} />
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "queue", vhost, name }} /></Panel>
       <Answer of={queue}>{(data) => <Numbers row={data} />}</Answer>
-      {row?.type === "quorum" && <Quorum vhost={vhost} name={name} />}
-      {row && <Panel title="Consumers" tight><QueueConsumers row={row} /></Panel>}
+      {row.type === "quorum" && <Quorum vhost={vhost} name={name} />}
+      <Panel title="Consumers" tight><QueueConsumers row={row} /></Panel>
       <QueueBindings vhost={vhost} name={name} />
-      {row && <Messages vhost={vhost} name={name} stream={stream} />}
+      <Messages vhost={vhost} name={name} stream={stream} />
     </>
   );
 }
@@ -111,11 +109,11 @@ function Tiles({ row }: { row: QueueRow }): JSX.Element {
 }
 
 function Numbers({ row }: { row: QueueRow }): JSX.Element {
-  const span = useSpan(SPAN);
+  const span = useSpan();
   return (
     <>
       <div class="columns">
-        <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} />}>
+        <Panel title="Messages over time" aside={<SpanChoice now={span} />}>
           <div class="charts one">
             <Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(row.message_stats, RATES)} />
             <Chart title="In the queue" span={span.seconds} unit={MESSAGES} lines={valueLines(row, LENGTHS)} />

@@ -1,19 +1,18 @@
 /** The list of queues and streams. */
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { path, request } from "../lib/api";
+import { path, put } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { settings } from "../lib/effective";
 import { mayAny, me } from "../lib/me";
 import type { QueueRow } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
 import { href } from "../lib/place";
-import { rateOf } from "../lib/rates";
 import { useApi } from "../lib/poll";
-import { DASH, bytes, count, rate, visible } from "../lib/text";
+import { DASH, bytes, count, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action } from "../ui/actions";
-import { List, type ListColumn } from "../ui/list";
+import { Action, made } from "../ui/actions";
+import { List, type ListColumn, rateColumn } from "../ui/list";
 import { Picker, VhostField, useKnown } from "../ui/picker";
 import { Badge, Check, Empty, Fields, Name, NameLink, Select, State, Text, Why, show } from "../ui/parts";
 
@@ -21,15 +20,6 @@ const keyOf = (row: QueueRow) => `${row.vhost}\u0000${row.name}`;
 
 export function Queues(): JSX.Element {
   const vhost = chosenVhost.use();
-  const rateColumn = (field: string, label: string, standard: boolean): ListColumn<QueueRow> => ({
-    id: field,
-    label,
-    number: true,
-    standard,
-    fields: [`message_stats.${field}`, `message_stats.${field}_details`, "message_stats.rates_are_known"],
-    sort: `message_stats.${field}_details.rate`,
-    cell: (row) => rate(rateOf(row.message_stats, field)),
-  });
   const number = (field: string, label: string, standard: boolean, format = count): ListColumn<QueueRow> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, format) });
   const columns: ListColumn<QueueRow>[] = [
     { id: "name", label: "Name", fields: ["name", "vhost"], sort: "name", cell: (row) => <NameLink to={href(["queues", row.vhost, row.name])} text={row.name} /> },
@@ -63,7 +53,8 @@ export function Queues(): JSX.Element {
       keyFields={["name", "vhost"]}
       rowKey={keyOf}
       only={[
-        { param: "problem", label: "Only with a problem" },
+        // The broker's rule for rows, which knows less of a queue than its list of troubles does.
+        { param: "problem", label: "Only if damaged, if members are missing, or if a queue has messages and no consumer", hint: <>The <a href="#/">overview</a> also lists queues that are full, refuse messages or have no leader.</> },
         { param: "type", label: "Type", values: ["classic", "quorum", "stream"] },
         { param: "state", label: "State", values: ["running", "damaged"] },
         { param: "policy", label: "Policy", values: usePolicyNames(vhost) },
@@ -115,7 +106,8 @@ function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {
       command={name && durable && given ? command(["declare", "queue"], [...options, ...toOptions("--argument", given)], [name]) : undefined}
       run={async () => {
         const body = { durable, auto_delete: autoDelete, arguments: { ...toObject(pairs(lines)), "x-queue-type": type } };
-        await request("PUT", path("queues", vhost, name), { body });
+        const isNew = await put(path("queues", vhost, name), body);
+        made({ what: type === "stream" ? "stream" : "queue", name, vhost, to: href(["queues", vhost, name]), isNew });
         setName("");
       }}
     >

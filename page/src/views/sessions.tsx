@@ -4,22 +4,18 @@ import { path } from "../lib/api";
 import type { ConnectionRow, LinkRow, OwnedSessionRow, SessionRow } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
-import { rateOf } from "../lib/rates";
-import { DASH, bytes, count, duration, rate } from "../lib/text";
+import { DASH, bytes, count, duration } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
-import { List, OwnOnly, type ListColumn } from "../ui/list";
+import { List, OwnOnly, type ListColumn, rateColumn } from "../ui/list";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
-import { Answer, Bar, Empty, Facts, Missing, Name, NameLink, Panel, Table, Why, isMissing, show } from "../ui/parts";
+import { Absent, Answer, Bar, Empty, Facts, Name, NameLink, Panel, Table, Why, present, show } from "../ui/parts";
 
 /**
  * The transfers of a window that is drawn as full: as many as the broker's own window has by default. Many clients have windows of
  * 2³¹ transfers, beside which every other window would look closed.
  */
 const FULL_WINDOW = 400;
-
-/** The span of the charts unless the user chooses. */
-const SPAN = "10 min";
 
 /** What passes over a session or a channel: published by the client, confirmed to it, delivered to it, acknowledged by it. */
 export const CHANNEL_RATES: [string, string][] = [["publish", "Published"], ["confirm", "Confirmed"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"]];
@@ -33,7 +29,6 @@ export function Sessions(): JSX.Element {
   const vhost = chosenVhost.use();
   const window = (field: "incoming_window" | "remote_incoming_window", label: string): ListColumn<OwnedSessionRow> => ({ id: field, label, standard: true, fields: [field], sort: field, cell: (row) => <Window label="" of={row[field]} unit="" /> });
   const number = (field: string, label: string, standard: boolean): ListColumn<OwnedSessionRow> => ({ id: field, label, number: true, standard, fields: [field], sort: field, cell: (row) => show(row, field, count) });
-  const speed = (field: string, label: string): ListColumn<OwnedSessionRow> => ({ id: field, label, number: true, fields: [`message_stats.${field}_details`, "message_stats.rates_are_known"], sort: `message_stats.${field}_details.rate`, cell: (row) => rate(rateOf(row.message_stats, field)) });
   const links = (field: "incoming_links" | "outgoing_links", label: string): ListColumn<OwnedSessionRow> => ({ id: field, label, number: true, standard: true, fields: [`${field}.handle`], cell: (row) => count(row[field]?.length) });
   const columns: ListColumn<OwnedSessionRow>[] = [
     { id: "name", label: "Session", fields: ["name"], sort: "name", cell: (row) => <NameLink to={href(["sessions", row.name])} text={row.name} /> },
@@ -46,8 +41,8 @@ export function Sessions(): JSX.Element {
     links("outgoing_links", "Consumers"),
     number("outgoing_unsettled_deliveries", "Unsettled", true),
     number("outgoing_pending_deliveries", "Wait for the window", false),
-    speed("publish", "In"),
-    speed("deliver_get", "Out"),
+    rateColumn("publish", "In", false),
+    rateColumn("deliver_get", "Out", false),
     { id: "why", label: "", standard: true, fields: ["connection_details"], cell: (row) => <Why kind="connection" name={row.connection_details.name} /> },
   ];
   return (
@@ -67,9 +62,9 @@ export function Sessions(): JSX.Element {
 
 export function SessionView({ name }: { name: string }): JSX.Element {
   const [, of = name, number = ""] = /^(.*) \((\d+)\)$/s.exec(name) ?? [];
-  const span = useSpan(SPAN);
+  const span = useSpan();
   const connection = useApi<ConnectionRow>(`${path("connections", of)}?${span.query}`, { keep: true });
-  if (isMissing(connection.error)) return <Missing what="session" name={name} list="#/sessions" label="Sessions" />;
+  if (!present(connection)) return <Absent what="session" name={name} list="#/sessions" label="Sessions" of={connection} />;
   return (
     <>
       <p class="crumbs"><a href="#/sessions">Sessions</a></p>
@@ -90,7 +85,7 @@ export function SessionView({ name }: { name: string }): JSX.Element {
                 />
               </Panel>
               {session && (
-                <Panel title="Messages over time" aside={<SpanChoice now={span} standard={SPAN} longest={BRIEF} />}>
+                <Panel title="Messages over time" aside={<SpanChoice now={span} longest={BRIEF} />}>
                   <div class="charts one"><Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(session.message_stats, CHANNEL_RATES)} /></div>
                 </Panel>
               )}

@@ -1,59 +1,37 @@
 /** One user: tags, permissions, limits and connections. */
 import type { JSX } from "preact";
-import { path, request } from "../lib/api";
-import { command } from "../lib/command";
+import { path } from "../lib/api";
 import type { ConnectionRow, Page } from "../lib/names";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
+import { TAGS } from "../lib/tags";
 import { DASH, count, time, visible } from "../lib/text";
-import { Action, AdminOnly, Named } from "../ui/actions";
-import { Answer, Empty, Facts, Missing, Name, NameLink, Panel, State, Table, Why, isMissing } from "../ui/parts";
+import { AdminOnly } from "../ui/actions";
+import { Absent, Answer, Empty, Facts, Name, NameLink, Panel, State, Table, Why, present } from "../ui/parts";
 import { SetLimit } from "./admin";
-import { EditUser, PermissionTable, type PermissionRow, SetPermission, SetTopic, type TopicRow, TopicTable, type UserRow, tagsOf } from "./users";
+import { DeleteUser, EditUser, PermissionTable, type PermissionRow, SetPermission, SetTopic, type TopicRow, TopicTable, type UserRow, tagsOf } from "./users";
 
 /** The connections that are shown. The list of connections has all. */
 const CONNECTIONS_MAX = 50;
-
-/** What each tag lets a user do over HTTP, which has its permissions besides. */
-const TAGS: Record<string, string> = {
-  administrator: "may do everything, also with users and virtual hosts",
-  monitoring: "sees the connections and nodes, also those of others",
-  policymaker: "sets policies",
-  management: "uses this page and the HTTP API",
-};
 
 export function UserView({ name }: { name: string }): JSX.Element {
   const user = useApi<UserRow>(`${path("users", name)}?columns=name,tags,limits,hashing_algorithm`);
   const permissions = useApi<PermissionRow[]>(path("users", name, "permissions"));
   const topics = useApi<TopicRow[]>(path("users", name, "topic-permissions"));
   const connections = useApi<Page<ConnectionRow>>(`${path("connections", "username", name)}?page=1&page_size=${CONNECTIONS_MAX}&disable_stats=true&columns=name,vhost,state,protocol,connected_at`);
-  if (isMissing(user.error)) return <Missing what="user" name={name} list="#/admin/users" label="Users" />;
-  const row = user.data;
+  const row = present(user);
+  if (!row) return <Absent what="user" name={name} list="#/admin/users" label="Users" of={user} />;
   return (
     <>
       <p class="crumbs"><a href="#/admin/users">Users</a></p>
       <div class="listbar">
         <h1 class="name"><Name text={name} /></h1>
-        {row && (
-          <AdminOnly>
-            <div class="actions">
-              <EditUser key={tagsOf(row)} row={row} />
-              <Action
-                label="Delete"
-                title={`Delete ${name}?`}
-                confirm="Delete the user"
-                danger
-                command={command(["delete", "user"], [], [name])}
-                run={async () => {
-                  await request("DELETE", path("users", name));
-                  location.hash = "#/admin/users";
-                }}
-              >
-                <Named before="The connections of" name={name} after=" are closed, and the user can no longer log in." />
-              </Action>
-            </div>
-          </AdminOnly>
-        )}
+        <AdminOnly>
+          <div class="actions">
+            <EditUser key={tagsOf(row)} row={row} />
+            <DeleteUser name={name} />
+          </div>
+        </AdminOnly>
       </div>
       <Answer of={user}>
         {(data) => {
@@ -72,39 +50,35 @@ export function UserView({ name }: { name: string }): JSX.Element {
           );
         }}
       </Answer>
-      {row && (
-        <>
-          <Panel title="Permissions" tight aside={<AdminOnly><SetPermission user={name} /></AdminOnly>}>
-            <Answer of={permissions}>{(rows) => <PermissionTable rows={rows} />}</Answer>
-          </Panel>
-          <Panel title="Topic permissions" tight aside={<AdminOnly><SetTopic user={name} /></AdminOnly>}>
-            <Answer of={topics}>{(rows) => <TopicTable rows={rows} />}</Answer>
-          </Panel>
-          <Panel title="Connections" tight aside={connections.data && <span class="hint">{count(connections.data.total_count)}</span>}>
-            <Answer of={connections}>
-              {({ items, total_count: all }) => (
-                <>
-                  <Table
-                    caption={`Connections of ${visible(name)}`}
-                    rows={items}
-                    rowKey={(one) => one.name}
-                    columns={[
-                      { id: "name", label: "Connection", cell: (one) => <NameLink to={href(["connections", one.name])} text={one.name} /> },
-                      { id: "vhost", label: "Virtual host", cell: (one) => <Name text={one.vhost} /> },
-                      { id: "protocol", label: "Protocol", cell: (one) => (one.protocol ?? DASH).replace(/-(\d)/g, ".$1") },
-                      { id: "state", label: "State", cell: (one) => <State state={one.state} /> },
-                      { id: "since", label: "Connected", number: true, cell: (one) => time(one.connected_at) },
-                      { id: "why", label: "", cell: (one) => <Why kind="connection" name={one.name} /> },
-                    ]}
-                    empty={<Empty title="The user is not connected." />}
-                  />
-                  {all > items.length && <p class="hint">The first {count(items.length)} of {count(all)} are shown.</p>}
-                </>
-              )}
-            </Answer>
-          </Panel>
-        </>
-      )}
+      <Panel title="Permissions" tight aside={<AdminOnly><SetPermission user={name} /></AdminOnly>}>
+        <Answer of={permissions}>{(rows) => <PermissionTable rows={rows} />}</Answer>
+      </Panel>
+      <Panel title="Topic permissions" tight aside={<AdminOnly><SetTopic user={name} /></AdminOnly>}>
+        <Answer of={topics}>{(rows) => <TopicTable rows={rows} />}</Answer>
+      </Panel>
+      <Panel title="Connections" tight aside={connections.data && <span class="hint">{count(connections.data.total_count)}</span>}>
+        <Answer of={connections}>
+          {({ items, total_count: all }) => (
+            <>
+              <Table
+                caption={`Connections of ${visible(name)}`}
+                rows={items}
+                rowKey={(one) => one.name}
+                columns={[
+                  { id: "name", label: "Connection", cell: (one) => <NameLink to={href(["connections", one.name])} text={one.name} /> },
+                  { id: "vhost", label: "Virtual host", cell: (one) => <Name text={one.vhost} /> },
+                  { id: "protocol", label: "Protocol", cell: (one) => (one.protocol ?? DASH).replace(/-(\d)/g, ".$1") },
+                  { id: "state", label: "State", cell: (one) => <State state={one.state} /> },
+                  { id: "since", label: "Connected", number: true, cell: (one) => time(one.connected_at) },
+                  { id: "why", label: "", cell: (one) => <Why kind="connection" name={one.name} /> },
+                ]}
+                empty={<Empty title="The user is not connected." />}
+              />
+              {all > items.length && <p class="hint">The first {count(items.length)} of {count(all)} are shown.</p>}
+            </>
+          )}
+        </Answer>
+      </Panel>
     </>
   );
 }

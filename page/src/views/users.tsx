@@ -1,14 +1,15 @@
 /** Users, their permissions and topic permissions. */
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { path, request } from "../lib/api";
+import { path, put, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
+import { tagList } from "../lib/tags";
 import { DASH } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, AdminOnly, Named } from "../ui/actions";
-import { NameField, VhostField } from "../ui/picker";
+import { Action, AdminOnly, Named, made } from "../ui/actions";
+import { NameField, TagsField, VhostField } from "../ui/picker";
 import { Answer, Empty, Name, NameLink, Panel, Table, Text } from "../ui/parts";
 
 export interface UserRow {
@@ -60,9 +61,7 @@ export function Users(): JSX.Element {
                   cell: (row) => (
                     <span class="actions">
                       <EditUser row={row} />
-                      <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the user" danger command={command(["delete", "user"], [], [row.name])} run={async () => void (await request("DELETE", path("users", row.name)))}>
-                        <Named before="The connections of" name={row.name} after=" are closed, and the user can no longer log in." />
-                      </Action>
+                      <DeleteUser name={row.name} />
                     </span>
                   ),
                 },
@@ -146,6 +145,25 @@ export function TopicTable({ rows }: { rows: TopicRow[] }): JSX.Element {
   );
 }
 
+/** Deletes a user. Its page then gives way to the list. */
+export function DeleteUser({ name }: { name: string }): JSX.Element {
+  return (
+    <Action
+      label="Delete"
+      title={`Delete ${name}?`}
+      confirm="Delete the user"
+      danger
+      command={command(["delete", "user"], [], [name])}
+      run={async () => {
+        await request("DELETE", path("users", name));
+        location.hash = "#/admin/users";
+      }}
+    >
+      <Named before="The connections of" name={name} after=" are closed, and the user can no longer log in." />
+    </Action>
+  );
+}
+
 export function EditUser({ row }: { row?: UserRow }): JSX.Element {
   const [name, setName] = useState(row?.name ?? "");
   const [password, setPassword] = useState("");
@@ -156,18 +174,21 @@ export function EditUser({ row }: { row?: UserRow }): JSX.Element {
       title={row ? `Edit ${row.name}` : "Add a user"}
       confirm={row ? "Save" : "Add"}
       primary={!row}
-      command={row ? command(["set", "tags"], [], [name, ...tags.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "")]) : name ? command(["add", "user"], [], [name]) : undefined}
+      command={row ? command(["set", "tags"], [], [name, ...tagList(tags)]) : name ? command(["add", "user"], [], [name]) : undefined}
       run={async () => {
-        const list = tags.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "").join(",");
+        const list = tagList(tags).join(",");
         // What a POST does not name stays. A new user must not replace one with the same name.
         const body = row && password === "" ? { tags: list } : { password, tags: list };
-        await (row ? request("POST", path("users", name), { body }) : request("PUT", path("users", name), { body, headers: { "if-none-match": "*" } }));
         setPassword("");
+        if (row) return void (await request("POST", path("users", name), { body }));
+        await put(path("users", name), body, { "if-none-match": "*" });
+        made({ what: "user", name, to: href(["admin", "users", name]), isNew: true, next: "It may use no virtual host yet. Its page sets the permissions." });
+        setName("");
       }}
     >
       {!row && <Text label="Name" value={name} set={setName} required />}
       <Text label={row ? "New password" : "Password"} type="password" value={password} set={setPassword} required={!row} {...(row ? { hint: "Empty: the password stays" } : {})} />
-      <Text label="Tags" value={tags} set={setTags} hint="administrator, monitoring, policymaker, management, with commas between" />
+      <TagsField value={tags} set={setTags} />
     </Action>
   );
 }

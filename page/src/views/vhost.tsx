@@ -1,31 +1,28 @@
 /** One virtual host: its numbers over time, its limits, and who may use it. */
 import type { JSX } from "preact";
-import { path, request } from "../lib/api";
-import { command } from "../lib/command";
+import { path } from "../lib/api";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, count, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, AdminOnly, Named } from "../ui/actions";
+import { AdminOnly } from "../ui/actions";
 import { BYTES_PER_SECOND, Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
-import { Answer, Badge, Facts, Missing, Name, Panel, Tile, isMissing, show } from "../ui/parts";
+import { Absent, Answer, Badge, Facts, Name, Panel, Tile, present, show } from "../ui/parts";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
-import { EditVhost, SetLimit, type VhostRow } from "./admin";
+import { DeleteVhost, EditVhost, SetLimit, type VhostRow } from "./admin";
 import { CHANNEL_RATES } from "./sessions";
 import { PermissionTable, type PermissionRow, SetPermission } from "./users";
 
-/** The span of the charts unless the user chooses. */
-const SPAN = "10 min";
 const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
 const DATA: [string, string][] = [["recv_oct", "From clients"], ["send_oct", "To clients"]];
 const LISTS: [string, string][] = [["queues", "Queues and streams"], ["exchanges", "Exchanges"], ["connections", "Connections"], ["consumers", "Consumers"], ["admin/policies", "Policies"]];
 
 export function VhostView({ name }: { name: string }): JSX.Element {
-  const span = useSpan(SPAN);
+  const span = useSpan();
   const vhost = useApi<VhostRow>(`${path("vhosts", name)}?${span.query}`, { keep: true });
   const permissions = useApi<PermissionRow[]>(path("vhosts", name, "permissions"));
   const limits = useApi<{ value: Record<string, number> }[]>(path("vhost-limits", name));
-  if (isMissing(vhost.error)) return <Missing what="virtual host" name={name} list="#/admin/vhosts" label="Virtual hosts" />;
-  const row = vhost.data;
+  const row = present(vhost);
+  if (!row) return <Absent what="virtual host" name={name} list="#/admin/vhosts" label="Virtual hosts" of={vhost} />;
   const limit = (of: string) => {
     const value = limits.data?.[0]?.value[of];
     return limits.data === undefined ? DASH : value === undefined ? "no limit" : count(value);
@@ -35,27 +32,13 @@ export function VhostView({ name }: { name: string }): JSX.Element {
       <p class="crumbs"><a href="#/admin/vhosts">Virtual hosts</a></p>
       <div class="listbar">
         <h1 class="name"><Name text={name} /></h1>
-        {row?.deleting && <Badge tone="warn">being deleted</Badge>}
-        {row && (
-          <AdminOnly>
-            <div class="actions">
-              <EditVhost key={JSON.stringify([row.description, row.tags, row.default_queue_type])} row={row} />
-              <Action
-                label="Delete"
-                title={`Delete ${name}?`}
-                confirm="Delete the virtual host"
-                danger
-                command={command(["delete", "vhost"], [], [name])}
-                run={async () => {
-                  await request("DELETE", path("vhosts", name));
-                  location.hash = "#/admin/vhosts";
-                }}
-              >
-                <Named before="All queues, messages, exchanges, policies and permissions of" name={name} after=" are deleted, and its connections are closed." />
-              </Action>
-            </div>
-          </AdminOnly>
-        )}
+        {row.deleting && <Badge tone="warn">being deleted</Badge>}
+        <AdminOnly>
+          <div class="actions">
+            <EditVhost key={JSON.stringify([row.description, row.tags, row.default_queue_type])} row={row} />
+            <DeleteVhost name={name} />
+          </div>
+        </AdminOnly>
       </div>
       <Answer of={vhost}>
         {(data) => (
@@ -69,7 +52,7 @@ export function VhostView({ name }: { name: string }): JSX.Element {
             <p class="actions">
               {LISTS.map(([view, label]) => <a class="button" href={`#/${view}`} aria-label={`${label} of ${visible(name)}`} onClick={() => chosenVhost.set(name)}>{label}</a>)}
             </p>
-            <Panel title="Over time" aside={<SpanChoice now={span} standard={SPAN} longest={BRIEF} />}>
+            <Panel title="Over time" aside={<SpanChoice now={span} longest={BRIEF} />}>
               <div class="charts">
                 <Chart title="Rates" span={span.seconds} unit={PER_SECOND} lines={rateLines(data.message_stats, CHANNEL_RATES)} />
                 <Chart title="In queues" span={span.seconds} unit={MESSAGES} lines={valueLines(data, LENGTHS)} />
@@ -91,11 +74,9 @@ export function VhostView({ name }: { name: string }): JSX.Element {
           </>
         )}
       </Answer>
-      {row && (
-        <Panel title="Who may use it" tight aside={<AdminOnly><SetPermission vhost={name} /></AdminOnly>}>
-          <Answer of={permissions}>{(rows) => <PermissionTable rows={rows} />}</Answer>
-        </Panel>
-      )}
+      <Panel title="Who may use it" tight aside={<AdminOnly><SetPermission vhost={name} /></AdminOnly>}>
+        <Answer of={permissions}>{(rows) => <PermissionTable rows={rows} />}</Answer>
+      </Panel>
     </>
   );
 }
