@@ -1,4 +1,5 @@
-//! Ids of the objects that mail is addressed to. An id includes the shard of the object and is never reused.
+//! Ids of the objects that mail is addressed to. An id includes the shard of the object, and is not reused while the process lives. It
+//! never leaves the node: another start of this node, or another node, gives the same ids to other objects.
 
 use slab::Slab;
 
@@ -42,9 +43,26 @@ impl QueueId {
     }
 }
 
-/// A connection. It identifies the owner of exclusive queues, and is shown to people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionId(pub u64);
+/// A node. A cluster has few of them, so that the first 32 bits of the random identity of a data directory tell them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// One start of one node. What a node numbers from 1 at each start is unique together with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    pub node: NodeId,
+    /// The number of this start of the node. No node starts 2^32 times.
+    pub boot: u32,
+}
+
+/// A connection. It identifies the owner of exclusive queues, so no other connection ever has the same id: on no node, and after no
+/// restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId {
+    pub origin: Origin,
+    /// Counts from 1 on each shard. The upper 8 bits are the shard.
+    pub number: u64,
+}
 
 /// The objects of one shard that mail is addressed to. An id consists of shard, generation and slot.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use broker::access::Access;
 use broker::categories::QUEUE;
-use broker::ids::{DECIDER, QueueId, ShardId};
+use broker::ids::{DECIDER, NodeId, Origin, QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::{KEY_BYTES, Names};
@@ -368,15 +368,15 @@ pub fn make_shards(
     limits: StorageLimits,
     now_ms: u64,
 ) -> Vec<Shard> {
-    let names = Names { node: 0, boot: 0, random: random_key };
+    let names = Names { origin: Origin::default(), random: random_key };
     make_named_shards(restored, count, settings, access, limits, now_ms, names)
 }
 
 /// Returns what makes the names of this start of the node.
 fn names_of(identity: &Identity) -> Names {
-    // A cluster has few nodes, so 32 bits of the identity tell them apart. No node starts 2^32 times.
     let [a, b, c, d, ..] = identity.node;
-    Names { node: u32::from_be_bytes([a, b, c, d]), boot: identity.boots as u32, random: random_key }
+    let origin = Origin { node: NodeId(u32::from_be_bytes([a, b, c, d])), boot: identity.boots as u32 };
+    Names { origin, random: random_key }
 }
 
 fn random_key() -> Option<[u8; KEY_BYTES]> {
