@@ -55,6 +55,30 @@ pub struct Origin {
     pub boot: u32,
 }
 
+/// Where a queue is, as seen from this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Where {
+    /// On a shard of this node.
+    Here(ShardId),
+    /// On another node. Only that node knows the shard.
+    On(NodeId),
+    /// Nowhere yet. The first shard that asks for it gets it.
+    #[default]
+    Unplaced,
+    /// On no node in reach: its node is down, or it has no leader.
+    Nobody,
+}
+
+impl Where {
+    /// Returns the shard of this node, if it is on one.
+    pub const fn here(self) -> Option<ShardId> {
+        match self {
+            Self::Here(shard) => Some(shard),
+            Self::On(_) | Self::Unplaced | Self::Nobody => None,
+        }
+    }
+}
+
 /// A connection. It identifies the owner of exclusive queues, so no other connection ever has the same id: on no node, and after no
 /// restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

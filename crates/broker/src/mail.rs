@@ -10,7 +10,7 @@ use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Req
 use crate::access::{Login, Question, Remote};
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::client_budget::ClientBudget;
-use crate::ids::{QueueId, ShardId};
+use crate::ids::{QueueId, ShardId, Where};
 use crate::moving::MoveWait;
 use crate::notices::Outbox;
 use crate::reply_to::ReplyTo;
@@ -39,7 +39,7 @@ pub enum Mail {
     /// without a home.
     Place { queue: QueueId, home: ShardId },
     /// From the deciding shard, after the change that declares the queue: placement number `version`.
-    Placed { version: u64, queue: QueueId, home: ShardId },
+    Placed { version: u64, queue: QueueId, home: Where },
     /// The shard `by` has applied all changes up to `version`.
     Applied { version: u64, by: ShardId },
     /// For the deciding shard: most of the log seems to be garbage. Contains the size of the log in bytes, its oldest

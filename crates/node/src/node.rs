@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use broker::access::Access;
 use broker::categories::QUEUE;
-use broker::ids::{DECIDER, NodeId, Origin, QueueId, ShardId};
+use broker::ids::{DECIDER, NodeId, Origin, QueueId, ShardId, Where};
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::{KEY_BYTES, Names};
@@ -408,7 +408,7 @@ fn make_named_shards(
     placed.sort_by_key(|(id, _)| *id);
     let mut placements = Placements::default();
     for (i, (queue, _)) in placed.iter().enumerate() {
-        placements.place(*queue, (i % usize::from(count)) as ShardId);
+        placements.place(*queue, Where::Here((i % usize::from(count)) as ShardId));
     }
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let budgets = NodeBudgets::new(count, settings);

@@ -214,7 +214,7 @@ impl NodeAdminApi {
                 return Err(other_answer());
             };
             for (row, home) in rows.iter().zip(homes) {
-                if let Some(here) = home.and_then(|home| by_home.get_mut(usize::from(home))) {
+                if let Some(here) = home.here().and_then(|home| by_home.get_mut(usize::from(home))) {
                     here.push(*row);
                 }
             }
@@ -299,6 +299,7 @@ pub(super) fn refused_for(record: &QueueRecord, why: Refusal) -> AdminError {
         Refusal::NotEmpty => "not empty",
         Refusal::NotSupported => &format!("is a {} and does not support this", record.kind()),
         Refusal::Unavailable => "cannot be opened: the disk has failed",
+        Refusal::OutOfReach => "is on no node in reach",
         Refusal::Damaged => "is damaged on the disk",
         // The admin API attaches no consumers.
         Refusal::ExclusiveConsumer | Refusal::TooManyBrowsers => "gave an unexpected answer",

@@ -1,7 +1,7 @@
 //! Where queues live. The deciding shard places them and notifies all shards.
 
 use broker::catalog::{Change, QueueRecord};
-use broker::ids::{QueueId, ShardId};
+use broker::ids::{QueueId, ShardId, Where};
 use broker::mail::Mail;
 
 use crate::shard::Shard;
@@ -11,10 +11,10 @@ impl Shard {
     /// has a home or is deleted.
     pub(in crate::shard) fn place(&mut self, queue: QueueId, home: ShardId) {
         let is_known = self.metadata.catalog.queue_by_id(queue).is_some();
-        if !is_known || self.metadata.placements.home(queue).is_some() {
+        if !is_known || self.metadata.placements.home(queue) != Where::Unplaced {
             return;
         }
-        let version = self.metadata.placements.version() + 1;
+        let (version, home) = (self.metadata.placements.version() + 1, Where::Here(home));
         for to in self.mail.shards().filter(|to| *to != self.here.id) {
             self.mail.send(to, Mail::Placed { version, queue, home });
         }
@@ -22,7 +22,7 @@ impl Shard {
     }
 
     /// Called on every shard when the deciding shard has placed a queue.
-    pub(in crate::shard) fn handle_placed(&mut self, version: u64, queue: QueueId, home: ShardId) {
+    pub(in crate::shard) fn handle_placed(&mut self, version: u64, queue: QueueId, home: Where) {
         self.metadata.placements.place(queue, home);
         debug_assert_eq!(self.metadata.placements.version(), version, "placements come in their order");
         self.queue_placed(queue, home);
@@ -53,6 +53,6 @@ impl Shard {
 
     /// Returns true if a queue may expire and has no machine to measure the time.
     fn waits(&self, queue: &QueueRecord) -> bool {
-        queue.may_expire() && self.metadata.placements.home(queue.id).is_none()
+        queue.may_expire() && self.metadata.placements.home(queue.id) == Where::Unplaced
     }
 }
