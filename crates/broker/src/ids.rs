@@ -11,8 +11,9 @@ const SHARD_SHIFT: u32 = 56;
 /// A shard of the node, by number.
 pub type ShardId = u8;
 
-/// The shard that decides and numbers the changes of the catalog. This constant alone determines it.
-pub const DECIDER: ShardId = 0;
+/// The shard that does what a node does once: it takes in the questions of management, places queues, frees log space, keeps
+/// what exchanges remember, and publishes the notices of other threads. Each shard can do it, and one must.
+pub const NODE_SHARD: ShardId = 0;
 
 /// Returns the shard of the object with this id.
 pub const fn shard_of(id: u64) -> ShardId {

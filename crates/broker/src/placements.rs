@@ -1,7 +1,7 @@
 //! The homes of queues: a table of this node, beside the catalog. The home of a queue is the shard that runs its
 //! machine. The catalog is the same on every node, but the homes are the node's own (docs/decisions/0028).
 //!
-//! Every shard has a copy. The deciding shard ([`crate::ids::DECIDER`]) places queues and numbers the placements. The
+//! Every shard has a copy. The node shard ([`crate::ids::NODE_SHARD`]) places queues and numbers the placements. The
 //! first shard that asks for a queue without a home wins. Placements are not stored: a node that restarts may have
 //! another number of shards, and places its queues anew.
 

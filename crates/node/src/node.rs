@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use broker::access::Access;
 use broker::categories::QUEUE;
-use broker::ids::{DECIDER, NodeId, Origin, QueueId, ShardId, Where};
+use broker::ids::{NODE_SHARD, NodeId, Origin, QueueId, ShardId, Where};
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::{KEY_BYTES, Names};
@@ -155,7 +155,7 @@ impl Node {
             clock.now_ms(),
             names_of(&identity),
         );
-        // The deciding shard may have garbage to free before anybody writes something.
+        // The node shard may have garbage to free before anybody writes something.
         machines.iter_mut().take(1).for_each(|shard| shard.note_log_size(log.size()));
         let occupancy = Arc::new(Occupancy::new(count));
         machines.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
@@ -174,7 +174,7 @@ impl Node {
         let log = Writer::spawn(log, on_done).map_err(thread("log"))?;
         let copied = shards.clone();
         let on_copied: wal::OnCopied =
-            Box::new(move |end| send_to(&copied, u32::from(DECIDER), Incoming::Copied(end)));
+            Box::new(move |end| send_to(&copied, u32::from(NODE_SHARD), Incoming::Copied(end)));
         let copy = copy.spawn(on_copied).map_err(thread("copy of the users"))?;
         let packed = shards.clone();
         let on_round: wal::OnPackRound = Box::new(move |round| {

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 /// A question. Each variant names its reply.
 #[derive(Debug)]
 pub enum Question {
-    // ---- for the deciding shard
+    // ---- for the node shard
     /// Changes the catalog. Answered by [`Reply::Changed`].
     /// The user is the one who asks for it.
     Change(Command, Arc<str>),

@@ -2,7 +2,7 @@
 
 use std::{iter, vec};
 
-use broker::ids::{DECIDER, QueueId, Where};
+use broker::ids::{NODE_SHARD, QueueId, Where};
 use broker::mail::Mail;
 use hashbrown::HashSet;
 use queue::{
@@ -133,7 +133,7 @@ impl Shard {
                     let waiting = self.queues.waiting.entry(queue).or_default();
                     waiting.push(request);
                     if waiting.len() == 1 {
-                        self.mail.send(DECIDER, Mail::Place { queue, home: self.here.id });
+                        self.mail.send(NODE_SHARD, Mail::Place { queue, home: self.here.id });
                     }
                 }
             }
