@@ -74,7 +74,7 @@ impl<H> Follow<H> {
 
 /// Returns the home of a queue, if the queue exists and has a home.
 pub fn home_of_queue(catalog: &Catalog, placements: &Placements, vhost: &str, name: &str) -> Option<ShardId> {
-    placements.home(catalog.listed_queue(vhost, name)?.id)
+    placements.home(catalog.listed_queue(vhost, name)?.id).here()
 }
 
 /// The most steps to find the route of the first message of a connection before it is published. Routes that take more reach many
@@ -94,7 +94,7 @@ pub fn home_of_route(
         .route_within(vhost, exchange, &Routable { keys: &keys, ..Routable::default() }, FOLLOW_STEPS_MAX)
         .ok()?;
     match routed.targets[..] {
-        [RouteTarget::Queue(queue)] if routed.by_key_alone => placements.home(queue),
+        [RouteTarget::Queue(queue)] if routed.by_key_alone => placements.home(queue).here(),
         _ => None,
     }
 }

@@ -1,4 +1,5 @@
-//! Ids of the objects that mail is addressed to. An id includes the shard of the object and is never reused.
+//! Ids of the objects that mail is addressed to. An id includes the shard of the object, and is not reused while the process lives. It
+//! never leaves the node: another start of this node, or another node, gives the same ids to other objects.
 
 use slab::Slab;
 
@@ -10,8 +11,9 @@ const SHARD_SHIFT: u32 = 56;
 /// A shard of the node, by number.
 pub type ShardId = u8;
 
-/// The shard that decides and numbers the changes of the catalog. This constant alone determines it.
-pub const DECIDER: ShardId = 0;
+/// The shard that does what a node does once: it takes in the questions of management, places queues, frees log space, keeps
+/// what exchanges remember, and publishes the notices of other threads. Each shard can do it, and one must.
+pub const NODE_SHARD: ShardId = 0;
 
 /// Returns the shard of the object with this id.
 pub const fn shard_of(id: u64) -> ShardId {
@@ -42,9 +44,50 @@ impl QueueId {
     }
 }
 
-/// A connection. It identifies the owner of exclusive queues, and is shown to people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionId(pub u64);
+/// A node. A cluster has few of them, so that the first 32 bits of the random identity of a data directory tell them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// One start of one node. What a node numbers from 1 at each start is unique together with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    pub node: NodeId,
+    /// The number of this start of the node. No node starts 2^32 times.
+    pub boot: u32,
+}
+
+/// Where a queue is, as seen from this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Where {
+    /// On a shard of this node.
+    Here(ShardId),
+    /// On another node. Only that node knows the shard.
+    On(NodeId),
+    /// Nowhere yet. The first shard that asks for it gets it.
+    #[default]
+    Unplaced,
+    /// On no node in reach: its node is down, or it has no leader.
+    Nobody,
+}
+
+impl Where {
+    /// Returns the shard of this node, if it is on one.
+    pub const fn here(self) -> Option<ShardId> {
+        match self {
+            Self::Here(shard) => Some(shard),
+            Self::On(_) | Self::Unplaced | Self::Nobody => None,
+        }
+    }
+}
+
+/// A connection. It identifies the owner of exclusive queues, so no other connection ever has the same id: on no node, and after no
+/// restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId {
+    pub origin: Origin,
+    /// Counts from 1 on each shard. The upper 8 bits are the shard.
+    pub number: u64,
+}
 
 /// The objects of one shard that mail is addressed to. An id consists of shard, generation and slot.
 #[derive(Debug)]

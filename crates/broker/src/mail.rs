@@ -10,7 +10,7 @@ use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Req
 use crate::access::{Login, Question, Remote};
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::client_budget::ClientBudget;
-use crate::ids::{QueueId, ShardId};
+use crate::ids::{QueueId, ShardId, Where};
 use crate::moving::MoveWait;
 use crate::notices::Outbox;
 use crate::reply_to::ReplyTo;
@@ -29,29 +29,28 @@ pub enum Mail {
     Effect { queue: QueueId, effect: Effect },
     /// A queue's verdict on the publishes `first..=last` of one publisher. Bounded by link credit.
     Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
-    /// A command for the deciding shard. Bounded by management credit and dynamic links.
-    /// `by` is the user who asks for it, if events are on.
-    Propose { ticket: Option<Ticket>, by: Option<Arc<str>>, from: ShardId, command: Command },
+    /// A command on its way to where changes are decided. Bounded by management credit and dynamic links.
+    Propose(Proposal),
     /// Changes that the deciding shard has committed. Every shard applies them in their order. Bounded by
     /// proposals.
     Changes { version: u64, changes: Arc<[Change]> },
-    /// For the deciding shard: `home` should become the home of a queue that has none. Bounded by the queues
+    /// For the node shard ([`NODE_SHARD`](crate::ids::NODE_SHARD)): `home` should become the home of a queue that has none. Bounded by the queues
     /// without a home.
     Place { queue: QueueId, home: ShardId },
-    /// From the deciding shard, after the change that declares the queue: placement number `version`.
-    Placed { version: u64, queue: QueueId, home: ShardId },
+    /// From the node shard, after the change that declares the queue: placement number `version`.
+    Placed { version: u64, queue: QueueId, home: Where },
     /// The shard `by` has applied all changes up to `version`.
     Applied { version: u64, by: ShardId },
-    /// For the deciding shard: most of the log seems to be garbage. Contains the size of the log in bytes, its oldest
+    /// For the node shard: most of the log seems to be garbage. Contains the size of the log in bytes, its oldest
     /// file, the newest file known to the sender, and whether the disk is full. One for each handover that was
     /// written.
     LogFull { bytes: u64, oldest: u64, newest: u64, on_reserve: bool },
-    /// From the deciding shard: evacuate the log files up to this one, which means to write their live records again.
+    /// From the node shard: evacuate the log files up to this one, which means to write their live records again.
     /// One at a time.
     Evacuate { file: u64 },
     /// The sender has written its part of the evacuation, which took `bytes` bytes.
     Evacuated { file: u64, bytes: u64 },
-    /// For the deciding shard: keep these messages, oldest first, for destinations that are bound to the exchange
+    /// For the node shard: keep these messages, oldest first, for destinations that are bound to the exchange
     /// later. Bounded by twice the length of the history per exchange and turn (iteration of the shard's event loop).
     Remember { exchange: Arc<Exchange>, messages: Vec<Message> },
     /// The clients of the node exceed this budget, and the connection that must be closed is on the receiving shard. One for
@@ -59,6 +58,18 @@ pub enum Mail {
     Shed(ClientBudget),
     /// The result of a proposal.
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
+}
+
+/// A command, and who asks for it.
+#[derive(Debug)]
+pub struct Proposal {
+    /// Where the answer goes. With `None` no answer is sent.
+    pub ticket: Option<Ticket>,
+    /// The user who asks for it, if the broker knows that and events are on.
+    pub by: Option<Arc<str>>,
+    /// The shard on which it was proposed.
+    pub from: ShardId,
+    pub command: Command,
 }
 
 /// A request to a link that takes replies.

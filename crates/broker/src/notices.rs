@@ -1,7 +1,7 @@
 //! Notices: the messages that the broker itself publishes (docs/decisions/0042). They tell clients what happens in the broker.
 //!
 //! ```text
-//!   gates, the decider, the admin API ──Notice──> Outbox ──Shard::publish_notices──> route ──> queues
+//!   gates, the catalog, the admin API ──Notice──> Outbox ──Shard::publish_notices──> route ──> queues
 //!                                               ^────────────── receipts ──────────────────┘
 //! ```
 //!

@@ -1,11 +1,11 @@
 //! The homes of queues: a table of this node, beside the catalog. The home of a queue is the shard that runs its
 //! machine. The catalog is the same on every node, but the homes are the node's own (docs/decisions/0028).
 //!
-//! Every shard has a copy. The deciding shard ([`crate::ids::DECIDER`]) places queues and numbers the placements. The
+//! Every shard has a copy. The node shard ([`crate::ids::NODE_SHARD`]) places queues and numbers the placements. The
 //! first shard that asks for a queue without a home wins. Placements are not stored: a node that restarts may have
 //! another number of shards, and places its queues anew.
 
-use crate::ids::{QueueId, ShardId};
+use crate::ids::{QueueId, Where};
 
 /// The homes of all queues; see the module.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ struct Home {
     /// The incarnation of the queue. 0 means that no queue has a home here, because no queue has this
     /// incarnation.
     incarnation: u32,
-    shard: ShardId,
+    at: Where,
 }
 
 impl Placements {
@@ -30,24 +30,27 @@ impl Placements {
         self.version
     }
 
-    /// Returns the home of a queue. It is `None` until the first link, unless the queue may expire or is exclusive.
-    pub fn home(&self, queue: QueueId) -> Option<ShardId> {
-        let home = self.homes.get(queue.slot())?;
-        (home.incarnation > 0 && home.incarnation == queue.incarnation()).then_some(home.shard)
+    /// Returns the home of a queue. It is unplaced until the first link, unless the queue may expire or is exclusive.
+    pub fn home(&self, queue: QueueId) -> Where {
+        let home = self.homes.get(queue.slot()).copied().unwrap_or_default();
+        match home.incarnation > 0 && home.incarnation == queue.incarnation() {
+            true => home.at,
+            false => Where::Unplaced,
+        }
     }
 
     /// Sets the home of a queue.
-    pub fn place(&mut self, queue: QueueId, shard: ShardId) {
+    pub fn place(&mut self, queue: QueueId, at: Where) {
         self.version += 1;
         if self.homes.len() <= queue.slot() {
             self.homes.resize(queue.slot() + 1, Home::default());
         }
-        self.homes[queue.slot()] = Home { incarnation: queue.incarnation(), shard };
+        self.homes[queue.slot()] = Home { incarnation: queue.incarnation(), at };
     }
 
     /// Removes the home of a queue that the catalog has forgotten.
     pub fn forget(&mut self, queue: QueueId) {
-        if self.home(queue).is_some() {
+        if self.home(queue) != Where::Unplaced {
             self.homes[queue.slot()] = Home::default();
         }
     }
@@ -56,20 +59,24 @@ impl Placements {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::NodeId;
 
     #[test]
     fn a_new_queue_never_has_the_home_of_an_old_one() {
         let mut placements = Placements::default();
         let (old, new) = (QueueId::new(1, 3), QueueId::new(2, 3));
-        placements.place(old, 1);
-        assert_eq!((placements.home(old), placements.home(new)), (Some(1), None));
+        placements.place(old, Where::Here(1));
+        assert_eq!((placements.home(old), placements.home(new)), (Where::Here(1), Where::Unplaced));
         placements.forget(new);
-        assert_eq!(placements.home(old), Some(1));
+        assert_eq!(placements.home(old), Where::Here(1));
         placements.forget(old);
-        placements.place(new, 0);
+        placements.place(new, Where::On(NodeId(7)));
         placements.forget(old);
-        assert_eq!((placements.home(old), placements.home(new)), (None, Some(0)));
-        assert_eq!((placements.home(QueueId::NONE), placements.home(QueueId::new(1, 9))), (None, None));
-        assert_eq!(placements.version(), 2);
+        assert_eq!((placements.home(old), placements.home(new)), (Where::Unplaced, Where::On(NodeId(7))));
+        for unknown in [QueueId::NONE, QueueId::new(1, 9)] {
+            assert_eq!(placements.home(unknown), Where::Unplaced);
+        }
+        placements.forget(new);
+        assert_eq!((placements.home(new), placements.version()), (Where::Unplaced, 2));
     }
 }

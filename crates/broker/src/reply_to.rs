@@ -12,7 +12,7 @@
 
 use queue::ConsumerId;
 
-use crate::ids::{ShardId, shard_of};
+use crate::ids::{NodeId, Origin, ShardId, shard_of};
 use crate::unguessable::{Key, Names};
 
 /// The prefix of all these names.
@@ -21,8 +21,7 @@ pub const REPLY_TO_PREFIX: &str = "amq.rabbitmq.reply-to.";
 /// An outlet that takes replies, as its name identifies it. Only its own shard knows whether it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplyTo {
-    pub node: u32,
-    pub boot: u32,
+    pub origin: Origin,
     pub outlet: ConsumerId,
     pub key: Key,
 }
@@ -30,8 +29,7 @@ pub struct ReplyTo {
 impl ReplyTo {
     /// Names an outlet. `key` is new.
     pub fn new(names: Names, outlet: u64, key: Key) -> Self {
-        let Names { node, boot, .. } = names;
-        Self { node, boot, outlet: ConsumerId(outlet), key }
+        Self { origin: names.origin, outlet: ConsumerId(outlet), key }
     }
 
     /// Parses a name. Returns `None` if it is not a name of this kind.
@@ -39,8 +37,10 @@ impl ReplyTo {
         let mut parts = name.strip_prefix(REPLY_TO_PREFIX)?.split('.');
         let mut next = || parts.next();
         let to = Self {
-            node: u32::try_from(number(next()?, 8)?).ok()?,
-            boot: u32::try_from(number(next()?, 8)?).ok()?,
+            origin: Origin {
+                node: NodeId(u32::try_from(number(next()?, 8)?).ok()?),
+                boot: u32::try_from(number(next()?, 8)?).ok()?,
+            },
             outlet: ConsumerId(number(next()?, 16)?),
             key: Key::parse(next()?)?,
         };
@@ -48,8 +48,8 @@ impl ReplyTo {
     }
 
     pub fn name(self) -> String {
-        let Self { node, boot, outlet, key } = self;
-        format!("{REPLY_TO_PREFIX}{node:08x}.{boot:08x}.{:016x}.{key}", outlet.0)
+        let Self { origin: Origin { node, boot }, outlet, key } = self;
+        format!("{REPLY_TO_PREFIX}{:08x}.{boot:08x}.{:016x}.{key}", node.0, outlet.0)
     }
 
     /// Returns the shard of the outlet, whether the outlet exists or not.
@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn a_name_identifies_the_outlet() {
         let key = Key::parse("GuessesAreFutile").unwrap();
-        let to = ReplyTo { node: 0xfeed_f00d, boot: 17, outlet: ConsumerId(0x0300_0000_0100_0007), key };
+        let origin = Origin { node: NodeId(0xfeed_f00d), boot: 17 };
+        let to = ReplyTo { origin, outlet: ConsumerId(0x0300_0000_0100_0007), key };
         assert_eq!(to.name(), "amq.rabbitmq.reply-to.feedf00d.00000011.0300000001000007.GuessesAreFutile");
         assert_eq!((ReplyTo::parse(&to.name()), to.shard()), (Some(to), 3));
     }

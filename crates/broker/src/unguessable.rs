@@ -6,6 +6,8 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use crate::ids::Origin;
+
 /// The random bytes in a name: 96 bits. A guesser who tries a billion names a second for a year finds one of a million names
 /// with a probability of less than one in a million.
 pub const KEY_BYTES: usize = 12;
@@ -48,10 +50,7 @@ impl fmt::Debug for Key {
 /// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
-    /// Identifies the node, for a cluster that sends a reply to the node of the link.
-    pub node: u32,
-    /// The number of this start of the node.
-    pub boot: u32,
+    pub origin: Origin,
     /// Returns random bytes of the operating system. `None` if it gives none.
     pub random: fn() -> Option<[u8; KEY_BYTES]>,
 }

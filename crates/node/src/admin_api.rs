@@ -23,7 +23,7 @@ use broker::admin_api::{AdminError, QueueNumbers, QueueRow};
 use broker::catalog::QueueRecord;
 use broker::counters::Protocol;
 use broker::explain::Resources;
-use broker::ids::DECIDER;
+use broker::ids::NODE_SHARD;
 use broker::notices::{Authentication, alarm};
 use broker::settings::Settings;
 use broker::traces::Traces;
@@ -203,7 +203,7 @@ impl NodeAdminApi {
     /// Returns the queues of one virtual host or of all in the order of their names, without checking permissions.
     async fn all_queues(&self, vhost: Option<&str>) -> Result<Vec<Arc<QueueRecord>>, AdminError> {
         let part = |reply| if let Reply::Places(part) = reply { Some(part) } else { None };
-        let rows = self.ask_for_all(DECIDER.into(), |from| Question::Queues { from }, part).await?;
+        let rows = self.ask_for_all(NODE_SHARD.into(), |from| Question::Queues { from }, part).await?;
         let mut records: Vec<_> = rows.into_iter().map(|(_, record)| record).collect();
         records.retain(|q| vhost.is_none_or(|v| *q.vhost == *v));
         // A queue may appear twice if it was deleted and declared again while the parts were read. Only the

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use broker::access::Access;
 use broker::categories::QUEUE;
-use broker::ids::{DECIDER, QueueId, ShardId};
+use broker::ids::{NODE_SHARD, NodeId, Origin, QueueId, ShardId, Where};
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::{KEY_BYTES, Names};
@@ -155,7 +155,7 @@ impl Node {
             clock.now_ms(),
             names_of(&identity),
         );
-        // The deciding shard may have garbage to free before anybody writes something.
+        // The node shard may have garbage to free before anybody writes something.
         machines.iter_mut().take(1).for_each(|shard| shard.note_log_size(log.size()));
         let occupancy = Arc::new(Occupancy::new(count));
         machines.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
@@ -174,7 +174,7 @@ impl Node {
         let log = Writer::spawn(log, on_done).map_err(thread("log"))?;
         let copied = shards.clone();
         let on_copied: wal::OnCopied =
-            Box::new(move |end| send_to(&copied, u32::from(DECIDER), Incoming::Copied(end)));
+            Box::new(move |end| send_to(&copied, u32::from(NODE_SHARD), Incoming::Copied(end)));
         let copy = copy.spawn(on_copied).map_err(thread("copy of the users"))?;
         let packed = shards.clone();
         let on_round: wal::OnPackRound = Box::new(move |round| {
@@ -368,15 +368,15 @@ pub fn make_shards(
     limits: StorageLimits,
     now_ms: u64,
 ) -> Vec<Shard> {
-    let names = Names { node: 0, boot: 0, random: random_key };
+    let names = Names { origin: Origin::default(), random: random_key };
     make_named_shards(restored, count, settings, access, limits, now_ms, names)
 }
 
 /// Returns what makes the names of this start of the node.
 fn names_of(identity: &Identity) -> Names {
-    // A cluster has few nodes, so 32 bits of the identity tell them apart. No node starts 2^32 times.
     let [a, b, c, d, ..] = identity.node;
-    Names { node: u32::from_be_bytes([a, b, c, d]), boot: identity.boots as u32, random: random_key }
+    let origin = Origin { node: NodeId(u32::from_be_bytes([a, b, c, d])), boot: identity.boots as u32 };
+    Names { origin, random: random_key }
 }
 
 fn random_key() -> Option<[u8; KEY_BYTES]> {
@@ -408,7 +408,7 @@ fn make_named_shards(
     placed.sort_by_key(|(id, _)| *id);
     let mut placements = Placements::default();
     for (i, (queue, _)) in placed.iter().enumerate() {
-        placements.place(*queue, (i % usize::from(count)) as ShardId);
+        placements.place(*queue, Where::Here((i % usize::from(count)) as ShardId));
     }
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let budgets = NodeBudgets::new(count, settings);

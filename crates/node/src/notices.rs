@@ -1,15 +1,15 @@
-//! Notices of other threads than the shards: the alarms, the admin API and the log. They go to the deciding shard, which publishes them.
+//! Notices of other threads than the shards: the alarms, the admin API and the log. They go to the node shard, which publishes them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use broker::ids::DECIDER;
+use broker::ids::NODE_SHARD;
 use broker::notices::{NOTICES_MAX, Notice};
 use tokio::sync::Semaphore;
 
 use crate::incoming::{Incoming, Shards};
 
-/// The way of notices to the deciding shard. No more than [`NOTICES_MAX`] are on it: others are dropped and counted, so that a
+/// The way of notices to the node shard. No more than [`NOTICES_MAX`] are on it: others are dropped and counted, so that a
 /// busy shard costs no memory.
 #[derive(Clone, Debug)]
 pub struct NoticeWay {
@@ -26,7 +26,7 @@ impl NoticeWay {
 
     /// Sends a notice. Never waits.
     pub fn send(&self, notice: Notice) {
-        let Some(shard) = self.shards.get(usize::from(DECIDER)) else { return };
+        let Some(shard) = self.shards.get(usize::from(NODE_SHARD)) else { return };
         match self.places.clone().try_acquire_owned() {
             // Sending fails if the node stops.
             Ok(place) => drop(shard.send(Incoming::Notice(notice, place))),

@@ -17,7 +17,7 @@ use broker::catalog::{
 use broker::counters::Counters;
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{Comer, ConnectionFacts, End, LogFacts, ShardFacts, Troubles, Wanted};
-use broker::ids::{QueueId, ShardId};
+use broker::ids::{QueueId, Where};
 use broker::moving::Moving;
 use broker::traces::Traces;
 use hashbrown::HashMap;
@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 /// A question. Each variant names its reply.
 #[derive(Debug)]
 pub enum Question {
-    // ---- for the deciding shard
+    // ---- for the node shard
     /// Changes the catalog. Answered by [`Reply::Changed`].
     /// The user is the one who asks for it.
     Change(Command, Arc<str>),
@@ -119,7 +119,7 @@ pub enum Reply {
     Records(Vec<Arc<QueueRecord>>),
     Named(Result<Arc<QueueRecord>, CatalogError>),
     Places(Part<(usize, Arc<QueueRecord>)>),
-    Homes(Vec<Option<ShardId>>),
+    Homes(Vec<Where>),
     Exchanges(Part<ExchangeRow>),
     Bindings(Part<Arc<Binding>, BindingCursor>),
     Policies(Vec<Arc<Policy>>),

@@ -3,8 +3,8 @@
 use broker::access::{Access, Login, Renewal};
 use broker::catalog::{AccountChange, Command};
 use broker::categories::PEER;
-use broker::ids::DECIDER;
-use broker::mail::Mail;
+use broker::ids::NODE_SHARD;
+use broker::mail::{Mail, Proposal};
 
 use crate::incoming::{Incoming, Shards};
 use crate::randomness::random;
@@ -18,9 +18,9 @@ pub(crate) fn renew_hash(access: &Access, login: &Login, shards: &Shards) {
     tracing::info!(name: PEER, "the {old} hash of user '{user}' is replaced by {}", new.name());
     let hash = new.hash(salt, password);
     let command = Command::Account(AccountChange::RenewHash { user, outdated, hash });
-    if let Some(decider) = shards.get(usize::from(DECIDER)) {
+    if let Some(shard) = shards.get(usize::from(NODE_SHARD)) {
         // Sending fails if the node stops.
-        let mail = Mail::Propose { ticket: None, by: None, from: DECIDER, command };
-        drop(decider.send(Incoming::Mail(vec![mail])));
+        let mail = Mail::Propose(Proposal { ticket: None, by: None, from: NODE_SHARD, command });
+        drop(shard.send(Incoming::Mail(vec![mail])));
     }
 }

@@ -126,7 +126,7 @@ impl World {
         self.seq += 1;
         let (publisher, seq) = (PublisherId((shard as u64) << 56), self.seq);
         let publish = Publish { publisher, seq, message: message(body, priority), pipelines: false };
-        let home = self.shards[0].placements().home(queue).expect("placed");
+        let home = self.shards[0].placements().home(queue).here().expect("placed");
         self.shards[usize::from(home)]
             .handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
         self.settle();

@@ -121,7 +121,7 @@ fn nothing_confirmed_by_a_quorum_queue_is_lost_on_its_way_to_another_one() {
 
 #[test]
 fn log_files_are_deleted_even_if_the_deciding_shard_writes_nothing() {
-    // There are two shards. All the work is on the second one, and the first one is the deciding shard.
+    // There are two shards. All the work is on the second one, and the first one is the node shard.
     let forgotten = seeds(10).map(|seed| {
         let mut world = World::new(3 * seed + 1, false);
         world.all_on = Some(1);

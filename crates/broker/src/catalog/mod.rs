@@ -1,6 +1,6 @@
 //! The catalog: virtual hosts, exchanges, queues, bindings, policies, users and their permissions.
 //!
-//! The catalog is a deterministic machine with a copy on every shard. One shard ([`crate::ids::DECIDER`]) decides
+//! The catalog is a deterministic machine with a copy on every shard. One shard ([`crate::ids::NODE_SHARD`]) decides
 //! commands on the committed state ([`Catalog::decide`]). A decision is [`Pending`] until the log has it. Then every
 //! shard applies the changes in the same order ([`Catalog::apply`]). An answer leaves when all shards have applied
 //! them.

@@ -34,7 +34,7 @@ use bytes::BytesMut;
 
 use super::fields::{ListReader, ListWriter};
 use super::{AccountChange, Caller, Command, DeclareExchange, DeclareQueue, SetPolicy};
-use crate::ids::{ConnectionId, QueueId};
+use crate::ids::{ConnectionId, NodeId, Origin, QueueId};
 
 /// Appends the encoding of a command.
 pub fn encode_command(command: &Command, out: &mut BytesMut) {
@@ -46,7 +46,7 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
             .boolean(declare.exclusive)
             .boolean(declare.auto_delete)
             .arguments(&declare.arguments)
-            .value(declare.connection.map_or(Value::Null, |connection| Value::Ulong(connection.0)))
+            .value(declare.connection.map_or(Value::Null, from_connection))
             .boolean(declare.internal),
         Command::ForgetQueue { queue } => ListWriter::new(2).number(queue.0),
         Command::DeclareExchange(declare) => ListWriter::new(3)
@@ -143,7 +143,7 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
             arguments: fields.arguments(6)?,
             connection: match fields.value(7)? {
                 Value::Null => None,
-                connection => Some(ConnectionId(connection.as_u64()?)),
+                connection => Some(to_connection(connection)?),
             },
             internal: boolean(8)?,
         }),
@@ -233,9 +233,20 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
     })
 }
 
+/// Returns the node, its start, and the number.
+fn from_connection(ConnectionId { origin, number }: ConnectionId) -> Value {
+    Value::List(vec![Value::Uint(origin.node.0), Value::Uint(origin.boot), Value::Ulong(number)])
+}
+
+fn to_connection(sent: &Value) -> Option<ConnectionId> {
+    let Value::List(parts) = sent else { return None };
+    let [Value::Uint(node), Value::Uint(boot), Value::Ulong(number)] = parts[..] else { return None };
+    Some(ConnectionId { origin: Origin { node: NodeId(node), boot }, number })
+}
+
 fn from_caller(caller: Caller) -> Value {
     match caller {
-        Caller::Connection(connection) => Value::Ulong(connection.0),
+        Caller::Connection(connection) => from_connection(connection),
         Caller::Management => Value::Null,
     }
 }
@@ -243,7 +254,7 @@ fn from_caller(caller: Caller) -> Value {
 fn to_caller(sent: &Value) -> Option<Caller> {
     match sent {
         Value::Null => Some(Caller::Management),
-        connection => Some(Caller::Connection(ConnectionId(connection.as_u64()?))),
+        connection => Some(Caller::Connection(to_connection(connection)?)),
     }
 }
 
@@ -275,6 +286,13 @@ mod tests {
         plain.prop_recursive(2, 8, 3, |inner| prop::collection::vec(inner, 0..3).prop_map(Value::List))
     }
 
+    fn connection() -> impl Strategy<Value = ConnectionId> {
+        any::<(u32, u32, u64)>().prop_map(|(node, boot, number)| ConnectionId {
+            origin: Origin { node: NodeId(node), boot },
+            number,
+        })
+    }
+
     fn command() -> impl Strategy<Value = Command> {
         let arguments = || {
             prop::collection::btree_map(".{0,12}", value(), 0..4)
@@ -299,9 +317,8 @@ mod tests {
         let reach =
             |everything| if everything { Pattern::Everything } else { Pattern::new("^(?!a)").unwrap() };
         prop_oneof![
-            (names(), flags(), arguments(), any::<Option<u64>>()).prop_map(
+            (names(), flags(), arguments(), prop::option::of(connection())).prop_map(
                 |((vhost, name, _), [durable, exclusive, auto_delete, internal], arguments, connection)| {
-                    let connection = connection.map(ConnectionId);
                     let declare = DeclareQueue::new(vhost, name, arguments);
                     Command::DeclareQueue(DeclareQueue {
                         durable,
@@ -333,10 +350,12 @@ mod tests {
                 name: name.into(),
                 if_unused
             }),
-            (binding, any::<bool>(), any::<Option<u64>>()).prop_map(|(binding, goes, connection)| {
-                let caller = connection.map_or(Caller::Management, |id| Caller::Connection(ConnectionId(id)));
-                if goes { Command::Unbind(binding, caller) } else { Command::Bind(binding, caller) }
-            }),
+            (binding, any::<bool>(), prop::option::of(connection())).prop_map(
+                |(binding, goes, connection)| {
+                    let caller = connection.map_or(Caller::Management, Caller::Connection);
+                    if goes { Command::Unbind(binding, caller) } else { Command::Bind(binding, caller) }
+                }
+            ),
             (names(), ".{0,8}", any::<bool>(), any::<i64>(), arguments()).prop_map(
                 |((vhost, name, pattern), apply_to, operator, priority, definition)| {
                     let (vhost, name) = (vhost.into(), name.into());

@@ -14,6 +14,7 @@ use queue::QueueType;
 
 use super::*;
 use crate::access::{Access, Hashing, Permissions, UserRecord};
+use crate::ids::{NodeId, Origin};
 use crate::pattern::Pattern;
 use crate::reply_to::ReplyTo;
 use crate::unguessable::Key;
@@ -103,7 +104,7 @@ fn a_quorum_queue_may_be_declared_again_as_if_it_were_classic_if_the_operator_pe
     let others = [
         DeclareQueue::new("/", "q", Arguments::new()),
         DeclareQueue { auto_delete: true, ..plain.clone() },
-        DeclareQueue { durable: false, exclusive: true, connection: Some(ConnectionId(1)), ..plain },
+        DeclareQueue { durable: false, exclusive: true, connection: Some(ConnectionId::default()), ..plain },
     ];
     for other in others {
         let declare = Command::DeclareQueue(other);
@@ -111,6 +112,25 @@ fn a_quorum_queue_may_be_declared_again_as_if_it_were_classic_if_the_operator_pe
         assert!(catalog.decide(declare.clone(), &mut catalog.queue_ids()).is_err());
         catalog.set_rules(DeclareRules { relaxed_redeclaration: true, ..Default::default() });
         assert!(catalog.decide(declare, &mut catalog.queue_ids()).is_ok());
+    }
+}
+
+/// Each start of each node numbers its connections from 1.
+#[test]
+fn the_same_number_of_another_node_or_start_does_not_own_an_exclusive_queue() {
+    let mut catalog = Catalog::default();
+    let at = |node, boot| ConnectionId { origin: Origin { node: NodeId(node), boot }, number: 1 };
+    let declare = DeclareQueue::new("/", "q", Arguments::new());
+    let connection = Some(at(1, 5));
+    let own = DeclareQueue { durable: false, exclusive: true, connection, ..declare.clone() };
+    run(&mut catalog, Command::DeclareQueue(own));
+    let may = |catalog: &Catalog, id| catalog.usable_queue("/", "q", Caller::Connection(id)).is_ok();
+    assert!(may(&catalog, at(1, 5)));
+    for other in [at(2, 5), at(1, 6), ConnectionId { number: 2, ..at(1, 5) }] {
+        assert!(!may(&catalog, other), "{other:?}");
+        let declare =
+            DeclareQueue { durable: false, exclusive: true, connection: Some(other), ..declare.clone() };
+        assert!(catalog.decide(Command::DeclareQueue(declare), &mut catalog.queue_ids()).is_err());
     }
 }
 
@@ -216,7 +236,7 @@ fn auto_delete_exchanges_end_with_their_last_binding() {
 fn the_default_exchange_routes_to_reply_links() {
     let catalog = Catalog::default();
     let key = Key::parse("GuessesAreFutile").unwrap();
-    let to = ReplyTo { node: 1, boot: 2, outlet: ::queue::ConsumerId(7), key };
+    let to = ReplyTo { origin: Origin { node: NodeId(1), boot: 2 }, outlet: ::queue::ConsumerId(7), key };
     let keys: [Arc<str>; 3] = [to.name().into(), "nobody".into(), to.name().into()];
     let routable = Routable { keys: &keys, ..Routable::default() };
     let targets = |exchange| catalog.route(DEFAULT_VHOST, exchange, &routable).unwrap().targets.into_vec();

@@ -7,7 +7,7 @@ use super::{
     Subject,
 };
 use crate::catalog::CatalogError;
-use crate::ids::{QueueId, ShardId};
+use crate::ids::{QueueId, Where};
 
 /// Selects the connections that matter for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +44,9 @@ impl Look {
     }
 
     /// Sets the homes of the queues, in their order. Call it when the shards are known.
-    pub fn set_homes(&mut self, homes: &[Option<ShardId>]) {
+    pub fn set_homes(&mut self, homes: &[Where]) {
         for (queue, home) in self.queues.iter_mut().zip(homes) {
-            queue.home = home.and_then(|home| self.shards.get(usize::from(home)).copied());
+            queue.home = home.here().and_then(|home| self.shards.get(usize::from(home)).copied());
         }
     }
 

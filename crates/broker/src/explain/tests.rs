@@ -5,6 +5,7 @@ use queue::Report;
 use super::*;
 use crate::access::Authority;
 use crate::catalog::CatalogError;
+use crate::ids::Where;
 
 /// Returns the worst cause.
 fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> CauseAt<'a> {
@@ -434,7 +435,7 @@ fn a_shard_at_its_limit_explains_queues_and_connections() {
 fn queues_get_the_shards_of_their_homes() {
     let queues = [1, 2, 3].map(|_| queue(ready(0))).to_vec();
     let mut look = Look { queues, shards: vec![FREE, FULL], ..Look::default() };
-    look.set_homes(&[Some(1), None, Some(2)]);
+    look.set_homes(&[Where::Here(1), Where::Unplaced, Where::Here(2)]);
     assert_eq!(look.queues.iter().map(|queue| queue.home).collect::<Vec<_>>(), [Some(FULL), None, None]);
 }
 

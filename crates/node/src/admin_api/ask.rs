@@ -6,7 +6,7 @@ use std::time::Duration;
 use broker::access::Identity;
 use broker::admin_api::{AdminError, QueueNumbers};
 use broker::catalog::{Answer, CatalogError, Command, QueueRecord};
-use broker::ids::{DECIDER, QueueId};
+use broker::ids::{NODE_SHARD, QueueId};
 use queue::{Effect, Refusal, Request, Ticket};
 use tokio::sync::oneshot;
 
@@ -113,10 +113,10 @@ impl NodeAdminApi {
         Ok(waiting)
     }
 
-    /// Asks the deciding shard for a change of the catalog, for a user.
+    /// Asks the node shard for a change of the catalog, for a user.
     pub(super) async fn change(&self, who: &Identity, command: Command) -> Result<Answer, AdminError> {
         let change = Question::Change(command, who.user.clone());
-        match self.ask_within(self.inner.deadlines.change, DECIDER.into(), change).await? {
+        match self.ask_within(self.inner.deadlines.change, NODE_SHARD.into(), change).await? {
             Reply::Changed(result) => result.map_err(AdminError::Catalog),
             _ => Err(other_answer()),
         }
@@ -125,7 +125,7 @@ impl NodeAdminApi {
     /// Sends a request to a queue and waits for its answer. The shard sets the ticket.
     pub(super) async fn ask_queue(&self, queue: QueueId, request: Request) -> Result<Effect, AdminError> {
         let question = Question::Queue { queue, request };
-        match self.ask_within(self.inner.deadlines.change, DECIDER.into(), question).await? {
+        match self.ask_within(self.inner.deadlines.change, NODE_SHARD.into(), question).await? {
             Reply::Effect(effect) => Ok(*effect),
             _ => Err(other_answer()),
         }
@@ -133,7 +133,7 @@ impl NodeAdminApi {
 
     /// Asks for the catalog's records of queues.
     pub(super) async fn records(&self, question: Question) -> Result<Vec<Arc<QueueRecord>>, AdminError> {
-        match self.ask(DECIDER.into(), question).await? {
+        match self.ask(NODE_SHARD.into(), question).await? {
             Reply::Records(records) => Ok(records),
             _ => Err(other_answer()),
         }
@@ -160,7 +160,7 @@ impl NodeAdminApi {
     }
 
     async fn named(&self, deadline: Duration, question: Question) -> Result<Arc<QueueRecord>, AdminError> {
-        match self.ask_within(deadline, DECIDER.into(), question).await? {
+        match self.ask_within(deadline, NODE_SHARD.into(), question).await? {
             Reply::Named(found) => found.map_err(AdminError::Catalog),
             _ => Err(other_answer()),
         }
@@ -185,7 +185,7 @@ impl NodeAdminApi {
             .iter()
             .map(|&(i, queue)| {
                 let question = Question::Queue { queue, request: report() };
-                Ok((i, self.begin_ask(DECIDER.into(), question)?))
+                Ok((i, self.begin_ask(NODE_SHARD.into(), question)?))
             })
             .collect::<Result<Vec<_>, AdminError>>()?;
         for (i, asked) in asked {
@@ -210,11 +210,11 @@ impl NodeAdminApi {
         let mut by_home = vec![Vec::new(); self.inner.shards.len()];
         for rows in ids(false).chunks(PLACES_PER_PART) {
             let homes = Question::Homes(ids_of(rows));
-            let Reply::Homes(homes) = self.ask(DECIDER.into(), homes).await? else {
+            let Reply::Homes(homes) = self.ask(NODE_SHARD.into(), homes).await? else {
                 return Err(other_answer());
             };
             for (row, home) in rows.iter().zip(homes) {
-                if let Some(here) = home.and_then(|home| by_home.get_mut(usize::from(home))) {
+                if let Some(here) = home.here().and_then(|home| by_home.get_mut(usize::from(home))) {
                     here.push(*row);
                 }
             }
@@ -237,7 +237,7 @@ impl NodeAdminApi {
         let mut waits = 0;
         loop {
             let question = Question::QueuesIn { vhost: vhost.clone() };
-            let Reply::Ids(queues) = self.ask(DECIDER.into(), question).await? else {
+            let Reply::Ids(queues) = self.ask(NODE_SHARD.into(), question).await? else {
                 return Err(other_answer());
             };
             if queues.is_empty() {
@@ -245,7 +245,7 @@ impl NodeAdminApi {
             }
             let delete = |queue| {
                 let request = Request::Delete { ticket: NO_TICKET, if_unused: false, if_empty: false };
-                self.begin_ask(DECIDER.into(), Question::Queue { queue, request })
+                self.begin_ask(NODE_SHARD.into(), Question::Queue { queue, request })
             };
             let asked = queues.into_iter().map(delete).collect::<Result<Vec<_>, _>>()?;
             let mut deleted = 0;
@@ -299,6 +299,7 @@ pub(super) fn refused_for(record: &QueueRecord, why: Refusal) -> AdminError {
         Refusal::NotEmpty => "not empty",
         Refusal::NotSupported => &format!("is a {} and does not support this", record.kind()),
         Refusal::Unavailable => "cannot be opened: the disk has failed",
+        Refusal::OutOfReach => "is on no node in reach",
         Refusal::Damaged => "is damaged on the disk",
         // The admin API attaches no consumers.
         Refusal::ExclusiveConsumer | Refusal::TooManyBrowsers => "gave an unexpected answer",

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use broker::access::{Identity, Resource, Verb};
 use broker::admin_api::{AdminError, QueueNumbers};
 use broker::explain::{ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted};
-use broker::ids::DECIDER;
+use broker::ids::NODE_SHARD;
 
 use super::NodeAdminApi;
 use super::ask::other_answer;
@@ -133,7 +133,7 @@ impl NodeAdminApi {
         let ids: Vec<_> = look.queues.iter().map(|queue| queue.id).collect();
         let mut homes = Vec::with_capacity(ids.len());
         for ids in ids.chunks(PLACES_PER_PART) {
-            match self.ask(DECIDER.into(), Question::Homes(ids.to_vec())).await? {
+            match self.ask(NODE_SHARD.into(), Question::Homes(ids.to_vec())).await? {
                 Reply::Homes(found) => homes.extend(found),
                 _ => return Err(other_answer()),
             }

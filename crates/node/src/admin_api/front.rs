@@ -22,7 +22,7 @@ use broker::catalog::{
 use broker::counters::Protocol;
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{AddressFacts, Explanation, Resources, Subject, Troubles};
-use broker::ids::{DECIDER, QueueId};
+use broker::ids::{NODE_SHARD, QueueId};
 use broker::settings::SLUICE_VERSION;
 use broker::traces::{TraceChange, Traces};
 use queue::{Effect, Peek, Replay, Request};
@@ -117,7 +117,7 @@ impl AdminApi for NodeAdminApi {
             ..Overview::default()
         };
         let Reply::Counts { queues, exchanges, cluster_name, cluster_tags } =
-            self.ask(DECIDER.into(), Question::Counts).await?
+            self.ask(NODE_SHARD.into(), Question::Counts).await?
         else {
             return Err(other_answer());
         };
@@ -309,7 +309,7 @@ impl AdminApi for NodeAdminApi {
     }
 
     async fn vhosts(&self, who: &Identity) -> Result<Vec<NamedVhost>, AdminError> {
-        let Reply::Vhosts(mut all) = self.ask(DECIDER.into(), Question::Vhosts).await? else {
+        let Reply::Vhosts(mut all) = self.ask(NODE_SHARD.into(), Question::Vhosts).await? else {
             return Err(other_answer());
         };
         self.keep_visible(who, Verb::ReadVhost, &mut all, |(name, _)| name).await;
@@ -323,7 +323,7 @@ impl AdminApi for NodeAdminApi {
 
     async fn parameters(&self, who: &Identity) -> Result<Parameters, AdminError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
-        match self.ask(DECIDER.into(), Question::Parameters).await? {
+        match self.ask(NODE_SHARD.into(), Question::Parameters).await? {
             Reply::Parameters(parameters) => Ok(parameters),
             _ => Err(other_answer()),
         }
@@ -559,7 +559,7 @@ impl AdminApi for NodeAdminApi {
         self.permit(who, "", Verb::ReadAllStatistics, &[]).await?;
         let (mut rows, mut from) = (Vec::new(), Some(from));
         while let Some(place) = from.filter(|_| rows.len() < limit) {
-            let Reply::Places(part) = self.ask(DECIDER.into(), Question::Queues { from: place }).await?
+            let Reply::Places(part) = self.ask(NODE_SHARD.into(), Question::Queues { from: place }).await?
             else {
                 return Err(other_answer());
             };

@@ -7,7 +7,7 @@ use broker::access::{Identity, Verb};
 use broker::admin_api::{AdminError, ConnectionRow, ExchangeRow};
 use broker::catalog::{Binding, BindingCursor, Exchange, ExchangeKind, Policy};
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::ids::DECIDER;
+use broker::ids::NODE_SHARD;
 
 use super::NodeAdminApi;
 use super::ask::other_answer;
@@ -45,7 +45,7 @@ impl NodeAdminApi {
     /// Returns every exchange in the order of their names, without its counts and without checking permissions.
     pub(super) async fn all_exchanges(&self) -> Result<Vec<ExchangeRow>, AdminError> {
         let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
-        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await?;
+        let mut all = self.ask_for_all(NODE_SHARD.into(), |from| Question::Exchanges { from }, part).await?;
         let name = |row: &ExchangeRow| (row.exchange.vhost.clone(), row.exchange.name.clone());
         all.sort_by_cached_key(name);
         // An exchange may appear twice if it was deleted and declared again while the parts were read.
@@ -87,7 +87,7 @@ impl NodeAdminApi {
 
     /// Returns every policy, or operator policy, in the order of their names, without checking permissions.
     pub(super) async fn all_policies(&self, operator: bool) -> Result<Vec<Arc<Policy>>, AdminError> {
-        let Reply::Policies(mut all) = self.ask(DECIDER.into(), Question::Policies { operator }).await?
+        let Reply::Policies(mut all) = self.ask(NODE_SHARD.into(), Question::Policies { operator }).await?
         else {
             return Err(other_answer());
         };
@@ -118,7 +118,7 @@ impl NodeAdminApi {
         &self,
         part: impl Fn(Reply) -> Option<Part<Arc<Binding>, BindingCursor>>,
     ) -> Result<Vec<Arc<Binding>>, AdminError> {
-        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Bindings { from }, part).await?;
+        let mut all = self.ask_for_all(NODE_SHARD.into(), |from| Question::Bindings { from }, part).await?;
         all.sort_by(|a, b| {
             (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
         });

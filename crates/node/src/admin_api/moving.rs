@@ -11,7 +11,7 @@ use std::time::Duration;
 use broker::access::{Identity, Resource, Verb};
 use broker::admin_api::{AdminError, Move, MoveEnd, MoveRefusal, MoveTo, Moved, RedriveTo, Which};
 use broker::catalog::{CatalogError, QueueRecord, Routable, has_headers};
-use broker::ids::DECIDER;
+use broker::ids::NODE_SHARD;
 use broker::moving::Moving;
 use message::{Message, Route};
 use queue::{ConsumerId, Delivery, Effect, Outcome, Refusal, Report, Request, SettleAnswer};
@@ -101,7 +101,7 @@ impl NodeAdminApi {
             Which::All { until_seq, .. } => until_seq.unwrap_or(next_seq.saturating_sub(1)),
             Which::Dead(redrive) => redrive.until_ms.unwrap_or_else(|| self.inner.clock.now_ms()),
         };
-        let Reply::Holder(Some(holder)) = self.ask(DECIDER.into(), Question::Holder).await? else {
+        let Reply::Holder(Some(holder)) = self.ask(NODE_SHARD.into(), Question::Holder).await? else {
             return Err(AdminError::Impossible("the broker has too many consumers".into()));
         };
         let holding = Holding { api: self, source: &source, holder };
@@ -158,7 +158,7 @@ impl Drop for Holding<'_> {
         let requests = vec![Request::Detach { consumer: self.holder, failed: false }];
         let detach = Question::Post { queue: self.source.id, requests };
         // The shard carries it out, although nobody waits for its answer. A shard that has ended holds nothing.
-        drop(self.api.begin_ask(DECIDER.into(), detach));
+        drop(self.api.begin_ask(NODE_SHARD.into(), detach));
     }
 }
 
@@ -183,7 +183,7 @@ impl Holding<'_> {
             answer: SettleAnswer::Never,
         };
         let post = Question::Post { queue: self.source.id, requests: numbers.map(settle).collect() };
-        match self.api.ask_within(self.api.inner.deadlines.change, DECIDER.into(), post).await? {
+        match self.api.ask_within(self.api.inner.deadlines.change, NODE_SHARD.into(), post).await? {
             Reply::Posted => Ok(()),
             _ => Err(other_answer()),
         }
@@ -192,7 +192,7 @@ impl Holding<'_> {
     /// Publishes messages, and waits until their targets have taken or refused them.
     async fn publish(&self, messages: Vec<Moving>) -> Result<Vec<Result<(), MoveRefusal>>, AdminError> {
         let publish = Question::Move { vhost: self.source.vhost.clone(), messages };
-        match self.api.ask_within(self.api.inner.deadlines.change, DECIDER.into(), publish).await? {
+        match self.api.ask_within(self.api.inner.deadlines.change, NODE_SHARD.into(), publish).await? {
             Reply::Moved(outcomes) => Ok(outcomes),
             _ => Err(other_answer()),
         }

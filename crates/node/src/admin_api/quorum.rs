@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use broker::admin_api::{AdminError, MemberChange, PeekedPart, Reclaimed};
 use broker::catalog::QueueRecord;
-use broker::ids::DECIDER;
+use broker::ids::{NODE_SHARD, Where};
 use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
 
 use super::NodeAdminApi;
@@ -102,7 +102,7 @@ impl NodeAdminApi {
             return Ok(());
         }
         let part = |reply| if let Reply::Places(part) = reply { Some(part) } else { None };
-        let rows = self.ask_for_all(DECIDER.into(), |from| Question::Queues { from }, part).await?;
+        let rows = self.ask_for_all(NODE_SHARD.into(), |from| Question::Queues { from }, part).await?;
         let groups = rows.iter().filter(|(_, record)| record.is_quorum()).count();
         match groups {
             0 => Ok(()),
@@ -134,10 +134,10 @@ impl NodeAdminApi {
         }
     }
 
-    /// Returns the shard that a queue lives on. `None` if nobody has used the queue yet.
+    /// Returns the shard of this node that a queue lives on. `None` if there is none, or not yet.
     async fn home(&self, record: &QueueRecord) -> Result<Option<usize>, AdminError> {
-        match self.ask(DECIDER.into(), Question::Homes(vec![record.id])).await? {
-            Reply::Homes(homes) => Ok(homes.into_iter().next().flatten().map(usize::from)),
+        match self.ask(NODE_SHARD.into(), Question::Homes(vec![record.id])).await? {
+            Reply::Homes(homes) => Ok(homes.into_iter().next().and_then(Where::here).map(usize::from)),
             _ => Err(other_answer()),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use broker::access::{Identity, UserRef};
 use broker::explain::{Comer, Comers, Troubles};
-use broker::ids::DECIDER;
+use broker::ids::NODE_SHARD;
 
 use super::Shard;
 use super::connections::Conn;
@@ -13,7 +13,7 @@ use crate::questions::{PLACES_PER_PART, Part};
 
 impl Shard {
     /// Returns the troubles by virtual host, of the queues and connections of this shard at one part of the places, which begins
-    /// at `from`. If `of` is a user, connections of others are left out. A queue is troubled at its home. The deciding shard
+    /// at `from`. If `of` is a user, connections of others are left out. A queue is troubled at its home. The node shard
     /// counts all queues, because those without a home are at none.
     pub fn troubles(&self, of: Option<UserRef<'_>>, from: usize) -> Part<(Arc<str>, Troubles)> {
         let mut by_vhost: HashMap<Arc<str>, Troubles> = HashMap::new();
@@ -23,11 +23,11 @@ impl Shard {
         for place in from..end {
             let id = self.catalog().queue_id_at(place);
             let report = id.and_then(|id| self.queue_report(id));
-            if (report.is_some() || self.here.id == DECIDER)
+            if (report.is_some() || self.here.id == NODE_SHARD)
                 && let Some(record) = self.catalog().queue_at(place)
             {
                 let troubles = of_vhost(&mut by_vhost, &record.vhost);
-                troubles.queues += u64::from(self.here.id == DECIDER);
+                troubles.queues += u64::from(self.here.id == NODE_SHARD);
                 if let Some(report) = report {
                     let is_led = self.group_row(record.id).is_none_or(|group| group.is_healthy());
                     troubles.add_queue(&record, &report, is_led, now_ms);

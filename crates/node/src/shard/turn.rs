@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use broker::ids::{DECIDER, ShardId};
-use broker::mail::{Mail, TicketOwner};
+use broker::ids::{NODE_SHARD, ShardId};
+use broker::mail::{Mail, Proposal, TicketOwner};
 use queue::Ticket;
 
 use super::Shard;
@@ -91,10 +91,10 @@ impl Shard {
         for (ticket, by, command) in proposals {
             let from = self.here.id;
             let by = by.or_else(|| self.asker(ticket));
-            self.do_or_send(DECIDER, Mail::Propose { ticket, by, from, command });
+            self.propose_change(Proposal { ticket, by, from, command });
         }
         for (exchange, messages) in remembered {
-            self.do_or_send(DECIDER, Mail::Remember { exchange, messages });
+            self.do_or_send(NODE_SHARD, Mail::Remember { exchange, messages });
         }
         if !self.mail.post.notices.is_idle() {
             self.publish_notices();
@@ -134,7 +134,7 @@ impl Shard {
             Mail::Receipts { queue, publisher, first, last, verdict } => {
                 self.handle_receipt(Receipt { queue, publisher, first, last, verdict });
             }
-            Mail::Propose { ticket, by, from, command } => self.handle_proposal(ticket, by, from, command),
+            Mail::Propose(proposal) => self.propose_change(proposal),
             Mail::Changes { version, changes } => self.handle_changes(version, &changes),
             Mail::Place { queue, home } => self.place(queue, home),
             Mail::Placed { version, queue, home } => self.handle_placed(version, queue, home),

@@ -104,7 +104,7 @@ fn commands_that_depend_on_declarations_wait_for_them() {
     propose(&mut house, 1, declare("other"), "other", &answers);
     // Nothing of this queue survives a restart, so its declaration waits for no disk.
     let own = DeclareQueue { durable: false, exclusive: true, ..DeclareQueue::new("/", "own", [].into()) };
-    let own = DeclareQueue { connection: Some(ConnectionId(1)), ..own };
+    let own = DeclareQueue { connection: Some(ConnectionId::default()), ..own };
     propose(&mut house, 1, Command::DeclareQueue(own), "own", &answers);
     house.settle();
     assert_eq!(answered(&answers), ["own"]);

@@ -24,6 +24,7 @@ impl House {
         let report = self.shards[0]
             .placements()
             .home(record.id)
+            .here()
             .and_then(|home| self.shards[usize::from(home)].queue_report(record.id));
         QueueFacts::new(record, report.unwrap_or_default(), self.now_ms)
     }

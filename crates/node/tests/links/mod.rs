@@ -20,6 +20,7 @@ mod left;
 mod line;
 mod login;
 mod long_headers;
+mod out_of_reach;
 mod own_queues;
 mod readers;
 mod refused;

@@ -417,6 +417,8 @@ pub enum Refusal {
     NotSupported,
     /// The queue cannot be opened at the moment because of the disk.
     Unavailable,
+    /// The queue is on no node in reach.
+    OutOfReach,
     /// Messages of the queue are damaged on the disk. The queue can only be deleted.
     Damaged,
     /// The queue has as many browsers ([`Mode::Browse`]) as it may have.

@@ -115,7 +115,7 @@ const VHOSTS: [&str; 2] = ["/", "v"];
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 fn declare(vhost: &str, name: &str, durable: bool) -> Command {
-    let connection = (!durable).then_some(ConnectionId(1));
+    let connection = (!durable).then(ConnectionId::default);
     let declare = DeclareQueue::new(vhost, name, Arguments::new());
     Command::DeclareQueue(DeclareQueue { durable, exclusive: !durable, connection, ..declare })
 }

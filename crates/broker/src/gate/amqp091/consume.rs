@@ -55,7 +55,7 @@ impl Gate {
         }
         let name = self.queue_name(channel, consume.queue)?;
         self.permit(Verb::Consume, &[Resource::Queue(&name)], cx)?;
-        let unique = self.peer.id.0;
+        let unique = self.peer.id.number;
         let max = cx.settings.consumer_max_per_channel.map_or(usize::MAX, |max| max as usize);
         let Some(state) = self.channel(channel) else { return Ok(()) };
         let tag = match consume.consumer_tag {

@@ -113,6 +113,9 @@ pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
             ReplyCode::InternalError,
             format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
         ),
+        Refusal::OutOfReach => {
+            (ReplyCode::NotFound, format!("queue '{queue}' in vhost '{vhost}' is on no node in reach"))
+        }
         // This protocol has no browsers.
         Refusal::TooManyBrowsers => {
             (ReplyCode::ResourceError, format!("queue '{queue}' in vhost '{vhost}' has too many browsers"))

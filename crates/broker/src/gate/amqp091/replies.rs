@@ -44,7 +44,7 @@ impl Gate {
         consume: &BasicConsume<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        let unique = self.peer.id.0;
+        let unique = self.peer.id.number;
         let at = self.address(channel, REPLIES);
         let Some(state) = self.channel(channel) else { return Ok(()) };
         if !consume.no_ack {

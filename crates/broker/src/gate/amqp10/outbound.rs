@@ -417,6 +417,10 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
             condition::INTERNAL_ERROR,
             format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
         ),
+        Refusal::OutOfReach => (
+            condition::PRECONDITION_FAILED,
+            format!("queue '{queue}' in vhost '{vhost}' is on no node in reach"),
+        ),
         Refusal::TooManyBrowsers => (
             condition::RESOURCE_LIMIT_EXCEEDED,
             format!("queue '{queue}' in vhost '{vhost}' has as many browsers as it may have"),

@@ -309,7 +309,7 @@ async fn a_change_waits_for_a_blocked_shard_and_numbers_do_not() {
 #[tokio::test]
 async fn an_exclusive_queue_cannot_be_bound_over_http() {
     let mut restored = Restored::default();
-    let (exclusive, connection) = (true, Some(ConnectionId(1)));
+    let (exclusive, connection) = (true, Some(ConnectionId::default()));
     let declare = DeclareQueue { exclusive, connection, ..DeclareQueue::new("/", "own", Arguments::new()) };
     let decision =
         restored.catalog.decide(Command::DeclareQueue(declare), &mut restored.catalog.queue_ids()).unwrap();

@@ -307,7 +307,7 @@ impl Connections {
 
     /// Adds a connection. Returns its key.
     fn open(&mut self, here: Here, metadata: &Metadata, peer: IpAddr, name: Arc<str>) -> usize {
-        let id = ConnectionId(self.draw(here.id));
+        let id = ConnectionId { origin: self.shared.names.origin, number: self.draw(here.id) };
         let entry = self.conns.vacant_entry();
         let key = entry.key();
         let client = Peer::new(id, key, peer, name, metadata.settings(), here.now_ms);

@@ -1,4 +1,4 @@
-//! The copy of the users in a file beside the log (`wal::CopyFile`), as the deciding shard sees it.
+//! The copy of the users in a file beside the log (`wal::CopyFile`), as the node shard sees it.
 //!
 //! ```text
 //!   changes of users are synced in the log ──▶ applied ──▶ one job for all of them ──▶ answered
@@ -49,7 +49,7 @@ impl Copied {
 }
 
 impl Shard {
-    /// Called once, on the deciding shard. From now on a change of users is answered when their copy has it. `start` says
+    /// Called once, on the node shard. From now on a change of users is answered when their copy has it. `start` says
     /// how writing the copy of the present users has ended.
     pub fn copy_users(&mut self, start: &CopyEnd) {
         let mut copied = Copied { stands: !matches!(start, CopyEnd::Removed(_)), ..Copied::default() };

@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use broker::catalog::{Answer, Catalog, CatalogError, Change, Command, Committed, Offered, Pending};
 use broker::counters::Deprecated;
-use broker::ids::{DECIDER, QueueId, ShardId, shard_of};
-use broker::mail::{Mail, TicketOwner};
+use broker::ids::{NODE_SHARD, QueueId, ShardId, shard_of};
+use broker::mail::{Mail, Proposal, TicketOwner};
 use queue::{Request, Ticket};
 
 use super::Metadata;
 use super::copied::Copied;
 use crate::questions::Reply;
 use crate::shard::Shard;
+
+/// The shard that decides and numbers the changes of the catalog.
+pub(super) const DECIDER: ShardId = NODE_SHARD;
 
 /// The state of the deciding shard.
 #[derive(Debug)]
@@ -56,14 +59,12 @@ impl Decider {
 }
 
 impl Shard {
-    /// Handles a proposed command on the deciding shard.
-    pub(in crate::shard) fn handle_proposal(
-        &mut self,
-        ticket: Option<Ticket>,
-        by: Option<Arc<str>>,
-        from: ShardId,
-        command: Command,
-    ) {
+    /// Has a command decided: here, or where changes are decided. Only this room knows where that is.
+    pub(in crate::shard) fn propose_change(&mut self, proposal: Proposal) {
+        if self.metadata.decider.is_none() {
+            return self.mail.send(DECIDER, Mail::Propose(proposal));
+        }
+        let Proposal { ticket, by, from, command } = proposal;
         self.offer(command, Asker { ticket, by, from });
         self.send_answers();
     }
@@ -83,10 +84,7 @@ impl Shard {
     }
 
     fn offer(&mut self, command: Command, asker: Asker) {
-        let Metadata { catalog, decider: Some(decider), .. } = &mut self.metadata else {
-            tracing::error!(asker.from, "a proposal arrived at a shard that is not the deciding shard");
-            return;
-        };
+        let Metadata { catalog, decider: Some(decider), .. } = &mut self.metadata else { return };
         match decider.pending.offer(catalog, command, asker) {
             Offered::Waits => {}
             Offered::Decided { number, changes } => {
@@ -157,10 +155,10 @@ impl Shard {
         self.mail.send(DECIDER, Mail::Applied { version, by: self.here.id });
     }
 
-    /// Publishes the users if changes that were applied concern them. The deciding shard does so before any client gets its
+    /// Publishes the users if changes that were applied concern them. One shard of the node does so before any client gets its
     /// answer, and once for all changes: while the copy is shared, each change would copy all users.
     fn publish_users(&mut self, changes: &[Change]) {
-        if self.here.id == DECIDER && changes.iter().any(Change::is_of_users) {
+        if self.here.id == NODE_SHARD && changes.iter().any(Change::is_of_users) {
             self.metadata.access.publish(self.metadata.catalog.users().clone());
         }
     }

@@ -1,4 +1,4 @@
-//! The messages that exchanges of type `x-recent-history` remember. They are on the deciding shard, so that a
+//! The messages that exchanges of type `x-recent-history` remember. They are on the node shard, so that a
 //! new binding finds all of them.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Shard {
         }
     }
 
-    /// Called on the deciding shard only, after it has applied a change.
+    /// Called on the node shard only, after it has applied a change.
     pub(in crate::shard) fn follow_history(&mut self, change: &Change) {
         match change {
             Change::Bound(binding) => self.replay(binding),

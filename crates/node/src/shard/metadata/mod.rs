@@ -1,7 +1,7 @@
 //! What a shard knows about the whole node: the catalog, where queues live, access, and the settings. The
 //! deciding shard also has the decider and the messages that exchanges remember.
 //!
-//! A command arrives at the deciding shard as `Mail::Propose`. Its changes are written to the log. Once they
+//! A command is proposed ([`Shard::propose_change`](super::Shard)), and reaches the deciding shard as `Mail::Propose`. Its changes are written to the log. Once they
 //! are synced, they go to every shard as `Mail::Changes`. The answer is sent when all shards have applied
 //! them. So no client sees a change that a crash could undo.
 
@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use broker::access::Access;
 use broker::catalog::{Catalog, Change, Histories, QueueRecord};
-use broker::ids::{DECIDER, QueueId, ShardId};
+use broker::ids::{QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::traces::Traces;
 
 use self::copied::Copied;
-use self::decider::Decider;
+use self::decider::{DECIDER, Decider};
 use self::history::Replay;
 
 /// The metadata of a shard; see the module.
@@ -35,9 +35,9 @@ pub(super) struct Metadata {
     placements: Placements,
     /// The decider of changes of the catalog. Present on the deciding shard only.
     decider: Option<Decider>,
-    /// The copy of the users. Present on the deciding shard of a node with a data directory.
+    /// The copy of the users. Present on the node shard of a node with a data directory.
     copied: Option<Copied>,
-    /// The messages that exchanges remember for later bindings. Used on the deciding shard only.
+    /// The messages that exchanges remember for later bindings. Used on the node shard only.
     histories: Histories,
     /// The remembered messages for new bindings that wait for their routes, in their order.
     replays: VecDeque<Replay>,
@@ -129,10 +129,5 @@ impl Metadata {
     /// deciding shard only.
     pub fn pending(&self) -> impl Iterator<Item = &Change> {
         self.decider.iter().flat_map(|decider| decider.pending.durable_changes(&self.catalog))
-    }
-
-    /// Returns true on the deciding shard.
-    pub fn decides(&self) -> bool {
-        self.decider.is_some()
     }
 }

@@ -1,34 +1,34 @@
-//! Where queues live. The deciding shard places them and notifies all shards.
+//! Where queues live. The node shard places them and notifies all shards.
 
 use broker::catalog::{Change, QueueRecord};
-use broker::ids::{QueueId, ShardId};
+use broker::ids::{NODE_SHARD, QueueId, ShardId, Where};
 use broker::mail::Mail;
 
 use crate::shard::Shard;
 
 impl Shard {
-    /// On the deciding shard: assigns a queue to the shard that owns it (its home). Does nothing if the queue
+    /// On the node shard: assigns a queue to the shard that owns it (its home). Does nothing if the queue
     /// has a home or is deleted.
     pub(in crate::shard) fn place(&mut self, queue: QueueId, home: ShardId) {
         let is_known = self.metadata.catalog.queue_by_id(queue).is_some();
-        if !is_known || self.metadata.placements.home(queue).is_some() {
+        if !is_known || self.metadata.placements.home(queue) != Where::Unplaced {
             return;
         }
-        let version = self.metadata.placements.version() + 1;
+        let (version, home) = (self.metadata.placements.version() + 1, Where::Here(home));
         for to in self.mail.shards().filter(|to| *to != self.here.id) {
             self.mail.send(to, Mail::Placed { version, queue, home });
         }
         self.handle_placed(version, queue, home);
     }
 
-    /// Called on every shard when the deciding shard has placed a queue.
-    pub(in crate::shard) fn handle_placed(&mut self, version: u64, queue: QueueId, home: ShardId) {
+    /// Called on every shard when the node shard has placed a queue.
+    pub(in crate::shard) fn handle_placed(&mut self, version: u64, queue: QueueId, home: Where) {
         self.metadata.placements.place(queue, home);
         debug_assert_eq!(self.metadata.placements.version(), version, "placements come in their order");
         self.queue_placed(queue, home);
     }
 
-    /// Called on the deciding shard after it has applied a change. A queue that may expire gets its machine
+    /// Called on the node shard after it has applied a change. A queue that may expire gets its machine
     /// at once, because only the machine measures its unused time. So does an exclusive queue, which lives on
     /// the shard of its connection. `from` is the shard that proposed the change.
     pub(super) fn place_declared(&mut self, change: &Change, from: ShardId) {
@@ -40,12 +40,12 @@ impl Shard {
         }
     }
 
-    /// Refreshes the queue at this place of the catalog after policies may have changed. On the deciding
+    /// Refreshes the queue at this place of the catalog after policies may have changed. On the node
     /// shard, a queue that may now expire gets its machine.
     pub(in crate::shard) fn visit_for_policies(&mut self, place: usize) {
         let Some(record) = self.metadata.catalog.refresh_queue_at(place) else { return };
         let queue = record.id;
-        if self.metadata.decides() && self.waits(&record) {
+        if self.here.id == NODE_SHARD && self.waits(&record) {
             self.place(queue, (place % self.mail.shards().len()) as ShardId);
         }
         self.configure(queue);
@@ -53,6 +53,6 @@ impl Shard {
 
     /// Returns true if a queue may expire and has no machine to measure the time.
     fn waits(&self, queue: &QueueRecord) -> bool {
-        queue.may_expire() && self.metadata.placements.home(queue.id).is_none()
+        queue.may_expire() && self.metadata.placements.home(queue.id) == Where::Unplaced
     }
 }

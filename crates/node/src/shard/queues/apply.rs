@@ -2,12 +2,13 @@
 
 use std::{iter, vec};
 
-use broker::ids::{DECIDER, QueueId, ShardId};
+use broker::ids::{NODE_SHARD, QueueId, Where};
 use broker::mail::Mail;
 use hashbrown::HashSet;
 use queue::{
     Admission, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, Fifo, GoneReason, Health,
-    Publish, Put, Refusal, Request, Requester, Retained, SettleAnswer, StreamUpdate, Verdict, ends,
+    Publish, Put, Refusal, RejectReason, Request, Requester, Retained, SettleAnswer, StreamUpdate, Verdict,
+    ends,
 };
 
 use crate::facts::{RestoredParts, RestoredQueue};
@@ -115,22 +116,24 @@ impl Shard {
         while let Some(&(queue, ref request)) = rest.as_slice().first() {
             let catalog = self.metadata.catalog();
             let here = is_for_readers(request) && catalog.is_stream(queue) == Some(true);
-            let home = if here { Some(self.here.id) } else { self.metadata.placements().home(queue) };
-            if home == Some(self.here.id) {
+            let (me, home) = (Where::Here(self.here.id), self.metadata.placements().home(queue));
+            if here || home == me {
                 self.apply_or_leave(queue, &mut rest);
                 continue;
             }
             let Some((_, request)) = rest.next() else { break };
             match home {
-                Some(home) => self.mail.send_request(home, queue, request),
-                None if self.metadata.catalog().is_stream(queue).is_none() => {
-                    self.refuse_request(queue, request)
+                Where::Here(home) => self.mail.send_request(home, queue, request),
+                // No node has links to others yet.
+                Where::On(_) | Where::Nobody => self.refuse_request(queue, request, Refusal::OutOfReach),
+                Where::Unplaced if self.metadata.catalog().is_stream(queue).is_none() => {
+                    self.refuse_request(queue, request, Refusal::NotFound)
                 }
-                None => {
+                Where::Unplaced => {
                     let waiting = self.queues.waiting.entry(queue).or_default();
                     waiting.push(request);
                     if waiting.len() == 1 {
-                        self.mail.send(DECIDER, Mail::Place { queue, home: self.here.id });
+                        self.mail.send(NODE_SHARD, Mail::Place { queue, home: self.here.id });
                     }
                 }
             }
@@ -140,16 +143,18 @@ impl Shard {
     }
 
     /// Called when the queue has been given its home.
-    pub(in crate::shard) fn queue_placed(&mut self, queue: QueueId, home: ShardId) {
-        if home == self.here.id {
+    pub(in crate::shard) fn queue_placed(&mut self, queue: QueueId, home: Where) {
+        if home == Where::Here(self.here.id) {
             self.place_queue(queue, RestoredQueue::default());
         }
         for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
-            if home == self.here.id {
+            match home {
                 // Applied at once: the mail that is being handled may contain newer requests for the queue.
-                self.apply_one(queue, request);
-            } else {
-                self.mail.send_request(home, queue, request);
+                Where::Here(home) if home == self.here.id => self.apply_one(queue, request),
+                Where::Here(home) => self.mail.send_request(home, queue, request),
+                Where::On(_) | Where::Unplaced | Where::Nobody => {
+                    self.refuse_request(queue, request, Refusal::OutOfReach);
+                }
             }
         }
     }
@@ -180,38 +185,42 @@ impl Shard {
         }
         self.stream_forgotten(queue);
         for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
-            self.refuse_request(queue, request);
+            self.refuse_request(queue, request, Refusal::NotFound);
         }
         for to in self.connections.take_watchers(queue) {
             self.gates().with(to.connection, |gate, cx| gate.handle_target_gone(to, name, cx));
         }
     }
 
-    /// Answers a request for a deleted queue as the queue would.
-    fn refuse_request(&mut self, queue: QueueId, request: Request) {
+    /// Answers a request for a queue that was deleted ([`Refusal::NotFound`]) or is out of reach ([`Refusal::OutOfReach`]), as the
+    /// queue would.
+    fn refuse_request(&mut self, queue: QueueId, request: Request, why: Refusal) {
+        let is_deleted = why == Refusal::NotFound;
+        let reason = if is_deleted { GoneReason::QueueDeleted } else { GoneReason::Detached };
         let effect = match request {
             Request::Publish(Publish { publisher, seq, .. }) => {
-                let verdict = Verdict::Released;
+                let verdict = match is_deleted {
+                    true => Verdict::Released,
+                    false => Verdict::Rejected(RejectReason::Unavailable),
+                };
                 self.mail.receipts.push(Receipt { queue, publisher, first: seq, last: seq, verdict });
                 self.send_receipts();
                 return;
             }
             Request::Attach(attach) => {
-                Effect::Refused { requester: Requester::Consumer(attach.consumer), why: Refusal::NotFound }
+                Effect::Refused { requester: Requester::Consumer(attach.consumer), why }
             }
             Request::Fetch { ticket, .. }
             | Request::Browse { ticket, .. }
             | Request::Purge { ticket }
             | Request::Delete { ticket, .. }
-            | Request::Report { ticket } => {
-                Effect::Refused { requester: Requester::Ticket(ticket), why: Refusal::NotFound }
-            }
+            | Request::Report { ticket } => Effect::Refused { requester: Requester::Ticket(ticket), why },
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
-                Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
+                Effect::Gone { consumer, reason }
             }
             Request::Close { .. } => return,
             Request::Follow { follower, .. } => {
-                let end = Some(GoneReason::QueueDeleted);
+                let end = Some(reason);
                 let update =
                     Box::new(StreamUpdate { retained: Retained::default(), chunks: Vec::new(), end });
                 Effect::StreamUpdate { follower, update }
@@ -292,12 +301,12 @@ impl Shard {
         // Another shard may learn about the queue, or about its home, earlier than this one.
         let catalog = self.metadata.catalog();
         let early = match catalog.is_stream(queue) {
-            Some(_) => self.metadata.placements().home(queue) != Some(self.here.id),
+            Some(_) => self.metadata.placements().home(queue) != Where::Here(self.here.id),
             None => catalog.is_to_come(queue),
         };
         match early {
             true => self.queues.waiting.entry(queue).or_default().push(request),
-            false => self.refuse_request(queue, request),
+            false => self.refuse_request(queue, request, Refusal::NotFound),
         }
     }
 

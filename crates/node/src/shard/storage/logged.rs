@@ -1,6 +1,6 @@
 //! Passes facts to the log, and handles the log's answers to this shard's handovers.
 
-use broker::ids::DECIDER;
+use broker::ids::NODE_SHARD;
 use broker::mail::Mail;
 use wal::{Completion, Handover, Size, Step};
 
@@ -87,7 +87,7 @@ impl Shard {
             self.storage.definitions_file = file;
         }
         if let Some((file, bytes)) = evacuated {
-            self.mail.send(DECIDER, Mail::Evacuated { file, bytes });
+            self.mail.send(NODE_SHARD, Mail::Evacuated { file, bytes });
         }
         receipts.drain().for_each(|receipt| self.mail.receipts.push(receipt));
         self.send_settled(answers);

@@ -116,7 +116,7 @@ pub(super) struct Storage {
     live_bytes: u64,
     garbage_allowed: u64,
     reserve_bytes: u64,
-    /// On the deciding shard: the last report of a log that is mostly garbage, as its bytes, oldest file and
+    /// On the node shard: the last report of a log that is mostly garbage, as its bytes, oldest file and
     /// newest file.
     log_full: Option<(u64, u64, u64)>,
     /// The last file that was evacuated.

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use broker::catalog::DefinitionsCursor;
 use broker::counters::RaftSums;
-use broker::ids::DECIDER;
+use broker::ids::NODE_SHARD;
 use broker::mail::Mail;
 use message::LastRoute;
 use queue::{ALL_DUE, Fact};
@@ -32,7 +32,7 @@ pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
 /// what was in flight when the disk became full, and for what arrives meanwhile.
 const RESERVE_PART: u64 = 2;
 
-/// The evacuation in progress, on the deciding shard.
+/// The evacuation in progress, on the node shard.
 #[derive(Debug)]
 pub(super) struct Evacuation {
     file: u64,
@@ -109,18 +109,18 @@ impl Shard {
         self.storage.log_size = Some(size);
     }
 
-    /// Called with the size of the log. The shard that receives it informs the deciding shard, which may
+    /// Called with the size of the log. The shard that receives it informs the node shard, which may
     /// write nothing itself and so receive no answers from the log.
     pub(in crate::shard) fn report_size(&mut self, size: Size) {
         self.publish_live_bytes();
         self.storage.log_size = Some(size);
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.storage.log_file);
-            self.mail.send(DECIDER, Mail::LogFull { bytes, oldest, newest, on_reserve: size.on_reserve });
+            self.mail.send(NODE_SHARD, Mail::LogFull { bytes, oldest, newest, on_reserve: size.on_reserve });
         }
     }
 
-    /// Handles the report of a large log on the deciding shard.
+    /// Handles the report of a large log on the node shard.
     pub(in crate::shard) fn handle_log_full(
         &mut self,
         bytes: u64,
@@ -133,7 +133,7 @@ impl Shard {
         self.reclaim();
     }
 
-    /// Called from time to time on the deciding shard. Asks the log again to delete evacuated files if it has
+    /// Called from time to time on the node shard. Asks the log again to delete evacuated files if it has
     /// reported them since: the report may be older than the deletion, or the deletion may have failed.
     pub(in crate::shard) fn forget_again(&mut self) {
         let evacuated = self.storage.evacuated;
@@ -142,13 +142,13 @@ impl Shard {
         }
     }
 
-    /// Called from time to time on the deciding shard. Asks the log for its size: it is reported with records only, and an idle
+    /// Called from time to time on the node shard. Asks the log for its size: it is reported with records only, and an idle
     /// broker writes none. Since the last report, files may have been deleted, or records have become garbage.
     pub(in crate::shard) fn ask_for_size(&mut self) {
         // A log that accepts nothing is asked anyway; see `Shard::retry_log`. At the end of an evacuation a size is reported. While
         // publishers wait for space, any garbage is too much, so an evacuation might follow each answer.
         let is_asked = self.storage.evacuation.is_some() || self.log_refuses();
-        if self.metadata.decides()
+        if self.here.id == NODE_SHARD
             && !is_asked
             && !self.connections.is_blocked()
             && self.storage.log_size.is_some()
@@ -157,9 +157,9 @@ impl Shard {
         }
     }
 
-    /// On the deciding shard: begins an evacuation if most of the log is garbage.
+    /// On the node shard: begins an evacuation if most of the log is garbage.
     pub(in crate::shard) fn reclaim(&mut self) {
-        if !self.metadata.decides() || self.storage.evacuation.is_some() {
+        if self.here.id != NODE_SHARD || self.storage.evacuation.is_some() {
             return;
         }
         let Some((bytes, oldest, newest)) = self.storage.log_full else { return };
@@ -199,7 +199,7 @@ impl Shard {
         }
         // The log already writes to a newer file. New records need no evacuation.
         storage.log_file = storage.log_file.max(file + 1);
-        let definitions = self.metadata.decides() && storage.definitions_file <= file;
+        let definitions = self.here.id == NODE_SHARD && storage.definitions_file <= file;
         let definitions = definitions.then(|| Definitions {
             cursor: DefinitionsCursor::default(),
             file: storage.log_file,
@@ -306,7 +306,7 @@ impl Shard {
         cursor.is_at_end()
     }
 
-    /// On the deciding shard: called when a shard has written its part. When all have, the log may delete the
+    /// On the node shard: called when a shard has written its part. When all have, the log may delete the
     /// files.
     pub(in crate::shard) fn handle_evacuated(&mut self, file: u64, bytes: u64) {
         let Some(evacuation) = self.storage.evacuation.as_mut().filter(|e| e.file == file) else { return };
