@@ -20,8 +20,16 @@ pub const fn shard_of(id: u64) -> ShardId {
     (id >> SHARD_SHIFT) as u8
 }
 
-/// A queue from its declaration to its deletion: its place in the catalog and an incarnation. So nothing
-/// that was sent to a deleted queue can reach a new queue with the same name or place.
+/// The most queues at once: 16 million. The lower 24 bits of a queue's id are its slot.
+pub const QUEUES_MAX: u32 = 1 << QUEUE_SLOT_BITS;
+const QUEUE_SLOT_BITS: u32 = 24;
+
+/// The incarnations of queues are below this number. Each declaration takes one: at 1,000 a second they last for 34 years. The last
+/// one is left out, so that no id is `u64::MAX`.
+pub const INCARNATIONS_END: u64 = (1 << (u64::BITS - QUEUE_SLOT_BITS)) - 1;
+
+/// A queue from its declaration to its deletion: its slot in the catalog (24 bits) and an incarnation (40 bits). So nothing
+/// that was sent to a deleted queue can reach a new queue with the same name or slot (docs/decisions/0051).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(pub u64);
 
@@ -30,17 +38,19 @@ impl QueueId {
     /// this id.
     pub const NONE: Self = Self(0);
 
-    pub const fn new(incarnation: u32, slot: u32) -> Self {
-        Self((incarnation as u64) << 32 | slot as u64)
+    /// `incarnation` is below [`INCARNATIONS_END`], and `slot` below [`QUEUES_MAX`].
+    pub const fn new(incarnation: u64, slot: u32) -> Self {
+        debug_assert!(incarnation < INCARNATIONS_END && slot < QUEUES_MAX);
+        Self(incarnation << QUEUE_SLOT_BITS | slot as u64)
     }
 
     /// Returns the index in a table of queues.
     pub const fn slot(self) -> usize {
-        (self.0 & 0xffff_ffff) as usize
+        (self.0 & (QUEUES_MAX as u64 - 1)) as usize
     }
 
-    pub const fn incarnation(self) -> u32 {
-        (self.0 >> 32) as u32
+    pub const fn incarnation(self) -> u64 {
+        self.0 >> QUEUE_SLOT_BITS
     }
 }
 

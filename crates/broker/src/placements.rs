@@ -20,7 +20,7 @@ pub struct Placements {
 struct Home {
     /// The incarnation of the queue. 0 means that no queue has a home here, because no queue has this
     /// incarnation.
-    incarnation: u32,
+    incarnation: u64,
     at: Where,
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use amqp10::sasl::Secret;
 use broker::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
 use broker::catalog::{
-    AccountChange, Arguments, Binding, Caller, Catalog, Change, Command, DeclareExchange, DeclareQueue,
-    Destination, ParameterKey, VhostPatch,
+    AccountChange, Answer, Arguments, Binding, Caller, Catalog, Change, Command, DeclareExchange,
+    DeclareQueue, Destination, ParameterKey, VhostPatch,
 };
 use broker::pattern::Pattern;
 use bytes::Bytes;
@@ -331,6 +331,16 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
         assert!(users.get("gone").is_none() && !catalog.has_vhost("gone") && catalog.has_vhost("other"));
     }
     let second = catalog.listed_queue("/", "second").expect("the queue").id;
+    let declare = Command::DeclareQueue(DeclareQueue::new("/", "new", Arguments::new()));
+    let decided = catalog.decide(declare, &mut catalog.queue_ids()).expect("a sound command");
+    let Answer::Queue { record: new, .. } = decided.answer else { panic!("{decided:?}") };
+    let all = catalog.queues().map(|queue| (queue.id.slot(), queue.id.incarnation()));
+    for (slot, incarnation) in all {
+        assert!(
+            slot < 3 && slot != new.id.slot() && incarnation < new.id.incarnation(),
+            "{slot} {incarnation} {new:?}"
+        );
+    }
     assert!(restored.queues[&second].is_damaged() && !restored.queues[&first.id].is_damaged());
     assert_eq!(restored.extents().collect::<Vec<_>>(), [EXTENT]);
     if version >= 4 {

@@ -40,7 +40,8 @@ pub const FILE_SIZE: u64 = 8 << 20;
 /// * 6: permissions and policies with patterns that were refused before, topic permissions, and users whose
 ///   passwords are hashed with MD5 (docs/decisions/0026).
 /// * 7: messages that were redriven (docs/decisions/0041).
-pub const LOG_VERSION: u32 = 7;
+/// * 8: queue ids with 24 bits for the slot (docs/decisions/0051).
+pub const LOG_VERSION: u32 = 8;
 
 /// The version of packs; see [`LOG_VERSION`].
 pub const PACK_VERSION: u32 = 1;

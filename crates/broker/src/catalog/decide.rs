@@ -243,8 +243,11 @@ impl Catalog {
         check_memory(arguments)?;
         let (config, fsync) = declare.settings(self.default_type(&declare.vhost))?;
         let DeclareQueue { vhost, name, arguments, .. } = declare;
+        let id = ids.take().map_err(|why| CatalogError::LimitReached {
+            reason: format!("cannot declare queue '{name}' in vhost '{vhost}': {why}"),
+        })?;
         let record = Arc::new(QueueRecord {
-            id: ids.take(),
+            id,
             vhost,
             name,
             durable,

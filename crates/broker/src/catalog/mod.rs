@@ -244,7 +244,7 @@ pub enum Change {
     },
     /// All incarnations below this one have been used, also by queues that are no longer stored.
     Incarnations {
-        next: u32,
+        next: u64,
     },
     VhostAdded {
         name: Arc<str>,
@@ -347,7 +347,7 @@ pub struct Catalog {
     queues: Slots,
     /// The virtual host and the name of each exchange, by its place.
     exchange_places: Slab<(Arc<str>, Arc<str>)>,
-    next_incarnation: u32,
+    next_incarnation: u64,
     users: Arc<Users>,
     parameters: Parameters,
     rules: DeclareRules,
@@ -582,7 +582,7 @@ impl Catalog {
         self.version += 1;
         match change {
             Change::QueueDeclared(record) => {
-                self.next_incarnation = self.next_incarnation.max(record.id.incarnation().wrapping_add(1));
+                self.next_incarnation = self.next_incarnation.max(record.id.incarnation() + 1);
                 if let Some(vhost) = self.vhosts.get_mut(&record.vhost) {
                     vhost.queues.insert(record.name.clone(), record.id);
                 }

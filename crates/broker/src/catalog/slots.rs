@@ -1,7 +1,9 @@
 //! The table of queues, and the queue ids that are free.
 
+use std::fmt;
+
 use super::QueueRow;
-use crate::ids::QueueId;
+use crate::ids::{INCARNATIONS_END, QUEUES_MAX, QueueId};
 
 /// The queues of a catalog, by the slots of their ids.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +16,7 @@ pub(super) struct Slots {
 #[derive(Clone, Debug, Default)]
 struct Slot {
     /// The incarnation of the queue that is at this place, or was last at it. 0 if there has been none.
-    incarnation: u32,
+    incarnation: u64,
     row: Option<QueueRow>,
 }
 
@@ -65,6 +67,26 @@ impl Slots {
     }
 }
 
+/// Why there is no id for a new queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoQueueId {
+    /// There are [`QUEUES_MAX`] queues.
+    Slots,
+    /// All incarnations below [`INCARNATIONS_END`] were used.
+    Incarnations,
+}
+
+impl fmt::Display for NoQueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slots => write!(f, "there are as many queues as there can be ({QUEUES_MAX})"),
+            Self::Incarnations => {
+                write!(f, "the broker has declared as many queues as it can ({INCARNATIONS_END})")
+            }
+        }
+    }
+}
+
 /// The free ids for new queues. Only the deciding shard needs them. An id is never given twice, not even if
 /// its queue is not in the catalog yet.
 #[derive(Debug)]
@@ -72,26 +94,58 @@ pub struct QueueIds {
     /// The slots below `slots` that belong to no queue.
     free: Vec<u32>,
     slots: u32,
-    next_incarnation: u32,
+    next_incarnation: u64,
 }
 
 impl QueueIds {
-    pub(super) fn new(slots: &Slots, next_incarnation: u32) -> Self {
+    pub(super) fn new(slots: &Slots, next_incarnation: u64) -> Self {
         let free = (0..slots.len()).filter(|place| slots.at(*place).is_none()).map(|place| place as u32);
         Self { free: free.collect(), slots: slots.len() as u32, next_incarnation }
     }
 
-    pub(super) fn take(&mut self) -> QueueId {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots += 1;
-            self.slots - 1
-        });
-        self.next_incarnation = self.next_incarnation.wrapping_add(1);
-        QueueId::new(self.next_incarnation.wrapping_sub(1), slot)
+    /// # Errors
+    /// No id is left. Then none is taken.
+    pub(super) fn take(&mut self) -> Result<QueueId, NoQueueId> {
+        let incarnation = self.next_incarnation;
+        if incarnation >= INCARNATIONS_END {
+            return Err(NoQueueId::Incarnations);
+        }
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.slots >= QUEUES_MAX => return Err(NoQueueId::Slots),
+            None => {
+                self.slots += 1;
+                self.slots - 1
+            }
+        };
+        self.next_incarnation += 1;
+        Ok(QueueId::new(incarnation, slot))
     }
 
     /// Called when the catalog has forgotten this queue, so that its slot is free.
     pub(super) fn give_back(&mut self, id: QueueId) {
         self.free.push(id.slot() as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_is_given_twice_or_beyond_the_end() {
+        let mut ids =
+            QueueIds { free: vec![7], slots: QUEUES_MAX - 1, next_incarnation: INCARNATIONS_END - 3 };
+        let (first, second) = (ids.take().unwrap(), ids.take().unwrap());
+        assert_eq!((first.slot(), first.incarnation()), (7, INCARNATIONS_END - 3));
+        assert_eq!((second.slot(), second.incarnation()), (QUEUES_MAX as usize - 1, INCARNATIONS_END - 2));
+        assert_eq!(ids.take(), Err(NoQueueId::Slots));
+        ids.give_back(first);
+        let last = ids.take().unwrap();
+        assert_eq!((last.slot(), last.incarnation()), (7, INCARNATIONS_END - 1));
+        assert_ne!(last.0, u64::MAX);
+        ids.give_back(last);
+        assert_eq!((ids.take(), ids.take()), (Err(NoQueueId::Incarnations), Err(NoQueueId::Incarnations)));
+        assert_eq!(ids.free, [7], "nothing was taken");
     }
 }

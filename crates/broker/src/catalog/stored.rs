@@ -8,7 +8,7 @@
 //!   4 exchange deleted  vhost, name
 //!   5 bound             vhost, source, destination, to-exchange, key, arguments
 //!   6 unbound           the same
-//!   7 incarnations      next
+//!   7 incarnations      next, in the upper 32 bits of ids
 //!   8 policy set        vhost, name, operator, pattern, priority long, apply-to, definition
 //!   9 policy cleared    vhost, name, operator
 //!                                                         since version 3 of the log
@@ -32,6 +32,8 @@
 //!  12                  with MD5
 //!  14                  with other patterns than `.*` and the empty one
 //!   8                  with look-aheads in the pattern
+//!                                                         since version 8 of the log
+//!  23 incarnations      next, in the upper 40 bits of ids. Kind 7 is not written any more.
 //! ```
 //!
 //! A limit of -1 is none. Permissions are stored as the texts of their patterns. For the algorithm and the hash see [`crate::access::PasswordHash`].
@@ -48,6 +50,10 @@ use super::{ApplyTo, Change, Exchange, ExchangeKind, Policy, QueueRecord, queue_
 use crate::access::UserLimits;
 use crate::ids::QueueId;
 use crate::pattern::Pattern;
+
+/// Before version 8 of the log, the incarnation was the upper 32 bits of an id, and the slot the lower 32. No slot came near 2^24, so such
+/// an id is a valid one of today, with an incarnation that is 256 times as large.
+const OLD_INCARNATION_SHIFT: u32 = 8;
 
 /// Appends the stored encoding of a change.
 pub fn encode_change(change: &Change, out: &mut BytesMut) {
@@ -71,7 +77,7 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
         Change::ExchangeDeleted { vhost, name } => ListWriter::new(4).text(vhost).text(name),
         Change::Bound(binding) => ListWriter::new(5).binding(binding),
         Change::Unbound(binding) => ListWriter::new(6).binding(binding),
-        Change::Incarnations { next } => ListWriter::new(7).value(*next),
+        Change::Incarnations { next } => ListWriter::new(23).number(*next),
         Change::PolicySet(p) => ListWriter::new(8)
             .text(&p.vhost)
             .text(&p.name)
@@ -142,7 +148,10 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
         4 => Change::ExchangeDeleted { vhost: text(1)?, name: text(2)? },
         5 => Change::Bound(Arc::new(fields.binding(1)?)),
         6 => Change::Unbound(Arc::new(fields.binding(1)?)),
-        7 => Change::Incarnations { next: u32::try_from(fields.number(1)?).ok()? },
+        7 => Change::Incarnations {
+            next: u64::from(u32::try_from(fields.number(1)?).ok()?) << OLD_INCARNATION_SHIFT,
+        },
+        23 => Change::Incarnations { next: fields.number(1)? },
         8 => Change::PolicySet(Arc::new(Policy {
             vhost: text(1)?,
             name: text(2)?,

@@ -180,3 +180,17 @@ fn formats_are_versioned() {
     }
     assert_eq!(decode_change(b""), None);
 }
+
+/// Before version 8 of the log, incarnations were the upper 32 bits of an id. Such an id is a valid one of today.
+#[test]
+fn ids_of_older_logs_are_never_given_again() {
+    // An AMQP list of a ubyte 7 and a uint 5: the next incarnation is 5.
+    let next = decode_change(&[0xc0, 5, 2, 0x50, 7, 0x52, 5]);
+    let mut catalog = Catalog::default();
+    catalog.apply(&next.expect("a change of kind 7"));
+    let newest_of_old = QueueId(4 << 32 | 0xff_ffff);
+    let (answer, _) = run(&mut catalog, queue("q", &[]));
+    let Answer::Queue { record, .. } = answer else { panic!("{answer:?}") };
+    assert!(record.id.incarnation() > newest_of_old.incarnation(), "{:?}", record.id);
+    assert_eq!(newest_of_old.slot(), 0xff_ffff);
+}
