@@ -518,6 +518,30 @@ fn a_queue_says_what_stops_its_publishers() {
     assert_eq!(words(&h.explain(&queue())), [Cause::Alarm, Cause::QueueFull, Cause::NoConsumer]);
 }
 
+/// Its first message is held before its channel has a publisher.
+#[test]
+fn an_alarm_explains_a_client_that_connects_during_it() {
+    let mut h = House::new(1, Settings::default());
+    h.declare("q", Default::default());
+    h.alarm(true);
+    let mut client = Client091::open(&mut h, &[1, 2]);
+    let connection = client.subject(&mut h);
+    assert_eq!(h.explain(&connection).cause, Cause::NoLinks, "it has not published");
+    client.consume(&mut h, 1, "q");
+    client.publish(&mut h, 2, "q", 1);
+    let causes = |explanation: &Explanation| -> Vec<Cause> {
+        explanation.causes.iter().map(|reason| reason.cause).collect()
+    };
+    let explained = h.explain(&connection);
+    assert_eq!(causes(&explained), [Cause::Alarm], "{explained:?}");
+    assert_eq!(explained.at.as_ref().map(|place| &*place.name), Some("channel 2"));
+    let channel = Subject::Link { vhost: None, name: "channel 2".to_owned(), connection: None };
+    assert_eq!(h.explain(&channel).cause, Cause::Alarm);
+    h.alarm(false);
+    client.settle(&mut h);
+    assert!(!causes(&h.explain(&connection)).contains(&Cause::Alarm));
+}
+
 #[test]
 fn the_pace_of_a_consumer_is_counted() {
     let (mut h, publisher, consumer, out) = plain();
