@@ -518,6 +518,33 @@ fn a_queue_says_what_stops_its_publishers() {
     assert_eq!(words(&h.explain(&queue())), [Cause::Alarm, Cause::QueueFull, Cause::NoConsumer]);
 }
 
+#[test]
+fn a_queue_says_what_its_limits_have_removed() {
+    for kind in ["classic", "quorum"] {
+        let limits = [
+            ("x-queue-type", text(kind)),
+            ("x-max-length", Value::Uint(2)),
+            ("x-message-ttl", Value::Uint(1000)),
+        ];
+        let (mut h, publisher, _, out) = house(Settings::default(), &limits);
+        (0..5).for_each(|_| h.send(publisher, out, b"1"));
+        let reason = |h: &House| h.explain(&queue()).causes.remove(0);
+        let waits = reason(&h);
+        let expected = "messages are ready and no consumer is attached; since the broker started: 3 dropped by the length limit";
+        assert_eq!((waits.cause, &*waits.sentence), (Cause::NoConsumer, expected), "{kind}");
+        h.now_ms += 2_000;
+        h.settle();
+        let empty = reason(&h);
+        let expected =
+            "the queue is empty; since the broker started: 2 expired, 3 dropped by the length limit";
+        assert_eq!((empty.cause, &*empty.sentence), (Cause::QueueEmpty, expected), "{kind}");
+        assert!(empty.text.meaning.contains("message-ttl"), "{kind}: {empty:?}");
+        for number in [("queue_expired", 2), ("queue_over_length", 3)] {
+            assert!(empty.numbers.contains(&number), "{kind}: {empty:?}");
+        }
+    }
+}
+
 /// Its first message is held before its channel has a publisher.
 #[test]
 fn an_alarm_explains_a_client_that_connects_during_it() {
