@@ -131,6 +131,38 @@ fn a_user_without_tags_is_told_how_to_get_some() {
     assert_eq!(added, "user 'bob' is created");
 }
 
+/// Misspelt names are taken, as by RabbitMQ, but not in silence.
+#[test]
+fn unknown_arguments_and_tags_have_a_warning() {
+    let directory = Directory::new("words");
+    let broker = Broker::start(&directory);
+    let warned = |words: &[&str], done: &str, warning: &str| {
+        let verb = broker.verb(words);
+        assert_eq!((verb.code, verb.out.trim()), (0, done), "{verb:?}");
+        assert_eq!(verb.err.trim(), warning, "{words:?}");
+    };
+    let argument = |name: &'static str| ["--argument", name];
+    let queue = [&["declare", "queue", "q"][..], &argument("x-mesage-ttl=5"), &argument("note=1")].concat();
+    let unknown = "sluice: warning: argument 'x-mesage-ttl' of queue 'q' is unknown and has no effect; did you mean 'x-message-ttl'?";
+    warned(&queue, "queue 'q' is declared", unknown);
+    let exchange = [&["declare", "exchange", "e"][..], &argument("x-none=1")].concat();
+    let unknown = "sluice: warning: argument 'x-none' of exchange 'e' is unknown and has no effect";
+    warned(&exchange, "exchange 'e' is declared", unknown);
+    let known =
+        [&["declare", "queue", "known"][..], &argument("x-message-ttl=5"), &argument("note=1")].concat();
+    warned(&known, "queue 'known' is declared", "");
+
+    let tags = "Those that do: administrator, monitoring, policymaker, management, impersonator";
+    let unknown =
+        format!("sluice: warning: tag 'managemnt' gives no rights; did you mean 'management'? {tags}");
+    let add = ["add", "user", "anna", "--no-password", "--tags", "managemnt,monitoring"];
+    warned(&add, "user 'anna' is created", &unknown);
+    let unknown = format!("sluice: warning: tag 'team-a' gives no rights. {tags}");
+    let of_anna = "the tags of user 'anna' are set";
+    warned(&["set", "tags", "anna", "management", "team-a"], of_anna, &unknown);
+    warned(&["set", "tags", "anna", "management"], of_anna, "");
+}
+
 /// Makes certificates with the program, and starts a broker with them. Returns the directory of the files, too.
 fn with_tls(directory: &Directory, words: &[&str]) -> (Broker, String) {
     let made = directory.path().join("tls").to_str().unwrap().to_owned();
