@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use authority::{Authority, port, start, wait_for};
-use broker::verb::sluice;
+use broker::verb::{finish, sluice};
 use broker::{Broker, Directory, PROGRAM, Starting};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
@@ -161,6 +161,35 @@ fn unknown_arguments_and_tags_have_a_warning() {
     let of_anna = "the tags of user 'anna' are set";
     warned(&["set", "tags", "anna", "management", "team-a"], of_anna, &unknown);
     warned(&["set", "tags", "anna", "management"], of_anna, "");
+}
+
+/// The commands of the management API ask the broker that the variable for AMQP names.
+#[test]
+fn one_variable_names_the_broker_of_all_commands() {
+    let directory = Directory::new("words");
+    let broker = Broker::start(&directory);
+    let list = |amqp: &str, words: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["list", "queues"]).args(words);
+        finish(command.env("SLUICE_URL", amqp).env_remove("SLUICE_HTTP_URL"), b"")
+    };
+    // Nothing listens at the usual port of this address.
+    let elsewhere = "amqp://anna:secret@127.0.0.9";
+    let asked = list(elsewhere, &[]);
+    assert_eq!((asked.code, asked.err.contains("127.0.0.9:15672")), (3, true), "{asked:?}");
+    assert!(!asked.err.contains("SLUICE_URL"), "{asked:?}");
+    let asked = list("amqp://anna:secret@127.0.0.9:5673", &[]);
+    assert_eq!(asked.code, 3, "{asked:?}");
+    let said =
+        "sluice: asking http://127.0.0.9:15672: SLUICE_URL does not name the port of the management API";
+    assert!(asked.err.starts_with(said) && !asked.err.contains("secret"), "{asked:?}");
+    assert_eq!(list(elsewhere, &["--url", &broker.http_url()]).code, 0);
+    let refused = list(elsewhere, &["--url", &broker.http_url().replace("guest:guest", "guest:wrong")]);
+    refused.refused(1, &["the login of user 'guest' is refused; user and password are in --url http://"]);
+    let wrong = broker.amqp_url().replace("guest:guest", "guest");
+    broker
+        .verb(&["send", "q", "x", "--url", &wrong])
+        .refused(1, &["refuses the login of user 'guest'; user and password are in --url amqp://"]);
 }
 
 /// Makes certificates with the program, and starts a broker with them. Returns the directory of the files, too.
