@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"d553d09e332b9306\"",
+        etag: "W/\"6d17ab4ae23b91e0\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-B0VSnn-O.css.gz"),
     },
     File {
-        path: "/assets/index-CHv55KUU.js",
+        path: "/assets/index-I-Ukao-o.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"c628343f696868a2\"",
-        plain: include_bytes!("assets/index-CHv55KUU.js"),
-        gzip: include_bytes!("assets/index-CHv55KUU.js.gz"),
+        etag: "W/\"6752f1ef423dee53\"",
+        plain: include_bytes!("assets/index-I-Ukao-o.js"),
+        gzip: include_bytes!("assets/index-I-Ukao-o.js.gz"),
     },
 ]

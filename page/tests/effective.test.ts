@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { settings } from "../src/lib/effective";
+import { rejects, settings } from "../src/lib/effective";
 
 const shown = (args: Record<string, unknown>, policy: Record<string, unknown> = {}, type = "quorum") =>
   settings({ name: "q", vhost: "/", type, arguments: args, effective_policy_definition: policy }).map((one) => `${one.short} ${one.value}`);
@@ -25,6 +25,13 @@ describe("the settings of a queue", () => {
     const policy = { "max-length": 9, "max-length-bytes": 1024, "max-age": "7D", "delivery-limit": 3 };
     expect(shown({}, policy, "stream")).toEqual(["max 1 KiB", "age 7D"]);
     expect(shown({}, policy, "classic")).toEqual(["max 9", "max 1 KiB"]);
+  });
+
+  it("say whether the queue refuses messages", () => {
+    const refuses = (type: string, own?: string, policy?: string) =>
+      rejects({ name: "q", vhost: "/", type, arguments: own === undefined ? {} : { "x-overflow": own }, effective_policy_definition: policy === undefined ? {} : { overflow: policy } });
+    expect(refuses("classic") || refuses("quorum", "drop-head") || refuses("quorum", "reject-publish-dlx") || refuses("stream", "reject-publish")).toBe(false);
+    expect(refuses("quorum", "reject-publish") && refuses("classic", undefined, "reject-publish-dlx") && refuses("classic", "drop-head", "reject-publish")).toBe(true);
   });
 
   it("are none for a plain queue", () => {

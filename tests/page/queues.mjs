@@ -224,6 +224,22 @@ export async function queues(broker, tab) {
     await picture(tab, "queue");
     return includes(await tab.text(), "no consumer", "Start a consumer.");
   });
+  await check("a queue that refuses messages says how many, and others say nothing of it", async () => {
+    const name = "refusing";
+    await broker.api("PUT", `/api/queues/%2F/${name}`, { arguments: { "x-max-length": 1, "x-overflow": "reject-publish" } });
+    const message = { routing_key: name, payload: "x", payload_encoding: "string", properties: {} };
+    const publish = () => broker.api("POST", "/api/exchanges/%2F/amq.default/publish", message).catch(() => "refused");
+    const answers = [await publish(), await publish(), await publish()];
+    await tab.go(hash("queues", "/", name));
+    const row = () => tab.page.locator("dl.numbers div").filter({ hasText: "Rejected publishes" });
+    await row().waitFor();
+    const shown = await row().innerText();
+    await tab.go(hash("queues", "/", "invoices"));
+    await tab.page.getByText("Start a consumer.").waitFor();
+    const others = await row().count();
+    await broker.api("DELETE", `/api/queues/%2F/${name}`);
+    return [...includes(shown, "2"), ...expect(answers.filter((one) => one === "refused").length === 2, JSON.stringify(answers)), ...expect(others === 0, "a queue without such a limit has the line"), ...(await tab.faults())];
+  });
   await check("a stream is browsed by offset", async () => {
     await tab.go(hash("queues", "/", "audit"));
     await tab.page.getByLabel("From").fill("12");

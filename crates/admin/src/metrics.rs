@@ -314,6 +314,11 @@ fn global(page: &mut Exposition, overview: &Overview) {
             "Messages that did not go to a consumer because they are larger than it accepts",
             c.deliveries_too_large,
         ),
+        (
+            "publishes_rejected_total",
+            "Messages that queues have refused because they were at their length limit",
+            c.publishes_rejected,
+        ),
         ("late_turns_total", "Turns of event loops that were more than 100 ms late", c.late_turns),
     ] {
         page.own_family(Kind::Counter, name, help).sample(&[], value);

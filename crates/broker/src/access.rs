@@ -41,7 +41,9 @@ pub use self::renewal::Renewal;
 pub use self::sources::{Source, Sources};
 pub use self::topics::{TOPICS_MAX, TopicPermissions, Topics};
 pub use self::users::{UserRecord, Users};
-pub use self::verbs::{Need, Verb, permit, permit_binding, permit_exchange, permit_policy, permit_queue};
+pub use self::verbs::{
+    Need, TAGS, Verb, permit, permit_binding, permit_exchange, permit_policy, permit_queue,
+};
 use crate::categories::{CONNECTION, PEER};
 use crate::names::cut;
 

@@ -112,6 +112,8 @@ pub struct QueueRow {
     pub kind: &'static str,
     /// What is configured of a quorum queue; `None` for other types.
     pub quorum: Option<queue::QuorumConfig>,
+    /// True if the queue is set to refuse messages at its length limit, instead of removing the oldest ones.
+    pub is_rejecting: bool,
     pub report: queue::Report,
     /// See [`QueueNumbers::group`].
     pub group: Option<GroupRow>,
@@ -137,6 +139,7 @@ impl QueueRow {
             effective_policy: record.effective_policy(),
             kind: record.kind(),
             quorum: record.config.quorum,
+            is_rejecting: record.config.overflow != queue::Overflow::DropHead,
             report,
             group,
             node,

@@ -27,6 +27,8 @@ pub struct Counters {
     pub replies_dropped: u64,
     /// The number of messages that did not go to a consumer, because they are larger than it accepts.
     pub deliveries_too_large: u64,
+    /// The number of messages that queues have refused because they are at a length limit.
+    pub publishes_rejected: u64,
     pub connections_opened: u64,
     pub connections_closed: u64,
     /// The number of channels that were opened. RabbitMQ counts sessions of AMQP 1.0 as channels, too.
@@ -447,6 +449,7 @@ impl Counters {
             raft,
             replies_dropped,
             deliveries_too_large,
+            publishes_rejected,
             connections_opened,
             connections_closed,
             channels_opened,
@@ -472,6 +475,7 @@ impl Counters {
         self.raft.add(raft);
         self.replies_dropped += replies_dropped;
         self.deliveries_too_large += deliveries_too_large;
+        self.publishes_rejected += publishes_rejected;
         self.connections_opened += connections_opened;
         self.connections_closed += connections_closed;
         self.channels_opened += channels_opened;

@@ -15,7 +15,7 @@ use crate::http::{Api, Ask};
 use crate::objects::{self, Object};
 use crate::output::print;
 use crate::password::PasswordFrom;
-use crate::quorum;
+use crate::{quorum, tags};
 
 #[derive(Args, Debug)]
 pub struct Add {
@@ -71,7 +71,9 @@ async fn carry_out(add: &Add) -> Result<(), Failure> {
     match what {
         What::User { name, tags, no_password, password, data_dir: Some(data_dir) } => {
             let password = if *no_password { None } else { Some(password.read_for(name)?) };
-            add_offline(data_dir, name, password, tags)
+            add_offline(data_dir, name, password, tags)?;
+            tags::warn_of_unknown(tags);
+            Ok(())
         }
         What::User { name, tags, no_password, password, data_dir: None } => {
             let mut fields = json!({ "tags": tags });
@@ -83,7 +85,9 @@ async fn carry_out(add: &Add) -> Result<(), Failure> {
             // Without the condition, a user who exists would be changed.
             let headers = &[(IF_NONE_MATCH, "*")];
             api.send(Ask { headers, ..Ask::new(&create, Method::PUT, &path).with(Some(&fields)) }).await?;
-            print(&created(&words, tags))
+            print(&created(&words, tags))?;
+            tags::warn_of_unknown(tags);
+            Ok(())
         }
         What::Vhost { name, description, tags, default_queue_type } => {
             let mut fields = json!({});

@@ -77,6 +77,10 @@ impl Broker {
     }
 }
 
+/// Says how to log in as another user.
+const HOW_TO_LOG_IN: &str =
+    "; user and password are in --url amqp://USER:PASSWORD@HOST:PORT, or in SLUICE_URL";
+
 fn is_refused_login(error: &Error) -> bool {
     match error {
         Error::Login(_) => true,
@@ -93,7 +97,7 @@ async fn not_connected(url: &Url, error: Error) -> Failure {
         Error::Io(error) if !was_answered(&error) => Failure::nobody(&place.0, error),
         error if is_refused_login(&error) => {
             let user = url.credentials.as_ref().map_or("anonymous".to_owned(), |c| format!("'{}'", c.user));
-            Failure::failed(format!("{} refuses the login of user {user}", place.0))
+            Failure::failed(format!("{} refuses the login of user {user}{HOW_TO_LOG_IN}", place.0))
         }
         error => {
             let why = misunderstood(&url.address, &error).await.unwrap_or_else(|| error.to_string());

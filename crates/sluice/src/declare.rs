@@ -4,10 +4,11 @@ use clap::{Args, Subcommand};
 use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
+use crate::escape;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::objects::{self, Object, segment};
-use crate::output::print;
+use crate::output::{print, warn};
 use crate::send::pair;
 
 #[derive(Args, Debug)]
@@ -130,8 +131,31 @@ pub fn declare(declare: &Declare) -> Result<(), Failure> {
         say(&match status {
             StatusCode::CREATED => format!("{words} is declared"),
             _ => format!("{words} already exists"),
-        })
+        })?;
+        declare.warn_of_arguments(&words, &path).await;
+        Ok(())
     })
+}
+
+/// The names of arguments that are meant for the broker begin so. Others are notes.
+const FOR_THE_BROKER: &str = "x-";
+
+impl Declare {
+    /// Writes a warning for each argument that has no effect. Only the broker knows them. If it does not tell, nothing is written: the
+    /// object is declared.
+    async fn warn_of_arguments(&self, words: &str, path: &str) {
+        let (New::Queue { arguments, .. } | New::Exchange { arguments, .. }) = &self.what else { return };
+        if !arguments.arguments.iter().any(|(name, _)| name.starts_with(FOR_THE_BROKER)) {
+            return;
+        }
+        let path = format!("{path}?disable_stats=true&columns=unknown_arguments");
+        let Ok((_, shown)) = self.api.ask("look", Method::GET, &path, None).await else { return };
+        for (name, meant) in shown["unknown_arguments"].as_object().into_iter().flatten() {
+            let meant = meant.as_str().map(|meant| format!("; did you mean '{}'?", escape::line(meant)));
+            let (name, meant) = (escape::line(name), meant.unwrap_or_default());
+            warn(&format!("argument '{name}' of {words} is unknown and has no effect{meant}"));
+        }
+    }
 }
 
 /// Purges, and prints one line.

@@ -17,6 +17,13 @@ pub fn helped(mut error: Error, mut all: Command, words: &[String]) -> Error {
             format!("invalid value '{value}' for '{argument}': {needed}"),
         );
     }
+    if let Some(option) = of_the_url(&error) {
+        let text = format!(
+            "unexpected argument '{option}' found: user, password, host and port are in --url, such as --url \
+             amqp://USER:PASSWORD@HOST:PORT, or http:// for the commands of the management API"
+        );
+        return all.error(ErrorKind::UnknownArgument, text);
+    }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     if words.first() == Some(word)
         && let Some(answer) = rabbitmq::answer(words.iter().map(String::as_str))
@@ -60,6 +67,17 @@ fn needed(error: &Error) -> Option<String> {
         },
         _ => None,
     }
+}
+
+/// The options with which other programs name the broker and the login. Here, they are parts of the URL.
+const OF_THE_URL: [&str; 6] = ["--user", "--username", "--password", "--pass", "--host", "--port"];
+
+/// Returns the option if it is unknown, and its value is a part of the URL. Commands that read a password have an option for that.
+fn of_the_url(error: &Error) -> Option<String> {
+    let text = |kind| error.get(kind).map(ToString::to_string);
+    let option = text(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let reads_one = text(ContextKind::SuggestedArg).is_some_and(|option| option.contains("--password-file"));
+    (OF_THE_URL.contains(&&*option) && !reads_one).then_some(option)
 }
 
 /// Returns each command of two words: its verb, and its noun.
@@ -136,6 +154,21 @@ mod tests {
         }
         let told = told(&["limit", "list"]);
         assert!(!told.contains("'list'"), "{told}");
+    }
+
+    #[test]
+    fn whoever_gives_a_part_of_the_url_is_told_where_it_is() {
+        for words in [
+            &["send", "q", "x", "--password", "p"][..],
+            &["list", "queues", "--host=h"],
+            &["recv", "q", "--username", "u"],
+        ] {
+            let told = told(words);
+            assert!(told.contains("--url amqp://USER:PASSWORD@HOST:PORT"), "{words:?}: {told}");
+            assert!(!told.contains("similar argument"), "{words:?}: {told}");
+        }
+        let told = told(&["add", "user", "u", "--password", "p"]);
+        assert!(told.contains("--password-file"), "{told}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Once;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -19,11 +20,16 @@ use web::{Bounds, Server, WebError};
 use crate::amqp::SEGMENT;
 use crate::failure::Failure;
 use crate::first_user::GUEST;
+use crate::output::tell;
 use crate::speaks::{self, Speaks};
 use crate::trust::Trust;
 
 const DEFAULT_PORT: u16 = 15672;
 const DEFAULT_TLS_PORT: u16 = 15671;
+/// Where a broker on this machine listens.
+const LOOPBACK: &str = "127.0.0.1";
+/// The variable that names the broker for the commands that speak AMQP.
+const AMQP_URL: &str = "SLUICE_URL";
 /// The time that each step may take: to connect, and to receive the response.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The largest response body, in bytes. A larger one is a failure.
@@ -79,21 +85,45 @@ impl<'a> Ask<'a> {
 #[derive(Args, Clone, Debug)]
 pub struct Api {
     /// The URL of the management API, with user and password; without a user, guest logs in at a broker on this machine, and
-    /// another broker is not asked
+    /// another broker is not asked (default: host, user and password of SLUICE_URL, or http://guest:guest@127.0.0.1:15672)
     #[arg(long, global = true, env = "SLUICE_HTTP_URL", hide_env_values = true, value_name = "URL")]
-    #[arg(default_value = "http://guest:guest@127.0.0.1:15672")]
-    url: String,
+    url: Option<String>,
     /// Log in with the token in this file, instead of a user and a password
     #[arg(long, global = true, env = "SLUICE_HTTP_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// True if the login was asked for, so that it is not the one of the URL.
+    #[arg(skip)]
+    has_other_login: bool,
     #[command(flatten)]
     trust: Trust,
 }
 
 impl Api {
+    /// Returns where the API is. If only the variable for AMQP names the broker, the API is on the same machine, at its usual port.
+    fn url(&self) -> Result<Url, Failure> {
+        if let Some(text) = &self.url {
+            return Url::parse(text).map_err(|why| Failure::usage(format!("--url: {why}")));
+        }
+        // A URL that is wrong is the failure of the commands that need it.
+        let amqp = std::env::var(AMQP_URL).ok().and_then(|text| text.parse().ok());
+        let url = amqp.as_ref().map_or_else(Url::usual, Url::beside);
+        if let Some(amqp) = &amqp
+            && has_other_port(amqp)
+        {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                let (scheme, place) = (url.scheme(), url.place());
+                tell(&format!(
+                    "asking {scheme}://{place}: {AMQP_URL} does not name the port of the management API; SLUICE_HTTP_URL or --url does"
+                ));
+            });
+        }
+        Ok(url)
+    }
+
     /// Returns the API at another URL, with the same certificates.
     pub fn at(&self, url: &str) -> Self {
-        Self { url: url.to_owned(), ..self.clone() }
+        Self { url: Some(url.to_owned()), ..self.clone() }
     }
 
     /// Returns the API at a URL to which no login is sent, unless it has one.
@@ -106,7 +136,7 @@ impl Api {
             Some(_) => url.to_owned(),
             None => format!("{}://:@{}", parsed.scheme(), parsed.place()),
         };
-        Ok(Self { url, token_file: None, trust: trust.clone() })
+        Ok(Self { url: Some(url), token_file: None, has_other_login: false, trust: trust.clone() })
     }
 
     /// Returns the API with the login of another user.
@@ -114,10 +144,10 @@ impl Api {
     /// # Errors
     /// A usage failure if the URL is invalid.
     pub fn logged_in_as(&self, user: &str, password: &str) -> Result<Self, Failure> {
-        let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
+        let url = self.url()?;
         let [user, password] = [user, password].map(|text| utf8_percent_encode(text, SEGMENT));
         let url = format!("{}://{user}:{password}@{}", url.scheme(), url.place());
-        Ok(Self { token_file: None, ..self.at(&url) })
+        Ok(Self { token_file: None, has_other_login: true, ..self.at(&url) })
     }
 
     /// Sends a request with a JSON body or without one, and returns the status and body of a successful response. `what` names the
@@ -165,7 +195,7 @@ impl Api {
 
     /// Like [`Api::attempt`], but returns the body as it is.
     async fn octets(&self, ask: Ask<'_>) -> Result<(StatusCode, Bytes), Unanswered> {
-        let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
+        let url = self.url()?;
         let (what, place) = (ask.what, url.place());
         let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
         let login = self.login(&url)?;
@@ -198,7 +228,7 @@ impl Api {
             |row: &&Value| row["protocol"].as_str().is_some_and(|protocol| protocol.ends_with("/prometheus"));
         let listener = listeners.as_array().into_iter().flatten().find(of_metrics);
         let listener = listener.ok_or_else(|| self.failed(what, "no port serves metrics"))?;
-        let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
+        let url = self.url()?;
         let scheme = if listener["protocol"] == "https/prometheus" { "https" } else { "http" };
         let url =
             Url { port: listener["port"].as_u64().and_then(|port| port.try_into().ok()).unwrap_or(0), ..url };
@@ -216,7 +246,10 @@ impl Api {
         if is_refused_login(status, value) {
             return match &self.token_file {
                 Some(file) => self.failed(what, &format!("the token in {} is refused", file.display())),
-                None => self.failed(what, &format!("the login of user '{}' is refused", self.user())),
+                None => {
+                    let how = if self.has_other_login { "" } else { HOW_TO_LOG_IN };
+                    self.failed(what, &format!("the login of user '{}' is refused{how}", self.user()))
+                }
             };
         }
         // Where there is a detail, the reason is one for programs.
@@ -233,7 +266,7 @@ impl Api {
     }
 
     fn user(&self) -> String {
-        let url = Url::parse(&self.url).ok();
+        let url = self.url().ok();
         url.and_then(|url| url.login().map(|(user, _)| user.to_owned())).unwrap_or_default()
     }
 
@@ -267,10 +300,14 @@ impl Api {
 
     /// Returns the failure of an operation whose response was successful but not usable.
     pub fn failed(&self, what: &str, why: &str) -> Failure {
-        let place = Url::parse(&self.url).map_or_else(|_| String::new(), |url| url.place());
+        let place = self.url().map_or_else(|_| String::new(), |url| url.place());
         Failure::failed(format!("cannot {what} at {place}: {why}"))
     }
 }
+
+/// Says how to log in as another user.
+const HOW_TO_LOG_IN: &str =
+    "; user and password are in --url http://USER:PASSWORD@HOST:PORT, or in SLUICE_HTTP_URL";
 
 /// Returns true if the response says that the user, the password or the token is wrong. A user who only lacks a tag gets another one.
 pub fn is_refused_login(status: StatusCode, value: &Value) -> bool {
@@ -285,6 +322,15 @@ pub struct Vhost {
     pub vhost: String,
 }
 
+/// Returns true if AMQP is not at its usual port. Then the management API is probably at another one, too.
+fn has_other_port(amqp: &client::Url) -> bool {
+    match amqp.address {
+        client::Address::Port { port, tls: false, .. } => port != client::url::DEFAULT_PORT,
+        client::Address::Port { port, tls: true, .. } => port != client::url::DEFAULT_TLS_PORT,
+        client::Address::Socket(_) => false,
+    }
+}
+
 /// `http://user:password@host:port`, or `https://` with TLS.
 struct Url {
     host: String,
@@ -295,6 +341,25 @@ struct Url {
 }
 
 impl Url {
+    /// Returns the URL of a new broker on this machine.
+    fn usual() -> Self {
+        let guest = (GUEST.to_owned(), GUEST.to_owned());
+        Self { host: LOOPBACK.to_owned(), port: DEFAULT_PORT, tls: false, credentials: Some(guest) }
+    }
+
+    /// Returns the URL of the management API of the broker that has this URL for AMQP, at its usual port.
+    fn beside(amqp: &client::Url) -> Self {
+        let (host, tls) = match &amqp.address {
+            client::Address::Port { host, tls, .. } => (host.clone(), *tls),
+            client::Address::Socket(_) => (LOOPBACK.to_owned(), false),
+        };
+        let login = |known: &client::Credentials| {
+            (known.user.clone(), String::from_utf8_lossy(known.password.expose()).into_owned())
+        };
+        let port = if tls { DEFAULT_TLS_PORT } else { DEFAULT_PORT };
+        Self { host, port, tls, credentials: amqp.credentials.as_ref().map(login) }
+    }
+
     /// Parses the URL. User and password are percent-decoded.
     fn parse(text: &str) -> Result<Self, String> {
         let uri: Uri = text.parse().map_err(|_| "http://USER:PASSWORD@HOST:PORT is needed".to_owned())?;
@@ -419,6 +484,26 @@ mod tests {
     }
 
     #[test]
+    fn the_api_is_beside_the_broker_that_a_variable_names() {
+        let beside = |text: &str| {
+            let amqp: client::Url = text.parse().unwrap();
+            let url = Url::beside(&amqp);
+            let login = url.login().map(|(user, password)| format!("{user}:{password}"));
+            (format!("{}://{}", url.scheme(), url.place()), login, has_other_port(&amqp))
+        };
+        let at =
+            |place: &str, login: Option<&str>, other| (place.to_owned(), login.map(str::to_owned), other);
+        let broker = at("http://h:15672", Some("u:p@"), false);
+        assert_eq!(beside("amqp://u:p%40@h/v"), broker);
+        assert_eq!(beside("amqp://u:p@[::1]:5673"), at("http://[::1]:15672", Some("u:p"), true));
+        assert_eq!(beside("amqps://u:p@h"), at("https://h:15671", Some("u:p"), false));
+        assert_eq!(beside("amqps://u:p@h:5672"), at("https://h:15671", Some("u:p"), true));
+        assert_eq!(beside("amqp://h"), at("http://h:15672", None, false));
+        let of_socket = at("http://127.0.0.1:15672", Some("u:p"), false);
+        assert_eq!(beside("amqp+unix://u:p@%2Frun%2Famqp.sock"), of_socket);
+    }
+
+    #[test]
     fn no_password_is_sent_to_a_machine_for_which_none_is_given() {
         let login = |text| Url::parse(text).unwrap().login().map(|(user, _)| user.to_owned());
         for here in ["http://127.0.0.1", "http://127.0.0.2:1", "http://[::1]", "https://LOCALHOST:15671"] {
@@ -435,7 +520,7 @@ mod tests {
     #[test]
     fn a_request_without_a_user_has_no_login() {
         let header = |api: &Api| {
-            let url = Url::parse(&api.url).unwrap();
+            let url = api.url().unwrap();
             let request = url.request(Ask::get("look", "/metrics"), api.login(&url).unwrap()).unwrap();
             request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned())
         };

@@ -63,6 +63,7 @@ mod speaks;
 mod status;
 mod systemd;
 mod table;
+mod tags;
 mod top;
 mod trace;
 mod trust;

@@ -3,17 +3,21 @@
 mod filters;
 
 use std::io::{self, BufWriter, StdoutLock, Write as _};
+use std::pin::pin;
 use std::time::Duration;
 
 use admin::{message_body, message_to_json};
 use clap::Args;
-use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
+use client::{Credit, Delivery, Error, Management, Message, Receiver, ReceiverOptions, Session};
+use percent_encoding::percent_decode_str;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::amqp::{Broker, BrokerAddress, address};
 use crate::escape;
 use crate::failure::Failure;
+use crate::output::tell;
 use crate::recv::filters::Filters;
+use crate::words::counted;
 
 #[derive(Args, Debug)]
 pub struct Recv {
@@ -62,7 +66,7 @@ impl Recv {
         let receiver = session.receiver(Some(&address), options).await.map_err(failed)?;
         let missing = self.filters.missing(&receiver);
         let result = if missing.is_empty() {
-            self.print_all(&receiver, &address, &place).await
+            self.print_all((&session, &receiver), &address, &place).await
         } else {
             Err((place.not_filtered(&address, &missing, self.filters.fault().as_ref()), Link::Open))
         };
@@ -77,7 +81,7 @@ impl Recv {
 
     async fn print_all(
         &self,
-        receiver: &Receiver,
+        (session, receiver): (&Session, &Receiver),
         address: &str,
         place: &BrokerAddress,
     ) -> Result<(), (Failure, Link)> {
@@ -88,6 +92,7 @@ impl Recv {
         let mut printer = Printer { out: BufWriter::new(io::stdout().lock()), printed: Vec::new() };
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut came = 0u64;
+        let mut wants_hint = !self.filters.have_a_place();
         while left > 0 {
             self.grant(receiver, left);
             let next = match receiver.try_recv().map_err(over)? {
@@ -95,10 +100,15 @@ impl Recv {
                 None => {
                     // No message is waiting: flush and accept what was printed, then wait.
                     printer.finish().map_err(stays)?;
-                    tokio::select! {
-                        biased;
-                        () = signals.recv() => return Ok(()),
-                        next = within(self.timeout, receiver.recv()) => next.transpose().map_err(over)?,
+                    let mut next = pin!(within(self.timeout, receiver.recv()));
+                    let mut hint = pin!(say_what_is_stored(session, address));
+                    loop {
+                        tokio::select! {
+                            biased;
+                            () = signals.recv() => return Ok(()),
+                            next = &mut next => break next.transpose().map_err(over)?,
+                            () = &mut hint, if wants_hint && came == 0 => wants_hint = false,
+                        }
                     }
                 }
             };
@@ -134,6 +144,27 @@ impl Recv {
         if receiver.credit().saturating_add(waiting) <= target / 2 {
             receiver.flow(target.saturating_sub(waiting), false, false);
         }
+    }
+}
+
+/// The time without a message after which the verb says what it reads.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits for a while. Then says that a stream is read from its next message, if it has others. Says nothing of a queue, or if the
+/// broker does not tell.
+async fn say_what_is_stored(session: &Session, address: &str) {
+    tokio::time::sleep(PATIENCE).await;
+    let name = address.strip_prefix("/queues/").and_then(|name| percent_decode_str(name).decode_utf8().ok());
+    let Some(name) = name else { return };
+    let Ok(management) = Management::open(session).await else { return };
+    let info = management.queue_info(&name).await;
+    drop(management.close().await);
+    if let Ok(answer) = info
+        && answer.value.kind == "stream"
+        && answer.value.messages > 0
+    {
+        let stored = counted(answer.value.messages, "message");
+        tell(&format!("reading new messages of the stream; it has {stored}, which --offset first reads"));
     }
 }
 

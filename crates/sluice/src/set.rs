@@ -12,6 +12,7 @@ use crate::node_settings::{self, Lines, NodeLimit};
 use crate::objects::{self, Object};
 use crate::output::print;
 use crate::password::PasswordFrom;
+use crate::tags;
 
 #[derive(Args, Debug)]
 pub struct Set {
@@ -147,7 +148,9 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
         What::Tags { user, tags } => {
             let of = format!("the tags of user '{user}'");
             let path = objects::user(user).path;
-            post(&format!("set {of}"), &path, json!({ "tags": tags }), &format!("{of} are set")).await
+            post(&format!("set {of}"), &path, json!({ "tags": tags }), &format!("{of} are set")).await?;
+            tags::warn_of_unknown(tags);
+            Ok(())
         }
         What::Permission { user, configure, write, read, vhost } => {
             let Object { words, path } = objects::permission(user, &vhost.vhost);

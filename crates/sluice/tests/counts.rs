@@ -83,3 +83,45 @@ fn dead_letters_that_are_kept_are_counted() {
     assert_eq!((&row["messages"], &row["message_bytes"]), (&json!(0), &json!(0)), "{row}");
     assert!(broker.terminate().success());
 }
+
+/// Refused publishes are in every count: of the queue over HTTP, in the metrics of queues and of the node, and in what the verbs show.
+#[test]
+fn refused_publishes_are_counted() {
+    let directory = Directory::new("counts");
+    let broker = Starting::spawn(&directory, &["prometheus.tcp.port=0"]).finish();
+    let limits = ["--argument", "x-max-length=1", "--argument", "x-overflow=reject-publish"];
+    for kind in ["classic", "quorum"] {
+        broker.verb(&[&["declare", "queue", kind, "--type", kind], &limits[..]].concat()).done();
+        broker.verb(&["send", kind, "x"]).done();
+        broker.verb(&["send", kind, "x", "--count", "3"]).refused(1, &["3 rejected"]);
+    }
+    broker.verb(&["declare", "queue", "free"]).done();
+    broker.verb(&["send", "free", "x"]).done();
+    for (queue, refused) in [("classic", 3), ("quorum", 3), ("free", 0)] {
+        let row = broker.get(&format!("/api/queues/%2F/{queue}")).1;
+        let stats = &row["message_stats"];
+        assert_eq!((&stats["publish"], &stats["publish_rejected"]), (&json!(1), &json!(refused)), "{row}");
+        assert!(stats["publish_rejected_details"]["rate"].is_number(), "{row}");
+        let shown = broker.verb(&["show", "queue", queue]).done();
+        let line = shown.lines().find(|line| line.starts_with("message_stats.publish_rejected "));
+        assert!(line.is_some_and(|line| line.ends_with(&format!(" {refused}"))), "{shown}");
+    }
+    let listed = broker.list("queues");
+    let refused = listed.as_array().unwrap().iter().map(|row| &row["message_stats"]["publish_rejected"]);
+    assert_eq!(refused.collect::<Vec<_>>(), [3, 0, 3], "{listed}");
+    let columns =
+        ["list", "queues", "--columns", "name,message_stats.publish_rejected", "--filter", "name=quorum"];
+    assert!(broker.verb(&columns).done().ends_with(" 3"));
+
+    let family = "/metrics/detailed?family=channel_queue_exchange_metrics";
+    for (path, name) in [
+        (family, "rabbitmq_detailed_queue_messages_publish_rejected_total"),
+        ("/metrics/per-object", "rabbitmq_queue_messages_publish_rejected_total"),
+    ] {
+        let page = metrics(&directory, path);
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with(&format!("{name}{{"))).collect();
+        assert!(rows.len() == 2 && rows.iter().all(|row| row.ends_with("} 3")), "{page}");
+    }
+    let page = metrics(&directory, "/metrics");
+    assert!(page.lines().any(|line| line == "sluice_publishes_rejected_total 6"), "{page}");
+}

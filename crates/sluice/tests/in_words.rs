@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use authority::{Authority, port, start, wait_for};
-use broker::verb::sluice;
+use broker::verb::{finish, sluice};
 use broker::{Broker, Directory, PROGRAM, Starting};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
@@ -129,6 +129,67 @@ fn a_user_without_tags_is_told_how_to_get_some() {
     assert!(added.contains("no tags") && added.contains("`sluice set tags`"), "{added}");
     let added = broker.verb(&["add", "user", "bob", "--no-password", "--tags", "management"]).done();
     assert_eq!(added, "user 'bob' is created");
+}
+
+/// Misspelt names are taken, as by RabbitMQ, but not in silence.
+#[test]
+fn unknown_arguments_and_tags_have_a_warning() {
+    let directory = Directory::new("words");
+    let broker = Broker::start(&directory);
+    let warned = |words: &[&str], done: &str, warning: &str| {
+        let verb = broker.verb(words);
+        assert_eq!((verb.code, verb.out.trim()), (0, done), "{verb:?}");
+        assert_eq!(verb.err.trim(), warning, "{words:?}");
+    };
+    let argument = |name: &'static str| ["--argument", name];
+    let queue = [&["declare", "queue", "q"][..], &argument("x-mesage-ttl=5"), &argument("note=1")].concat();
+    let unknown = "sluice: warning: argument 'x-mesage-ttl' of queue 'q' is unknown and has no effect; did you mean 'x-message-ttl'?";
+    warned(&queue, "queue 'q' is declared", unknown);
+    let exchange = [&["declare", "exchange", "e"][..], &argument("x-none=1")].concat();
+    let unknown = "sluice: warning: argument 'x-none' of exchange 'e' is unknown and has no effect";
+    warned(&exchange, "exchange 'e' is declared", unknown);
+    let known =
+        [&["declare", "queue", "known"][..], &argument("x-message-ttl=5"), &argument("note=1")].concat();
+    warned(&known, "queue 'known' is declared", "");
+
+    let tags = "Those that do: administrator, monitoring, policymaker, management, impersonator";
+    let unknown =
+        format!("sluice: warning: tag 'managemnt' gives no rights; did you mean 'management'? {tags}");
+    let add = ["add", "user", "anna", "--no-password", "--tags", "managemnt,monitoring"];
+    warned(&add, "user 'anna' is created", &unknown);
+    let unknown = format!("sluice: warning: tag 'team-a' gives no rights. {tags}");
+    let of_anna = "the tags of user 'anna' are set";
+    warned(&["set", "tags", "anna", "management", "team-a"], of_anna, &unknown);
+    warned(&["set", "tags", "anna", "management"], of_anna, "");
+}
+
+/// The commands of the management API ask the broker that the variable for AMQP names.
+#[test]
+fn one_variable_names_the_broker_of_all_commands() {
+    let directory = Directory::new("words");
+    let broker = Broker::start(&directory);
+    let list = |amqp: &str, words: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["list", "queues"]).args(words);
+        finish(command.env("SLUICE_URL", amqp).env_remove("SLUICE_HTTP_URL"), b"")
+    };
+    // Nothing listens at the usual port of this address.
+    let elsewhere = "amqp://anna:secret@127.0.0.9";
+    let asked = list(elsewhere, &[]);
+    assert_eq!((asked.code, asked.err.contains("127.0.0.9:15672")), (3, true), "{asked:?}");
+    assert!(!asked.err.contains("SLUICE_URL"), "{asked:?}");
+    let asked = list("amqp://anna:secret@127.0.0.9:5673", &[]);
+    assert_eq!(asked.code, 3, "{asked:?}");
+    let said =
+        "sluice: asking http://127.0.0.9:15672: SLUICE_URL does not name the port of the management API";
+    assert!(asked.err.starts_with(said) && !asked.err.contains("secret"), "{asked:?}");
+    assert_eq!(list(elsewhere, &["--url", &broker.http_url()]).code, 0);
+    let refused = list(elsewhere, &["--url", &broker.http_url().replace("guest:guest", "guest:wrong")]);
+    refused.refused(1, &["the login of user 'guest' is refused; user and password are in --url http://"]);
+    let wrong = broker.amqp_url().replace("guest:guest", "guest");
+    broker
+        .verb(&["send", "q", "x", "--url", &wrong])
+        .refused(1, &["refuses the login of user 'guest'; user and password are in --url amqp://"]);
 }
 
 /// Makes certificates with the program, and starts a broker with them. Returns the directory of the files, too.

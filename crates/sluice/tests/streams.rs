@@ -2,8 +2,11 @@
 
 use crate::broker;
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
 use amqp10::{Map, Value as Amqp};
-use broker::{Broker, Directory};
+use broker::{Broker, Directory, PROGRAM};
 use client::management::QueueSpec;
 use client::{Connection, Error, Management, Options};
 use serde_json::{Value, json};
@@ -61,6 +64,25 @@ fn a_stream_is_browsed() {
     assert_eq!(lines[2][..7], ["s/1", "stream", "yes", "3", "3", "0", "0"], "{table}");
     assert_eq!(lines[2][10..], ["0", "3", "1"], "{table}");
     assert!(broker.terminate().success());
+}
+
+/// Whoever names no offset reads new messages only, and is told that there are others.
+#[test]
+fn a_receiver_that_waits_beside_stored_messages_says_so() {
+    let directory = Directory::new("streams");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "a/b", "--type", "stream"]).done();
+    broker.verb(&["send", "a/b", "old", "--count", "6"]).done();
+    let mut recv = Command::new(PROGRAM);
+    recv.args(["recv", "a/b", "--count", "1", "--url", &broker.amqp_url()]);
+    let mut recv = recv.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(recv.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said = "sluice: reading new messages of the stream; it has 6 messages, which --offset first reads";
+    assert_eq!(lines.next().as_deref(), Some(said));
+    broker.verb(&["send", "a/b", "new"]).done();
+    let done = recv.wait_with_output().unwrap();
+    assert_eq!((done.status.success(), &*done.stdout), (true, &b"new\n"[..]));
+    assert_eq!(lines.next(), None, "it is said once");
 }
 
 #[test]

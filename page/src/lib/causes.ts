@@ -45,6 +45,8 @@ const LABELS: Record<string, string> = {
   queue_delayed: "Wait for their retry",
   queue_leaving: "Dead letters on their way",
   queue_over_limit: "Failed too often",
+  queue_expired: "Expired since the start",
+  queue_over_length: "Dropped by the length limit",
   queue_consumers: "Consumers",
   queue_next_bytes: "Size of the next message",
   queue_next_header_bytes: "Frame with its headers",

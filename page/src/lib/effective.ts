@@ -43,6 +43,12 @@ function effective(row: QueueRow, key: string): unknown {
   return own;
 }
 
+/** Returns true if the queue refuses messages at its length limit. */
+export function rejects(row: QueueRow): boolean {
+  const overflow = effective(row, "overflow");
+  return overflow === "reject-publish" || (overflow === "reject-publish-dlx" && row.type === "classic");
+}
+
 /** Milliseconds as a time span; a span below a second as it is. */
 function span(ms: number): string {
   return ms < 1000 ? `${count(ms)} ms` : duration(ms);

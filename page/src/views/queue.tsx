@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { exchangeInPath, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
-import { settings } from "../lib/effective";
+import { rejects, settings } from "../lib/effective";
 import { administers, may, me } from "../lib/me";
 import type { BindingRow, QueueRow } from "../lib/names";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
@@ -23,6 +23,12 @@ import { Publish } from "./publish";
 import { Redrive } from "./redrive";
 import { Trace } from "./trace";
 import { Explanation } from "./why";
+
+/** The number of publishes that a queue at its limit has refused, if it refuses any. */
+function rejections(row: QueueRow): [string, string][] {
+  const count = row.message_stats?.publish_rejected;
+  return rejects(row) || (isNumber(count) && count > 0) ? [["publish_rejected", "Rejected publishes"]] : [];
+}
 
 const RATES: [string, string][] = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"]];
 const LENGTHS: [string, string][] = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]];
@@ -137,7 +143,7 @@ function Numbers({ row }: { row: QueueRow }): JSX.Element {
           />
           <h3>Since its start</h3>
           <dl class="numbers">
-            {[["publish", "Published"], ["deliver", "Delivered"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"], ["expired", "Expired"], ["dropped", "Dropped"], ["dead_lettered", "Dead-lettered"]].map(([field, label]) => (
+            {[["publish", "Published"], ["deliver", "Delivered"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"], ["expired", "Expired"], ["dropped", "Dropped"], ...rejections(row), ["dead_lettered", "Dead-lettered"]].map(([field, label]) => (
               <div><dt>{label}</dt><dd>{show(row.message_stats, field ?? "", count)}</dd></div>
             ))}
           </dl>

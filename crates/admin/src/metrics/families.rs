@@ -190,11 +190,15 @@ const DELIVERY: &[Measure<OfQueue>] = &[
     ),
 ];
 
-const PUBLISHED: &[Measure<OfQueue>] = &[counter(
-    "queue_messages_published_total",
-    "Messages published to a queue",
-    Queue(|q| q.report.published),
-)];
+const PUBLISHED: &[Measure<OfQueue>] = &[
+    counter("queue_messages_published_total", "Messages published to a queue", Queue(|q| q.report.published)),
+    // A queue that refuses nothing has no row.
+    counter(
+        "queue_messages_publish_rejected_total",
+        "Messages that a queue has refused because it was at its length limit",
+        Known(|q| Some(q.report.rejected.total()).filter(|count| q.is_rejecting || *count > 0)),
+    ),
+];
 
 const INFO: &[Measure<OfQueue>] = &[gauge("queue_info", "1 for every queue, with its type", Info)];
 

@@ -115,7 +115,7 @@ pub const NODE_FIGURES: [Figure<NodeRow>; NODE] = {
 };
 
 /// The number of figures of a queue.
-pub const QUEUE: usize = 15;
+pub const QUEUE: usize = 16;
 
 pub const QUEUE_FIGURES: [Figure<QueueRow>; QUEUE] = {
     use Part::Messages;
@@ -135,6 +135,8 @@ pub const QUEUE_FIGURES: [Figure<QueueRow>; QUEUE] = {
         counter(Messages, "expired", |q| q.report.expired),
         counter(Messages, "dropped", |q| q.report.dropped),
         counter(Messages, "dead_lettered", |q| q.report.dead_lettered),
+        // Not in `publish`: the queue has not taken these messages.
+        counter(Messages, "publish_rejected", |q| q.report.rejected.total()),
         counter(Messages, "annotations_refused", |q| q.report.annotations_refused),
     ]
 };

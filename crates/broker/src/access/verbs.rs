@@ -18,6 +18,9 @@ const ADMINISTRATOR: &str = "administrator";
 const MONITORING: &str = "monitoring";
 const POLICYMAKER: &str = "policymaker";
 
+/// All tags that give a user rights. A user may have others, which are notes.
+pub const TAGS: [&str; 5] = [ADMINISTRATOR, MONITORING, POLICYMAKER, "management", "impersonator"];
+
 /// One condition of a verb. A number is an index into the resources of the verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -368,7 +371,7 @@ mod tests {
                 Permission::Write => Permissions { write: Permissions::ALL.write, ..NONE },
                 Permission::Read => Permissions { read: Permissions::ALL.read, ..NONE },
             };
-            let all_tags = &["administrator", "monitoring", "policymaker", "management", "impersonator"][..];
+            let all_tags = &TAGS[..];
             let by_tag = all_tags.iter().copied().filter(|tag| ask(Some(Permissions::ALL), &[tag]));
             let tags = match ask(Some(Permissions::ALL), &[]) {
                 true => String::new(),

@@ -2,7 +2,7 @@
 
 use message::DeliveryMax;
 
-use super::texts::{CREDIT_USED_UP, DELAYS, REJECTS};
+use super::texts::{CREDIT_USED_UP, DELAYS, EMPTIED, REJECTS};
 use super::{
     Cause, ConnectionFacts, Facts, LinkFacts, LinkId, LinkInPlace, LogFacts, QueueFacts, Role, SessionFacts,
     Text, causes,
@@ -102,6 +102,13 @@ fn words(
                 "no consumer is attached: the messages wait until they expire and are dead-lettered";
             (sentence.to_owned(), DELAYS)
         }
+        (Cause::NoConsumer | Cause::QueueEmpty, Some(queue)) => match losses(queue) {
+            None => usual(),
+            Some(losses) => {
+                let text = if cause == Cause::QueueEmpty { EMPTIED } else { cause.text() };
+                (format!("{}; since the broker started: {losses}", cause.sentence()), text)
+            }
+        },
         (Cause::QueueFull, Some(queue)) if queue.rejected_a_minute > 0 => {
             let is = if queue.report.full { "is" } else { "was" };
             let sentence = format!(
@@ -128,6 +135,21 @@ fn words(
         }
         _ => usual(),
     }
+}
+
+/// Says how many messages the limits of the queue have removed or refused. `None` if there are none. Refusals that go on have a
+/// cause of their own.
+fn losses(queue: &QueueFacts) -> Option<String> {
+    let report = &queue.report;
+    let refused = if queue.refuses() { 0 } else { report.rejected.total() };
+    let counts = [
+        (report.expired, "expired"),
+        (report.over_length, "dropped by the length limit"),
+        (refused, "refused at the length limit"),
+    ];
+    let lost = counts.into_iter().filter(|(count, _)| *count > 0);
+    let lost: Vec<String> = lost.map(|(count, how)| format!("{count} {how}")).collect();
+    (!lost.is_empty()).then(|| lost.join(", "))
 }
 
 fn messages(count: u64) -> String {
@@ -238,6 +260,8 @@ fn queue_numbers(queue: &QueueFacts, numbers: &mut Numbers) {
         ("queue_over_limit", report.over_limit),
         ("queue_consumers", u64::from(report.consumers)),
     ]);
+    let losses = [("queue_expired", report.expired), ("queue_over_length", report.over_length)];
+    numbers.extend(losses.into_iter().filter(|(_, count)| *count > 0));
     if report.rejected.total() > 0 {
         numbers.push(("queue_rejected_a_minute", queue.rejected_a_minute));
         numbers.push(("queue_rejected", report.rejected.total()));

@@ -38,6 +38,18 @@ pub(super) const REJECTS: Text = Text {
     numbers: &["queue_rejected_a_minute", "queue_rejected", "queue_ready", "queue_consumers"],
 };
 
+/// The text for an empty queue whose limits have removed or refused messages.
+pub(super) const EMPTIED: Text = Text {
+    meaning: "There is nothing to deliver. Limits have removed or refused messages: these waited for longer than they may (message-ttl), \
+              or there were more than the queue may have (max-length).",
+    advice: &[
+        "If none may be lost, add consumers, raise the limit, or give the queue a dead-letter exchange, which gets what is removed.",
+        "If other messages are expected, look at the publishers. The routing try-out of the web page shows which queues a message \
+         would reach.",
+    ],
+    numbers: &["queue_expired", "queue_over_length", "queue_rejected", "queue_ready", "queue_consumers"],
+};
+
 const fn text(
     meaning: &'static str,
     advice: &'static [&'static str],
@@ -200,7 +212,7 @@ impl Cause {
                     "Start a consumer. If it runs already, look whether it is connected, and whether it names this queue and this \
                      virtual host.",
                 ],
-                &["queue_ready", "queue_consumers"],
+                &["queue_ready", "queue_consumers", "queue_expired", "queue_over_length"],
             ),
             Self::AllUnsettled => text(
                 "All messages of the queue are with consumers, which have not acknowledged them. They stay in the queue until then.",

@@ -9,6 +9,7 @@ use amqp091::{
     ConnectionStartOk, Event, Method, Properties, Secret, State, Table, TableWriter, TxCommit, TxSelect,
     Value,
 };
+use broker::explain::Subject;
 use broker::gate::Phase;
 use bytes::{Bytes, BytesMut};
 
@@ -134,6 +135,12 @@ impl Client091 {
     /// Returns true if the connection is open at the broker.
     pub fn is_open(&self, house: &mut House) -> bool {
         house.shards[0].conn(self.key).is_some_and(|conn| conn.gate.phase() == Phase::Open)
+    }
+
+    /// Returns the connection, for explanations.
+    pub fn subject(&self, house: &mut House) -> Subject {
+        let conn = house.shards[0].conn(self.key).expect("it is open");
+        Subject::Connection { name: conn.gate.peer().name.to_string() }
     }
 
     /// Returns true if the broker has something to send.

@@ -519,6 +519,57 @@ fn a_queue_says_what_stops_its_publishers() {
 }
 
 #[test]
+fn a_queue_says_what_its_limits_have_removed() {
+    for kind in ["classic", "quorum"] {
+        let limits = [
+            ("x-queue-type", text(kind)),
+            ("x-max-length", Value::Uint(2)),
+            ("x-message-ttl", Value::Uint(1000)),
+        ];
+        let (mut h, publisher, _, out) = house(Settings::default(), &limits);
+        (0..5).for_each(|_| h.send(publisher, out, b"1"));
+        let reason = |h: &House| h.explain(&queue()).causes.remove(0);
+        let waits = reason(&h);
+        let expected = "messages are ready and no consumer is attached; since the broker started: 3 dropped by the length limit";
+        assert_eq!((waits.cause, &*waits.sentence), (Cause::NoConsumer, expected), "{kind}");
+        h.now_ms += 2_000;
+        h.settle();
+        let empty = reason(&h);
+        let expected =
+            "the queue is empty; since the broker started: 2 expired, 3 dropped by the length limit";
+        assert_eq!((empty.cause, &*empty.sentence), (Cause::QueueEmpty, expected), "{kind}");
+        assert!(empty.text.meaning.contains("message-ttl"), "{kind}: {empty:?}");
+        for number in [("queue_expired", 2), ("queue_over_length", 3)] {
+            assert!(empty.numbers.contains(&number), "{kind}: {empty:?}");
+        }
+    }
+}
+
+/// Its first message is held before its channel has a publisher.
+#[test]
+fn an_alarm_explains_a_client_that_connects_during_it() {
+    let mut h = House::new(1, Settings::default());
+    h.declare("q", Default::default());
+    h.alarm(true);
+    let mut client = Client091::open(&mut h, &[1, 2]);
+    let connection = client.subject(&mut h);
+    assert_eq!(h.explain(&connection).cause, Cause::NoLinks, "it has not published");
+    client.consume(&mut h, 1, "q");
+    client.publish(&mut h, 2, "q", 1);
+    let causes = |explanation: &Explanation| -> Vec<Cause> {
+        explanation.causes.iter().map(|reason| reason.cause).collect()
+    };
+    let explained = h.explain(&connection);
+    assert_eq!(causes(&explained), [Cause::Alarm], "{explained:?}");
+    assert_eq!(explained.at.as_ref().map(|place| &*place.name), Some("channel 2"));
+    let channel = Subject::Link { vhost: None, name: "channel 2".to_owned(), connection: None };
+    assert_eq!(h.explain(&channel).cause, Cause::Alarm);
+    h.alarm(false);
+    client.settle(&mut h);
+    assert!(!causes(&h.explain(&connection)).contains(&Cause::Alarm));
+}
+
+#[test]
 fn the_pace_of_a_consumer_is_counted() {
     let (mut h, publisher, consumer, out) = plain();
     let link = h.receiver(consumer, "/queues/q");

@@ -623,6 +623,9 @@ pub struct Report {
     pub annotations_refused: u64,
     /// The publishes that were refused because the queue is at a length limit. Those of streams have none.
     pub rejected: Lately,
+    /// The number of messages that were removed because the queue was longer than its length limit, whether dead-lettered or
+    /// dropped. 0 for streams.
+    pub over_length: u64,
     /// The time at which the newest ready message arrived, in milliseconds since the epoch. If it is on the disk, a time after
     /// which no message of its run arrived. `None` for streams.
     pub tail_at_ms: Option<u64>,

@@ -115,6 +115,7 @@ impl Fifo {
                 self.ready.missing().into_iter().for_each(|load| self.load(load, out));
                 break;
             };
+            self.seldom.make().over_length += 1;
             self.kill(entry, DeathReason::MaxLength, now_ms, out);
         }
     }

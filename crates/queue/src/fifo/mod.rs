@@ -78,6 +78,8 @@ pub struct Output {
     pub released: Vec<u32>,
     /// The number of messages for which a consumer was skipped, because they are larger than it accepts.
     pub too_large: u64,
+    /// The number of publishes that were refused because the queue is at a length limit.
+    pub publishes_rejected: u64,
 }
 
 /// A queue: ready messages, consumers with their unsettled messages, and dead letters.
@@ -293,6 +295,7 @@ impl Fifo {
         let Publish { publisher, seq: number, message, pipelines } = publish;
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
             self.seldom.make().rejected.count(now_ms);
+            out.publishes_rejected += 1;
             let verdict = Verdict::Rejected(RejectReason::MaxLength);
             out.receipts.push(publisher, number, verdict, false);
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {

@@ -50,6 +50,8 @@ pub(super) struct Seldom {
     pub too_large: Option<TooLarge>,
     /// The publishes that were refused because the queue is at a length limit.
     pub rejected: Lately,
+    /// The number of messages that were removed because the queue was too long.
+    pub over_length: u64,
 }
 
 impl Nothing for Seldom {
@@ -61,6 +63,7 @@ impl Nothing for Seldom {
         browsers: Vec::new(),
         too_large: None,
         rejected: Lately::NONE,
+        over_length: 0,
     };
 }
 

@@ -44,6 +44,7 @@ impl Fifo {
                 && self.counts.acknowledged == self.counts.acknowledged_before,
             annotations_refused: self.journal.annotated.refused(),
             rejected: self.seldom.rejected,
+            over_length: self.seldom.over_length,
             tail_at_ms: self.tail_at_ms(),
             stream: None,
         }

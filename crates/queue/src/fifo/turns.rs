@@ -116,7 +116,8 @@ impl Fifo {
 
     fn closed(&self, turn: u64) -> Closed {
         let annotations_refused = self.journal.annotated.refused();
-        Closed { turn, next_seq: self.next_seq, counts: self.counts, annotations_refused }
+        let over_length = self.seldom.over_length;
+        Closed { turn, next_seq: self.next_seq, counts: self.counts, annotations_refused, over_length }
     }
 
     /// Ends a turn of a machine whose turns can be rolled back. Returns the number of the turn, or that of the previous
@@ -188,6 +189,9 @@ impl Fifo {
         let Counts { delivered, delivered_settled, redelivered, .. } = self.counts;
         self.counts = Counts { delivered, delivered_settled, redelivered, ..before.counts };
         self.journal.annotated.set_refused(before.annotations_refused);
+        if self.seldom.over_length != before.over_length {
+            self.seldom.make().over_length = before.over_length;
+        }
         self.give_up_writing();
         self.undo(changes, now_ms);
         for (level, rest) in rests {

@@ -74,6 +74,7 @@ pub(super) struct Closed {
     pub next_seq: u64,
     pub counts: Counts,
     pub annotations_refused: u64,
+    pub over_length: u64,
 }
 
 /// Records that a message left its place.

@@ -55,6 +55,11 @@ impl Filters {
         (!filters.is_empty()).then_some(Map(filters))
     }
 
+    /// Returns true if an option says where in a stream to start.
+    pub fn have_a_place(&self) -> bool {
+        self.offset.is_some() || self.at.is_some()
+    }
+
     /// Returns the error in the SQL expression according to this version's parser. Another broker may accept
     /// it.
     pub fn fault(&self) -> Option<SqlError> {

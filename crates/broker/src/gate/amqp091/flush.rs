@@ -43,6 +43,15 @@ impl Gate {
         self.phase == Phase::Stopped
     }
 
+    /// Returns the channel whose message or commit an alarm has stopped.
+    pub(super) fn stopped_channel(&self) -> Option<u16> {
+        match self.stopped.as_deref()? {
+            Deferred::Publish(message) => Some(message.channel),
+            Deferred::Commit(channel) | Deferred::Method { channel, .. } => Some(*channel),
+            Deferred::Open(_) => None,
+        }
+    }
+
     /// Writes what results from the turn: confirms, then grants.
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
         if !self.without_room.is_empty() {

@@ -79,6 +79,12 @@ impl Gate {
                 let facts = link(PUBLISHER, &name, intake.facts(), true, *credit, intake.delivery_count());
                 LinkFacts { incomplete_bytes, ..facts }
             });
+            // A message that an alarm has stopped is checked and published later. Only then does its channel have a publisher.
+            let stopped =
+                (channel.publisher.is_none() && self.stopped_channel() == Some(number)).then(|| {
+                    let role = explain::Role::Publishing { queue: None, unconfirmed: 0 };
+                    link(PUBLISHER, &publisher_name(number), role, true, 0, 0)
+                });
             let consumers = open_consumers(channel).map(move |(place, consumer)| {
                 let outlet = &consumer.outlet;
                 let count = outlet.delivery_count();
@@ -95,7 +101,7 @@ impl Gate {
                 let (role, room) = (explain::Role::Replies, u32::MAX);
                 link(REPLIES, replies.tag(), role, true, room, 0)
             });
-            publisher.into_iter().chain(consumers).chain(replies)
+            publisher.into_iter().chain(stopped).chain(consumers).chain(replies)
         });
         Some(ConnectionFacts {
             name: self.peer.name.clone(),
@@ -135,7 +141,8 @@ impl Gate {
             Wanted::Link { vhost: Some(vhost), .. } if *self.peer.vhost != **vhost => false,
             Wanted::Link { name, .. } => self.numbered_channels().any(|(number, channel)| {
                 channel.tags.contains_key(name.as_str())
-                    || channel.publisher.is_some() && publisher_name(number) == *name
+                    || (channel.publisher.is_some() || self.stopped_channel() == Some(number))
+                        && publisher_name(number) == *name
             }),
             Wanted::Consumers(queue) => {
                 let mut channels = self.numbered_channels();

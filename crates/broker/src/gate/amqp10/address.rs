@@ -39,6 +39,9 @@ enum WhyBad {
     V1,
 }
 
+/// The beginning of an address of an exchange.
+const EXCHANGES: &str = "/exchanges/";
+
 impl BadAddress {
     fn new(address: &str, why: WhyBad) -> Self {
         Self { address: address.chars().take(256).collect(), why }
@@ -64,7 +67,11 @@ impl fmt::Display for BadAddress {
                  part percent-encoded"
             ),
             WhyBad::NoSource => {
-                write!(f, "bad source address '{address}': expected /queues/:queue, percent-encoded")
+                write!(f, "bad source address '{address}': expected /queues/:queue, percent-encoded")?;
+                match self.address.starts_with(EXCHANGES) {
+                    true => f.write_str(" (to consume from an exchange, bind a queue to it)"),
+                    false => Ok(()),
+                }
             }
             WhyBad::V1 => write!(
                 f,
@@ -93,7 +100,7 @@ fn parse(address: &str) -> Option<Address> {
         let queue = decode_segment(queue)?;
         return (!queue.is_empty()).then_some(Address::Queue(queue));
     }
-    let rest = address.strip_prefix("/exchanges/")?;
+    let rest = address.strip_prefix(EXCHANGES)?;
     let (exchange, key) = match rest.split_once('/') {
         Some((exchange, key)) => (decode_segment(exchange)?, decode_segment(key)?),
         None => (decode_segment(rest)?, String::new()),

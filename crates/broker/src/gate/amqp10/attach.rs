@@ -143,7 +143,7 @@ impl Gate {
     ) -> Result<(), Refused> {
         let target = match &attach.target {
             Some(TargetArchetype::Coordinator(_)) => {
-                return Err(not_implemented("Transactions not supported", attach));
+                return Err(not_implemented("Transactions not supported (AMQP 0.9.1 has them)", attach));
             }
             Some(TargetArchetype::Target(target)) => target.clone(),
             None => Target::default(),

@@ -56,7 +56,10 @@ impl Gate {
             return Err(on_link(condition::INVALID_FIELD, "a dynamic terminus must have no address", attach));
         }
         if !capabilities.iter().any(|c| c.as_str() == TEMPORARY_QUEUE) {
-            let what = format!("a dynamic terminus without the capability {TEMPORARY_QUEUE}");
+            let what = format!(
+                "a dynamic terminus without the capability {TEMPORARY_QUEUE} (there are no temporary topics: use a temporary \
+                 queue)"
+            );
             return Err(not_implemented(&what, attach));
         }
         self.make_own_queue((session, link), attach, "amq.dyn", None, cx)

@@ -370,6 +370,7 @@ impl Shard {
         let ends = ends(&output.effects);
         self.counters.never_written += if ends { 0 } else { never_written };
         self.counters.deliveries_too_large += std::mem::take(&mut output.too_large);
+        self.counters.publishes_rejected += std::mem::take(&mut output.publishes_rejected);
         match ends {
             true => self.delete(queue, &mut output.effects),
             false => self.carry_out_all(queue, &mut output.effects),

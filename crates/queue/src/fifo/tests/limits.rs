@@ -253,6 +253,23 @@ fn refused_publishes_are_counted() {
 }
 
 #[test]
+fn messages_that_are_too_many_are_counted() {
+    let mut q = Page::new(with(|config| config.max_length = Some(1)));
+    q.publish("a b c");
+    assert_eq!((q.fifo.report().over_length, q.fifo.report().dropped), (2, 2));
+
+    // A quorum queue removes the first message when it has committed the second one. A rollback undoes that, and it is removed again.
+    let mut q = Page::late(with(|config| config.max_length = Some(1)));
+    q.publish("a b");
+    let turn = q.close();
+    q.commit(turn);
+    assert_eq!(q.fifo.report().over_length, 1);
+    q.close();
+    q.roll_back(turn);
+    assert_eq!((q.fifo.report().over_length, q.fifo.report().dropped), (1, 1));
+}
+
+#[test]
 fn the_arrival_of_the_newest_message_is_known() {
     let mut q = Page::new(with(|config| config.max_priority = Some(1)));
     assert_eq!(q.fifo.report().tail_at_ms, None);
