@@ -34,13 +34,23 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of xtask is inside the workspace")
 }
 
+/// Returns the packages of the workspace. The crates below `vendor` are not among them, so no check applies to them: others have
+/// written them.
+fn members(metadata: &Value) -> impl Iterator<Item = &Value> {
+    let ids: BTreeSet<&str> = metadata["workspace_members"]
+        .as_array()
+        .expect("members")
+        .iter()
+        .map(|id| id.as_str().expect("an id"))
+        .collect();
+    let packages = metadata["packages"].as_array().expect("packages");
+    packages.iter().filter(move |p| ids.contains(p["id"].as_str().expect("an id")))
+}
+
 /// Returns all crates of the workspace except xtask.
 fn crates(metadata: &Value) -> BTreeMap<String, CrateInfo> {
-    let packages = metadata["packages"].as_array().expect("packages");
-    let members: Vec<&Value> =
-        packages.iter().filter(|p| p["source"].is_null() && p["name"] != "xtask").collect();
-    members
-        .into_iter()
+    members(metadata)
+        .filter(|p| p["name"] != "xtask")
         .map(|p| {
             let name = p["name"].as_str().expect("a name").to_owned();
             let house = &p["metadata"]["house"];
@@ -90,9 +100,7 @@ fn floors_go_down() {
 #[test]
 fn the_product_has_no_helpers_of_tests() {
     let metadata = metadata();
-    let packages = metadata["packages"].as_array().expect("packages");
-    let product =
-        packages.iter().filter(|p| p["source"].is_null() && p["metadata"]["house"]["wing"] != "annex");
+    let product = members(&metadata).filter(|p| p["metadata"]["house"]["wing"] != "annex");
     let crates = crates(&metadata);
     for package in product {
         for used in package["dependencies"].as_array().expect("dependencies") {
@@ -164,6 +172,29 @@ fn pure_wing_is_pure() {
             "{name} is in the pure wing, but its clippy.toml differs from that of crates/amqp10"
         );
     }
+}
+
+/// Cargo only warns if a patch is not used. Without it, a build would need a `protoc` that runs on few systems.
+#[test]
+fn no_build_runs_protoc() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let raft_proto = packages.iter().find(|p| p["name"] == "raft-proto").expect("the types of Raft");
+    assert!(raft_proto["source"].is_null(), "raft-proto is not the one in vendor/");
+    let generators: Vec<&Value> = packages
+        .iter()
+        .map(|p| &p["name"])
+        .filter(|name| {
+            ["protobuf-build", "protobuf-codegen", "prost-build"].contains(&name.as_str().expect("a name"))
+        })
+        .collect();
+    assert!(generators.is_empty(), "{generators:?}");
+    // It is a workspace of its own, and patches apply to one workspace.
+    let fuzz = std::fs::read_to_string(root().join("fuzz/Cargo.toml")).expect("the manifest");
+    assert!(
+        fuzz.contains("\n[patch.crates-io]\nraft-proto = "),
+        "fuzz/Cargo.toml has no patch of raft-proto"
+    );
 }
 
 #[test]

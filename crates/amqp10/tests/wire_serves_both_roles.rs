@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::IoSlice;
 
-use crate::tally::{Model, Random, Seen};
+use crate::tally::{Model, Seen};
 use amqp10::connection::Config;
 use amqp10::link::LinkState;
 use amqp10::session::{SessionConfig, SessionState};
@@ -13,6 +13,7 @@ use amqp10::{
     SaslInit, Source, Symbol, Tag, Target, TargetArchetype, serial,
 };
 use bytes::{Bytes, BytesMut};
+use random::Random;
 
 #[test]
 fn wire_serves_both_roles() {
@@ -55,7 +56,7 @@ fn source_and_target(attach: &mut Attach) {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random(seed);
         let mut side = |server: bool| {
             let config = Config {
                 max_frame_size: random.pick(&[512, 1000, 65_536]).unwrap(),
@@ -162,7 +163,7 @@ impl World {
     fn act(&mut self, side: usize) {
         match self.random.below(100) {
             0..4 => {
-                let open = self.random.chance(80);
+                let open = self.random.percent(80);
                 if self.sides[side].endpoint.sessions().count() < 5 {
                     self.sides[side].endpoint.begin(None, open);
                 }
@@ -172,14 +173,14 @@ impl World {
                 let links = self.attached(side, false);
                 if let Some((session, link)) = self.random.pick(&links) {
                     let credit = self.random.below(8) as u32;
-                    let (drain, echo) = (self.random.chance(10), self.random.chance(10));
+                    let (drain, echo) = (self.random.percent(10), self.random.percent(10));
                     self.grant(side, session, link, credit, drain, echo);
                 }
             }
             34..75 => {
                 let links = self.attached(side, true);
                 if let Some((session, link)) = self.random.pick(&links) {
-                    let settled = self.random.chance(30);
+                    let settled = self.random.percent(30);
                     self.send(side, session, link, settled);
                 }
             }
@@ -189,7 +190,7 @@ impl World {
             90..95 => {
                 let sessions = self.sessions(side, SessionState::Mapped);
                 if let Some(session) = self.random.pick(&sessions) {
-                    let open = self.random.chance(60);
+                    let open = self.random.percent(60);
                     self.sides[side].endpoint.set_window_open(session, open);
                 }
             }
@@ -201,7 +202,7 @@ impl World {
                 }
             }
             98 => {
-                let state = if self.random.chance(50) { SessionState::Half } else { SessionState::Mapped };
+                let state = if self.random.percent(50) { SessionState::Half } else { SessionState::Mapped };
                 let sessions = self.sessions(side, state);
                 if let Some(session) = self.random.pick(&sessions) {
                     self.end(side, session);
@@ -240,7 +241,7 @@ impl World {
         if self.sides[side].endpoint.session(session).is_none_or(|s| s.links().count() > 12) {
             return;
         }
-        let role = if self.random.chance(50) { Role::Sender } else { Role::Receiver };
+        let role = if self.random.percent(50) { Role::Sender } else { Role::Receiver };
         let number = self.models.len();
         let mut attach = Attach::new(format!("link {number}"), 0, role);
         source_and_target(&mut attach);
@@ -338,7 +339,7 @@ impl World {
         let from = if all { 0 } else { self.random.below(ids.len() as u64) as usize };
         let n = if all { ids.len() } else { 1 + self.random.below((ids.len() - from) as u64) as usize };
         let taken: Vec<u32> = ids.drain(from..from + n).collect();
-        let state = if self.random.chance(70) { DeliveryState::Accepted } else { DeliveryState::Released };
+        let state = if self.random.percent(70) { DeliveryState::Accepted } else { DeliveryState::Released };
         let range = (taken[0], taken[n - 1]);
         self.sides[side].endpoint.disposition(session, Role::Receiver, range, true, &state);
         true
@@ -401,7 +402,7 @@ impl World {
                 Err(fault) => panic!("seed {}: {fault:?}", self.seed),
             };
             let frame = s.input.split_to(len).freeze();
-            let owned = self.random.chance(50);
+            let owned = self.random.percent(50);
             let chunk = if owned { Chunk::Owned(frame.clone()) } else { Chunk::Borrowed(&frame) };
             match s.endpoint.handle_frame(chunk, 0) {
                 Ok(Some(event)) => self.handle(side, event),
@@ -430,7 +431,7 @@ impl World {
             Event::Close(_) => s.endpoint.close(None, true),
             Event::Begin { session, answered, .. } => {
                 if !answered {
-                    let open = self.quiet || self.random.chance(80);
+                    let open = self.quiet || self.random.percent(80);
                     assert_eq!(s.endpoint.begin(Some(session), open), Some(session));
                 }
             }
@@ -452,7 +453,7 @@ impl World {
                     return;
                 }
                 let (before, now) = (self.models[number].credit, l.sender_credit().credit());
-                if now < before && !flow.drain && self.random.chance(50) {
+                if now < before && !flow.drain && self.random.percent(50) {
                     for _ in 0..=self.random.below(u64::from(before - now)) {
                         self.send_anyway(side, session, link);
                     }
@@ -504,7 +505,7 @@ impl World {
         let role = if attach.role == Role::Sender { Role::Receiver } else { Role::Sender };
         let mut answer = Attach::new(attach.name.clone(), 0, role);
         answer.initial_delivery_count = (role == Role::Sender).then_some(self.models[number].initial);
-        let refuse = self.random.chance(15);
+        let refuse = self.random.percent(15);
         if !refuse {
             source_and_target(&mut answer);
         }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use hyper::Method;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::escape;
 use crate::failure::Failure;
@@ -58,7 +59,7 @@ pub fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
     }
 }
 
-/// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned.
+/// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned. Widths are those on a terminal.
 pub fn table<T: AsRef<str>>(columns: &[(T, T)], rows: &[Value]) -> String {
     table_of(columns, rows, cell)
 }
@@ -74,8 +75,8 @@ pub fn table_of<T: AsRef<str>>(
         .map(|row| columns.iter().map(|(_, field)| cell(field_of(row, field.as_ref()))).collect())
         .collect();
     let width = |i: usize| {
-        let heading = columns[i].0.as_ref().chars().count();
-        cells.iter().map(|row| row[i].chars().count()).fold(heading, usize::max)
+        let heading = columns[i].0.as_ref().width();
+        cells.iter().map(|row| row[i].width()).fold(heading, usize::max)
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let is_number = |field: &str| rows.iter().any(|row| field_of(row, field).is_number());
@@ -85,10 +86,8 @@ pub fn table_of<T: AsRef<str>>(
     for row in std::iter::once(&headings).chain(&cells) {
         let mut line = String::new();
         for (i, cell) in row.iter().enumerate() {
-            let width = widths[i];
-            // Writing to a string cannot fail.
-            let _ =
-                if right[i] { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
+            let gap = " ".repeat(widths[i] - cell.width());
+            line.extend(if right[i] { [&gap, cell.as_str(), "  "] } else { [cell, &gap, "  "] });
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -120,10 +119,11 @@ pub fn cell(value: &Value) -> String {
 pub fn fields(object: &Value) -> String {
     let mut lines = Vec::new();
     collect_fields("", object, &mut lines);
-    let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let width = lines.iter().map(|(name, _)| name.width()).max().unwrap_or_default();
     lines.iter().fold(String::new(), |mut text, (name, value)| {
+        let gap = " ".repeat(width - name.width());
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:<width$}  {value}");
+        let _ = writeln!(text, "{name}{gap}  {value}");
         text
     })
 }
@@ -159,6 +159,24 @@ FROM  TO        KEY  ARGS
 logs  q        1234  x\\n=1
 ";
         assert_eq!(table(&columns, &rows), expected);
+    }
+
+    /// A terminal shows Chinese characters in two columns each, and combining marks in none.
+    #[test]
+    fn wide_characters_are_aligned() {
+        let rows = [
+            json!({"name": "订单", "n": 1}),
+            json!({"name": "e\u{301}te\u{301}", "n": 2}),
+            json!({"name": "q", "n": 3}),
+        ];
+        let expected = "\
+NAME  N
+订单  1
+e\u{301}te\u{301}   2
+q     3
+";
+        assert_eq!(table(&[("NAME", "name"), ("N", "n")], &rows), expected);
+        assert_eq!(fields(&json!({"订单": 1, "abc": 2})), "订单  1\nabc   2\n");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use admin::{Action, ROUTES, Route, To};
 use broker::verb::basic;
 use broker::{Broker, Directory};
+use random::Random;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -23,27 +24,6 @@ const BRACKETS: usize = 2_000_000;
 
 /// One byte more than a body may have.
 const TOO_LARGE: usize = 10_000_001;
-
-/// SplitMix64: a failure must repeat.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
-    }
-}
 
 /// A valid body of a route. The changed ones are made from it.
 fn valid(action: Action) -> Value {
@@ -122,7 +102,7 @@ fn valid(action: Action) -> Value {
 fn hostile(random: &mut Random) -> Value {
     let deep = |depth: usize| format!("@{}{}", "[".repeat(depth), "]".repeat(depth));
     random
-        .of(&[
+        .pick(&[
             Value::Null,
             json!(true),
             json!(0),
@@ -152,15 +132,15 @@ fn hostile(random: &mut Random) -> Value {
             json!(deep(60)),
             json!(deep(3_000)),
         ])
-        .clone()
+        .unwrap()
 }
 
 /// Replaces, removes or adds one value anywhere.
 fn change(value: &mut Value, random: &mut Random) {
     let inner = match value {
         Value::Object(fields) if !fields.is_empty() => {
-            let name = fields.keys().nth(random.below(fields.len())).cloned().unwrap_or_default();
-            match random.below(6) {
+            let name = fields.keys().nth(random.index(fields.len())).cloned().unwrap_or_default();
+            match random.index(6) {
                 0 => _ = fields.remove(&name),
                 1 => _ = fields.insert(hostile(random).to_string(), hostile(random)),
                 2 => _ = fields.insert(name, hostile(random)),
@@ -172,8 +152,8 @@ fn change(value: &mut Value, random: &mut Random) {
             }
             return;
         }
-        Value::Array(items) if !items.is_empty() && random.below(3) > 0 => {
-            let at = random.below(items.len());
+        Value::Array(items) if !items.is_empty() && random.index(3) > 0 => {
+            let at = random.index(items.len());
             &mut items[at]
         }
         other => {
@@ -204,18 +184,18 @@ fn text(value: &Value) -> Vec<u8> {
 /// Makes a body that is valid in part.
 fn changed(valid: &Value, random: &mut Random) -> Vec<u8> {
     let mut value = valid.clone();
-    for _ in 0..=random.below(3) {
+    for _ in 0..=random.index(3) {
         change(&mut value, random);
     }
     let mut body = text(&value);
-    match random.below(8) {
-        0 => body.truncate(random.below(body.len())),
+    match random.index(8) {
+        0 => body.truncate(random.index(body.len())),
         1 if !body.is_empty() => {
-            let at = random.below(body.len());
-            body[at] = *random.of(&[0, 0xff, b'"', b'{', b'[', b'\\', b',', b'0', 0xc3]);
+            let at = random.index(body.len());
+            body[at] = random.pick(&[0, 0xff, b'"', b'{', b'[', b'\\', b',', b'0', 0xc3]).unwrap();
         }
         2 => {
-            let at = random.below(body.len() + 1);
+            let at = random.index(body.len() + 1);
             body.splice(at..at, [0xff, 0xfe, 0]);
         }
         // Each field twice, with different values.

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use random::Random;
 use wal::{BootId, Disk, Log, PendingSync};
 
 /// Forgets files of a log at once, while no sync is in flight. Returns false if some of them are still there.
@@ -604,28 +605,4 @@ fn write(image: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     let (over, behind) = bytes.split_at(bytes.len().min(image.len() - at));
     image[at..at + over.len()].copy_from_slice(over);
     image.extend_from_slice(behind);
-}
-
-/// SplitMix64, for tests that must fail in the same way when repeated.
-#[derive(Clone, Debug, Default)]
-pub struct Random(pub u64);
-
-impl Random {
-    #[allow(clippy::should_implement_trait, reason = "a generator never ends, so it need not be an iterator")]
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mix = self.0;
-        mix = (mix ^ (mix >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mix = (mix ^ (mix >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mix ^ (mix >> 31)
-    }
-
-    /// Returns a number less than `bound`; 0 if `bound` is 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next().checked_rem(bound).unwrap_or(0)
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
 }

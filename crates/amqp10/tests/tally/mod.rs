@@ -1,4 +1,4 @@
-//! Random numbers from a seed, counts of what happened, and a model of each link.
+//! Counts of what happened, and a model of each link.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -26,29 +26,6 @@ impl Seen {
         self.aborted += other.aborted;
         self.anyway += other.anyway;
         self.starved += other.starved;
-    }
-}
-
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
-        (!of.is_empty()).then(|| of[self.below(of.len() as u64) as usize])
     }
 }
 

@@ -1,5 +1,4 @@
 mod changes;
-mod rng;
 mod sim;
 mod simulated;
 mod wire;

@@ -17,13 +17,13 @@
 //!
 //! At the end all faults are repaired. Then the group must elect a leader, commit and become quiet.
 
-use super::rng::{Rng, mix};
 use crate::mutation::Mutation;
 use crate::{
     Base, Body, Change, Entry, Group, Member, Members, Message, Options, Payload, Record, Restoring, Role,
     Round,
 };
 use bytes::Bytes;
+use random::Random;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The description of a failed check.
@@ -73,7 +73,7 @@ impl State {
     fn after(self, entry: &Entry) -> Self {
         let mut bytes = Vec::new();
         Record::Entry { entry: entry.clone(), committed: 0 }.encode(&mut bytes);
-        let digest = bytes.iter().fold(self.digest, |digest, byte| mix(digest ^ u64::from(*byte)));
+        let digest = bytes.iter().fold(self.digest, |digest, byte| Random(digest ^ u64::from(*byte)).next());
         Self { index: entry.at.index, digest }
     }
 }
@@ -123,7 +123,7 @@ struct Replica {
 }
 
 pub struct World {
-    rng: Rng,
+    random: Random,
     mutation: Option<Mutation>,
     /// The replicas. The index is the number of the node.
     replicas: Vec<Option<Replica>>,
@@ -159,8 +159,8 @@ pub fn run(seed: u64, steps: usize, mutation: Option<Mutation>) -> Result<Tally,
 
 impl World {
     fn new(seed: u64, mutation: Option<Mutation>) -> Self {
-        let mut rng = Rng::new(seed);
-        let voters = if rng.percent(70) { 3 } else { 5 };
+        let mut random = Random(seed);
+        let voters = if random.percent(70) { 3 } else { 5 };
         let nodes: Vec<u32> = (0..voters).collect();
         let first = State { index: 1, digest: 0 };
         let base = Base::founding(&nodes, first.content());
@@ -176,7 +176,7 @@ impl World {
         let mut replicas: Vec<Option<Replica>> = nodes.iter().map(|&node| Some(replica(node))).collect();
         replicas.extend([None, None]);
         let mut world = Self {
-            rng,
+            random,
             mutation,
             replicas,
             network: Vec::new(),
@@ -222,7 +222,7 @@ impl World {
     }
 
     fn step(&mut self) -> Result<(), Violation> {
-        match self.rng.below(1000) {
+        match self.random.index(1000) {
             0..420 => self.deliver()?,
             420..600 => self.sync_somewhere()?,
             600..720 => self.decide()?,
@@ -252,7 +252,7 @@ impl World {
             return Ok(());
         }
         // The next message is mostly the oldest one, so that more happens.
-        let at = if self.rng.percent(70) { 0 } else { self.rng.below(self.network.len()) };
+        let at = if self.random.percent(70) { 0 } else { self.random.index(self.network.len()) };
         let (from, to, bytes) = self.network.remove(at);
         let is_up = self.replicas[to as usize].as_ref().is_some_and(|replica| replica.up.is_some());
         if self.cuts.contains(&(from, to)) || !is_up {
@@ -263,13 +263,13 @@ impl World {
             self.tally.rejected += 1;
         }
         // Sometimes more messages arrive before the round.
-        if self.rng.percent(85) { self.pump(to) } else { Ok(()) }
+        if self.random.percent(85) { self.pump(to) } else { Ok(()) }
     }
 
     fn sync_somewhere(&mut self) -> Result<(), Violation> {
         let nodes = self.where_replica(|replica| replica.up.is_some() && !replica.pending.is_empty());
-        let Some(node) = self.rng.pick(&nodes) else { return Ok(()) };
-        let batches = 1 + self.rng.below(4);
+        let Some(node) = self.random.pick(&nodes) else { return Ok(()) };
+        let batches = 1 + self.random.index(4);
         self.sync(node, batches)
     }
 
@@ -325,7 +325,7 @@ impl World {
             }
         }
         for facts in std::mem::take(&mut self.up(node).group.forwarded) {
-            let Some(leader) = self.rng.pick(&self.leading()) else { continue };
+            let Some(leader) = self.random.pick(&self.leading()) else { continue };
             let term = self.up(leader).group.standing().term;
             let _ = self.up(leader).group.propose(term, facts);
         }
@@ -432,8 +432,8 @@ impl World {
 
     /// Lets a leader decide something, and propose it at once or later.
     fn decide(&mut self) -> Result<(), Violation> {
-        let Some(node) = self.rng.pick(&self.leading()) else { return Ok(()) };
-        let proposes = self.rng.percent(65);
+        let Some(node) = self.random.pick(&self.leading()) else { return Ok(()) };
+        let proposes = self.random.percent(65);
         self.ids += 1;
         let id = self.ids;
         let up = self.up(node);
@@ -444,31 +444,31 @@ impl World {
     fn propose_late(&mut self) -> Result<(), Violation> {
         let has = |up: &Up| !up.decided.is_empty();
         let nodes = self.where_replica(|replica| replica.up.as_ref().is_some_and(has));
-        let Some(node) = self.rng.pick(&nodes) else { return Ok(()) };
+        let Some(node) = self.random.pick(&nodes) else { return Ok(()) };
         self.propose(node)
     }
 
     fn propose(&mut self, node: u32) -> Result<(), Violation> {
         let decided = self.up(node).decided.len();
-        let at = self.rng.below(decided);
+        let at = self.random.index(decided);
         let up = self.up(node);
         let facts = up.decided.swap_remove(at);
         if let Ok(index) = up.group.propose(facts.term, facts.bytes()) {
             up.staged.push_back((index, facts.id));
         }
-        if self.rng.percent(70) { self.pump(node) } else { Ok(()) }
+        if self.random.percent(70) { self.pump(node) } else { Ok(()) }
     }
 
     fn campaign(&mut self) -> Result<(), Violation> {
-        let Some(node) = self.rng.pick(&self.ups()) else { return Ok(()) };
+        let Some(node) = self.random.pick(&self.ups()) else { return Ok(()) };
         let _ = self.up(node).group.campaign();
         self.pump(node)
     }
 
     fn crash(&mut self) {
-        let Some(node) = self.rng.pick(&self.ups()) else { return };
+        let Some(node) = self.random.pick(&self.ups()) else { return };
         let unsynced = self.replica(node).pending.iter().map(|batch| batch.records.len()).sum::<usize>();
-        let kept = self.rng.below(unsynced + 1);
+        let kept = self.random.index(unsynced + 1);
         let replica = self.replica(node);
         replica.up = None;
         let pending = std::mem::take(&mut replica.pending);
@@ -477,13 +477,13 @@ impl World {
 
     fn restart_somewhere(&mut self) -> Result<(), Violation> {
         let nodes = self.where_replica(|replica| replica.up.is_none() && !replica.damaged);
-        let Some(node) = self.rng.pick(&nodes) else { return Ok(()) };
+        let Some(node) = self.random.pick(&nodes) else { return Ok(()) };
         self.restart(node);
         self.pump(node)
     }
 
     fn restart(&mut self, node: u32) {
-        let (mutation, takes_committed) = (self.mutation, self.rng.percent(50));
+        let (mutation, takes_committed) = (self.mutation, self.random.percent(50));
         let replica = self.replica(node);
         let (mut restoring, mut state) = (Restoring::default(), State { index: 0, digest: 0 });
         for record in &replica.synced {
@@ -510,15 +510,15 @@ impl World {
 
     fn pair(&mut self) -> (u32, u32) {
         let nodes = self.replicas.len();
-        let a = self.rng.below(nodes);
-        let b = (a + 1 + self.rng.below(nodes - 1)) % nodes;
+        let a = self.random.index(nodes);
+        let b = (a + 1 + self.random.index(nodes - 1)) % nodes;
         (a as u32, b as u32)
     }
 
     fn cut(&mut self) {
-        if self.rng.percent(50) {
+        if self.random.percent(50) {
             // Separates a part of the nodes from the others.
-            let part = self.rng.next();
+            let part = self.random.next();
             let nodes = self.nodes();
             for (&a, &b) in nodes.iter().flat_map(|a| nodes.iter().map(move |b| (a, b))) {
                 if (part >> a ^ part >> b) & 1 == 1 {
@@ -528,7 +528,7 @@ impl World {
         } else {
             let (a, b) = self.pair();
             self.cuts.insert((a, b));
-            if self.rng.percent(60) {
+            if self.random.percent(60) {
                 self.cuts.insert((b, a));
             }
         }
@@ -559,7 +559,7 @@ impl World {
         let mut at = 0;
         while at < self.network.len() {
             let (from, to, _) = self.network[at];
-            if (from, to) == (a, b) && self.rng.percent(50) {
+            if (from, to) == (a, b) && self.random.percent(50) {
                 self.network.remove(at);
             } else {
                 at += 1;
@@ -571,20 +571,20 @@ impl World {
 
     fn lose(&mut self) {
         if !self.network.is_empty() {
-            let at = self.rng.below(self.network.len());
+            let at = self.random.index(self.network.len());
             self.network.remove(at);
         }
     }
 
     fn double(&mut self) {
         if !self.network.is_empty() {
-            let at = self.rng.below(self.network.len());
+            let at = self.random.index(self.network.len());
             self.network.push(self.network[at].clone());
         }
     }
 
     fn evacuate(&mut self) {
-        let Some(node) = self.rng.pick(&self.ups()) else { return };
+        let Some(node) = self.random.pick(&self.ups()) else { return };
         let replica = self.replica(node);
         let up = replica.up.as_mut().unwrap();
         let Some(records) = up.group.evacuate(up.state.content()) else { return };
@@ -615,23 +615,23 @@ impl World {
     }
 
     fn change(&mut self) -> Result<(), Violation> {
-        let Some(node) = self.rng.pick(&self.leading()) else { return Ok(()) };
+        let Some(node) = self.random.pick(&self.leading()) else { return Ok(()) };
         if !self.is_settled() {
             return Ok(());
         }
         let members = self.members.clone();
         let damaged: Vec<Member> = members.all().filter(|member| self.is_damaged(*member)).collect();
-        let change = match self.rng.below(4) {
-            0 | 1 => self.rng.pick(&damaged).map(Change::Remove).or_else(|| {
+        let change = match self.random.index(4) {
+            0 | 1 => self.random.pick(&damaged).map(Change::Remove).or_else(|| {
                 let unused: Vec<u32> =
                     self.nodes().into_iter().filter(|node| members.on_node(*node).is_none()).collect();
-                let node = self.rng.pick(&unused)?;
+                let node = self.random.pick(&unused)?;
                 Some(Change::Add(Member { node, number: members.next() }))
             }),
-            2 => self.rng.pick(members.learners()).map(Change::Promote),
+            2 => self.random.pick(members.learners()).map(Change::Promote),
             _ => {
                 let all: Vec<Member> = members.all().collect();
-                self.rng.pick(&all).map(Change::Remove)
+                self.random.pick(&all).map(Change::Remove)
             }
         };
         let Some(change) = change else { return Ok(()) };
@@ -683,8 +683,8 @@ impl World {
     }
 
     fn transfer(&mut self) -> Result<(), Violation> {
-        let Some(node) = self.rng.pick(&self.leading()) else { return Ok(()) };
-        let Some(to) = self.rng.pick(self.members.voters()) else { return Ok(()) };
+        let Some(node) = self.random.pick(&self.leading()) else { return Ok(()) };
+        let Some(to) = self.random.pick(self.members.voters()) else { return Ok(()) };
         let up = self.up(node);
         let term = up.group.standing().term;
         let _ = up.group.transfer(term, to);
@@ -692,14 +692,14 @@ impl World {
     }
 
     fn abort_transfer(&mut self) {
-        let Some(node) = self.rng.pick(&self.leading()) else { return };
+        let Some(node) = self.random.pick(&self.leading()) else { return };
         self.up(node).group.abort_transfer();
     }
 
     /// Damages the disk of a member. It never runs again; the others remove it.
     fn damage(&mut self) {
         let nodes = self.where_replica(|replica| !replica.damaged);
-        let Some(node) = self.rng.pick(&nodes) else { return };
+        let Some(node) = self.random.pick(&nodes) else { return };
         if !self.is_settled() || !self.change_is_known() {
             return;
         }
@@ -716,8 +716,8 @@ impl World {
     }
 
     fn support(&mut self) -> Result<(), Violation> {
-        let Some(node) = self.rng.pick(&self.ups()) else { return Ok(()) };
-        let (other, supported) = (self.pair().0, self.rng.percent(50));
+        let Some(node) = self.random.pick(&self.ups()) else { return Ok(()) };
+        let (other, supported) = (self.pair().0, self.random.percent(50));
         let up = self.up(node);
         if up.group.on_support(other, supported) {
             let _ = up.group.campaign();
@@ -727,7 +727,7 @@ impl World {
 
     /// Puts a member to rest and wakes it.
     fn nap(&mut self) -> Result<(), Violation> {
-        let Some(node) = self.rng.pick(&self.ups()) else { return Ok(()) };
+        let Some(node) = self.random.pick(&self.ups()) else { return Ok(()) };
         self.wake(node)
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::kill::content::Random;
+use random::Random;
 
 /// A fault in one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ mod streams;
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::kill::content::Random;
+use random::Random;
 use round::Round;
 
 /// A round that takes longer counts as hung.
@@ -41,7 +41,7 @@ fn a_damaged_broker_names_what_it_has_lost() {
     let seed = number("DAMAGE_SEED").unwrap_or(since_epoch.as_secs());
     say(&format!("damage: {rounds} rounds, DAMAGE_SEED={seed}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let mut seeds = Random::new(seed);
+    let mut seeds = Random(seed);
     let mut failed = 0;
     for number in 1..=rounds {
         let round = Round::plan(seeds.next());

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use amqp10::Value;
 use client::management::{Management, QueueSpec};
+use random::Random;
 
 use super::fault::{Fault, copy};
 use crate::broker::verb::sluice;
 use crate::broker::{Broker, Directory, Starting};
-use crate::kill::content::{Id, Random};
+use crate::kill::content::Id;
 use crate::kill::reading::read_all;
 use crate::kill::traffic::{Protocol, connect, drain, publish};
 
@@ -49,7 +50,7 @@ pub struct Round {
 
 impl Round {
     pub fn plan(seed: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = Random(seed);
         let fault = Fault::pick(&mut random);
         let messages = if random.between(0, 6) == 0 { 3_000 } else { random.between(2, 120) };
         Self { seed, fault, messages, shards: random.between(1, 3) }
@@ -88,7 +89,7 @@ impl Round {
             return Err("the notes do not say how far the log was written".to_owned());
         }
         broker.kill();
-        let what = self.fault.make(&data, &older, &mut Random::new(!self.seed));
+        let what = self.fault.make(&data, &older, &mut Random(!self.seed));
         let examined = sluice(&["doctor", &data.display().to_string()]);
         let outcome = async {
             // Without this file, the directory counts as that of no broker.

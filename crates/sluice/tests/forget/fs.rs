@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
-use crate::kill::content::Random;
+use random::Random;
 
 const SECTOR: usize = 512;
 const CUT: &str = ".cut-";
@@ -146,7 +146,7 @@ impl Forgetful {
             1 => {
                 let name = &names(body)[0];
                 if let Some(seed) = name.strip_prefix(CUT) {
-                    self.cut(&mut Random::new(seed.parse().unwrap_or(0)));
+                    self.cut(&mut Random(seed.parse().unwrap_or(0)));
                     return Err(ENOENT);
                 }
                 let found = *self.node(node)?.names.get(name).ok_or(ENOENT)?;
@@ -383,7 +383,7 @@ impl Forgetful {
         for node in self.nodes.values_mut() {
             for (change, number) in std::mem::take(&mut node.changes) {
                 let is_kept = match number {
-                    Some(number) => Random::new(of_moves ^ number).between(0, 2) == 0,
+                    Some(number) => Random(of_moves ^ number).between(0, 2) == 0,
                     None => random.between(0, 2) == 0,
                 };
                 if is_kept {

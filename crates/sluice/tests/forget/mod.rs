@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use crate::broker::Directory;
-use crate::kill::content::Random;
 use crate::kill::power_round;
 use fs::Forgetful;
+use random::Random;
 
 /// The variable that tells the second run of this program where its disk is.
 const DISK: &str = "SLUICE_FORGETFUL_DISK";
@@ -91,7 +91,7 @@ fn on_the_forgetful_disk() {
     let rounds = number("FORGET_ROUNDS").unwrap_or(ROUNDS);
     let seed = number("FORGET_SEED").unwrap_or(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let mut seeds = Random::new(seed);
+    let mut seeds = Random(seed);
     let mut failed = 0;
     for number in 0..rounds {
         let result = runtime.block_on(power_round(number, seeds.next(), MESSAGES));

@@ -2,29 +2,7 @@
 
 use bytes::Bytes;
 use client::{Body, Message};
-
-/// A generator of pseudo-random numbers (SplitMix64).
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number from `low` up to, but not including, `high`.
-    pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low)
-    }
-}
+use random::Random;
 
 /// Identifies a message. Publishers count their messages from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +48,7 @@ pub fn identify_body(seed: u64, octets: &[u8], durable: bool) -> Result<Id, Stri
 
 /// Returns the body: publisher, number, then pseudo-random octets. There are few or very many of them.
 pub fn body(seed: u64, id: Id) -> Vec<u8> {
-    let mut random = Random::new(seed ^ (id.publisher as u64) << 48 ^ id.number);
+    let mut random = Random(seed ^ (id.publisher as u64) << 48 ^ id.number);
     let length = match random.next() % 4096 {
         // The body needs more than one frame.
         0 => random.between(150_000, 300_000),

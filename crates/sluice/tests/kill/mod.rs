@@ -39,7 +39,7 @@ mod verdict;
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use content::Random;
+use random::Random;
 use round::Round;
 use stream::StreamRound;
 use transactions::TransactionRound;
@@ -59,7 +59,7 @@ fn a_killed_broker_keeps_what_it_confirmed() {
     let seed = number("KILL_SEED").unwrap_or(since_epoch.as_secs());
     say(&format!("kill: {rounds} rounds of {messages} messages, KILL_SEED={seed}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let mut seeds = Random::new(seed);
+    let mut seeds = Random(seed);
     let mut failed = 0;
     for number in 1..=rounds {
         let (kind, seed) = (only.unwrap_or(number) % KINDS, seeds.next());

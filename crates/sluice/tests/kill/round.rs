@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use amqp10::{Map, Value};
 use client::management::{Binding, ExchangeSpec, Management, QueueSpec};
+use random::Random;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::content::{Id, Random};
+use super::content::Id;
 use super::copies::Copied;
 use super::moment::Moment;
 use super::traffic::{Protocol, Published, connect, consume, drain, publish};
@@ -115,7 +116,7 @@ pub struct Report {
 
 impl Round {
     pub fn plan(number: u64, seed: u64, messages: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = Random(seed);
         let confirmed = Moment::Confirmed(random.between(messages / 4, messages.max(4)).max(1));
         let plain = Self {
             seed,
@@ -407,7 +408,7 @@ impl Round {
 
     /// Starts the broker and kills it before it listens, as often as planned.
     fn kill_in_recovery(&self, directory: &Directory) -> Result<(), String> {
-        let mut random = Random::new(!self.seed);
+        let mut random = Random(!self.seed);
         let mut limit_us = self.recovery_ms_max * 1_000;
         let mut killed = 0;
         for _ in 0..TRIES {

@@ -20,8 +20,9 @@ use std::time::Duration;
 use amqp10::Value;
 use client::management::{Management, QueueSpec};
 use client::{Credit, Error};
+use random::Random;
 
-use super::content::{Id, Random};
+use super::content::Id;
 use super::reading::{CREDIT, Shown, attach, read_all, take};
 use super::traffic::{Protocol, Published, connect, publish};
 use crate::broker::{Broker, Directory, Starting};
@@ -70,7 +71,7 @@ pub struct StreamReport {
 
 impl StreamRound {
     pub fn plan(rolls: bool, seed: u64, messages: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = Random(seed);
         Self {
             seed,
             rolls: rolls.then(|| random.between(20, 60)),

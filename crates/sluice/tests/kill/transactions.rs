@@ -24,8 +24,9 @@ use bytes::{Bytes, BytesMut};
 use client::Error;
 use client::amqp091::{Connection, Options};
 use client::management::{Management, QueueSpec};
+use random::Random;
 
-use super::content::{Id, Random, body, identify_body};
+use super::content::{Id, body, identify_body};
 use super::traffic::{Protocol, Published, connect, drain, publish};
 use crate::broker::{Broker, Directory, Starting};
 
@@ -114,7 +115,7 @@ pub struct TransactionReport {
 
 impl TransactionRound {
     pub fn plan(seed: u64, messages: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = Random(seed);
         let kinds = if crate::forget::disk().is_some() { &Kind::POWER[..] } else { &Kind::ALL };
         Self {
             seed,
@@ -218,7 +219,7 @@ impl TransactionRound {
                         let _ = trigger.send(());
                     }
                 };
-                tokio::spawn(move_messages(url.clone(), self.seed, Random::new(self.seed ^ mover), committed))
+                tokio::spawn(move_messages(url.clone(), self.seed, Random(self.seed ^ mover), committed))
             })
             .collect();
         // When all movers have ended, this ends the wait of the killer, which then kills anyway.
