@@ -1,6 +1,6 @@
 //! Random numbers from a seed, for tests that must fail in the same way when repeated.
 //!
-//! The numbers for a seed never change, so that a seed in a comment or in a report stays useful. docs/decisions/0051 says why this is
+//! The numbers for a seed never change, so that a seed in a comment or in a report stays useful. docs/decisions/0052 says why this is
 //! not a crate of others.
 
 /// A generator (SplitMix64) with its seed. Any seed will do, also the next number.
