@@ -21,14 +21,14 @@ const GUEST: &str = "Z3Vlc3Q6Z3Vlc3Q=";
 
 /// The sockets of the clients.
 #[derive(Debug)]
-pub struct Remote {
+pub(crate) struct Remote {
     broker: SocketAddr,
     sockets: BTreeMap<String, TcpStream>,
 }
 
 /// What a socket has received.
 #[derive(Debug, Default)]
-pub struct Received {
+pub(crate) struct Received {
     pub bytes: Vec<u8>,
     pub is_closed: bool,
 }
@@ -38,7 +38,7 @@ impl Remote {
     ///
     /// # Errors
     /// The management API does not do it.
-    pub fn new(broker: SocketAddr, users: &[User]) -> Parsed<Self> {
+    pub(crate) fn new(broker: SocketAddr, users: &[User]) -> Parsed<Self> {
         let remote = Self { broker, sockets: BTreeMap::new() };
         remote.manage("DELETE", "vhosts/%2F", "")?;
         remote.manage("PUT", "vhosts/%2F", "{}")?;
@@ -63,7 +63,7 @@ impl Remote {
     }
 
     /// Sends a request to the management API.
-    pub fn manage(&self, method: &str, path: &str, body: &str) -> Parsed<()> {
+    pub(crate) fn manage(&self, method: &str, path: &str, body: &str) -> Parsed<()> {
         let at = SocketAddr::new(self.broker.ip(), self.broker.port() + TO_MANAGEMENT);
         let failed = |error: std::io::Error| format!("management at {at}: {error}");
         let mut socket = TcpStream::connect(at).map_err(failed)?;
@@ -81,17 +81,17 @@ impl Remote {
         }
     }
 
-    pub fn connect(&mut self, name: &str) {
+    pub(crate) fn connect(&mut self, name: &str) {
         let socket = TcpStream::connect(self.broker).expect("the broker listens");
         socket.set_read_timeout(Some(SILENCE)).expect("a time limit");
         self.sockets.insert(name.to_owned(), socket);
     }
 
-    pub fn drop_client(&mut self, name: &str) {
+    pub(crate) fn drop_client(&mut self, name: &str) {
         self.sockets.remove(name);
     }
 
-    pub fn send(&mut self, name: &str, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, name: &str, bytes: &[u8]) {
         if let Some(socket) = self.sockets.get_mut(name) {
             // The broker may have closed it, which reading shows.
             let _ = socket.write_all(bytes);
@@ -99,7 +99,7 @@ impl Remote {
     }
 
     /// Reads until the broker is silent.
-    pub fn receive(&mut self) -> BTreeMap<String, Received> {
+    pub(crate) fn receive(&mut self) -> BTreeMap<String, Received> {
         let mut all: BTreeMap<String, Received> = BTreeMap::new();
         loop {
             let mut any = false;

@@ -6,7 +6,7 @@ use crate::text::{self, Parsed};
 use crate::world::{self, Setup};
 
 /// Applies a setting of the world. Settings must precede everything else.
-pub fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
+pub(crate) fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
     match step {
         "shards" => setup.shards = rest.trim().parse().map_err(|_| "shards 2")?,
         "user" => {

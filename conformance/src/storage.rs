@@ -7,7 +7,7 @@ use wal::{ChunkJob, ChunksRead, Handover, Log, Options, StreamJob, StreamReader,
 use wal_testing::{Crash, SimDisk};
 
 /// The disks, and the components that use them while the process runs.
-pub struct Storage {
+pub(crate) struct Storage {
     log_disk: SimDisk,
     stream_disk: SimDisk,
     running: Option<Running>,
@@ -23,12 +23,12 @@ struct Running {
 }
 
 impl Storage {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { log_disk: SimDisk::new(1), stream_disk: SimDisk::new(2), running: None }
     }
 
     /// Recovers the stored state.
-    pub fn start(&mut self) -> Restored {
+    pub(crate) fn start(&mut self) -> Restored {
         let mut restored = Restored::default();
         let options = Options { file_bytes: 1 << 20, seed: Some(1), ..Options::default() };
         let (log, _) =
@@ -51,14 +51,14 @@ impl Storage {
     }
 
     /// Kills the process. Data that was only handed over is lost; data that was written remains.
-    pub fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         self.running = None;
         self.log_disk = self.log_disk.crash(Crash::Process);
         self.stream_disk = self.stream_disk.crash(Crash::Process);
     }
 
     /// Takes the jobs that a shard hands over after a turn.
-    pub fn take(&mut self, shard: &mut Shard) {
+    pub(crate) fn take(&mut self, shard: &mut Shard) {
         let Some(running) = &mut self.running else { return };
         running.to_log.extend(shard.poll_handover());
         running.to_streams.extend(shard.poll_stream_jobs());
@@ -67,7 +67,7 @@ impl Storage {
 
     /// Does all jobs, and answers the shards. Returns false if there were none. Call it after all output was
     /// written to the clients: answers are handled before a turn.
-    pub fn answer(&mut self, shards: &mut [Shard]) -> bool {
+    pub(crate) fn answer(&mut self, shards: &mut [Shard]) -> bool {
         let Some(running) = &mut self.running else { return false };
         let moved =
             !(running.to_log.is_empty() && running.to_streams.is_empty() && running.to_reader.is_empty());

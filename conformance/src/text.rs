@@ -18,7 +18,7 @@ use amqp10::{Array, Described, Map, Symbol, Value};
 use bytes::Bytes;
 
 /// The values that `$name` stands for.
-pub type Names = BTreeMap<String, Value>;
+pub(crate) type Names = BTreeMap<String, Value>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
@@ -28,10 +28,10 @@ pub struct Token {
     pub essential: bool,
 }
 
-pub type Parsed<T> = Result<T, String>;
+pub(crate) type Parsed<T> = Result<T, String>;
 
 /// Parses a line of tokens.
-pub fn tokens(line: &str) -> Parsed<Vec<Token>> {
+pub(crate) fn tokens(line: &str) -> Parsed<Vec<Token>> {
     let mut text = Text(line);
     let all = text.tokens()?;
     if text.0.is_empty() { Ok(all) } else { Err(format!("cannot read '{}'", text.0)) }
@@ -221,7 +221,7 @@ fn word(word: &str) -> Parsed<Value> {
 }
 
 /// Prints a value in the notation of a page.
-pub fn show(value: &Value) -> String {
+pub(crate) fn show(value: &Value) -> String {
     let list = |items: &[Value]| items.iter().map(show).collect::<Vec<_>>().join(", ");
     let number = |n: &dyn std::fmt::Display, suffix: &str| format!("{n}{suffix}");
     match value {
@@ -264,7 +264,7 @@ pub fn show(value: &Value) -> String {
 }
 
 /// Prints tokens in the notation of a page.
-pub fn show_tokens(tokens: &[Token]) -> String {
+pub(crate) fn show_tokens(tokens: &[Token]) -> String {
     let one = |t: &Token| match &t.value {
         Value::Boolean(true) => t.key.clone(),
         value => format!("{}={}", t.key, show(value)),
@@ -273,7 +273,7 @@ pub fn show_tokens(tokens: &[Token]) -> String {
 }
 
 /// Replaces names by their values.
-pub fn substitute(value: &mut Value, names: &Names) {
+pub(crate) fn substitute(value: &mut Value, names: &Names) {
     match value {
         Value::Symbol(name) if name.starts_with('$') => {
             if let Some(known) = names.get(name.as_str()) {
@@ -288,7 +288,7 @@ pub fn substitute(value: &mut Value, names: &Names) {
 
 /// Returns true if the actual value matches the expected one. A word that begins with `$` stores its value at
 /// its first use.
-pub fn matches(expected: &Value, actual: &Value, names: &mut Names) -> bool {
+pub(crate) fn matches(expected: &Value, actual: &Value, names: &mut Names) -> bool {
     match (expected, actual) {
         (Value::Symbol(name), _) if name.starts_with('$') => match names.get(name.as_str()).cloned() {
             Some(known) => known.as_str().map_or(known == *actual, |k| actual.as_str() == Some(k)),
@@ -330,7 +330,7 @@ fn same_text(expected: &Value, actual: &Value) -> bool {
 }
 
 /// Returns true if a frame matches: every mentioned token is present, and every essential one is mentioned.
-pub fn tokens_match(expected: &[Token], actual: &[Token], names: &mut Names) -> bool {
+pub(crate) fn tokens_match(expected: &[Token], actual: &[Token], names: &mut Names) -> bool {
     let learned = names.clone();
     let mentioned = expected.iter().all(|e| {
         let found = actual.iter().find(|a| a.key == e.key);

@@ -51,7 +51,7 @@ impl Default for Setup {
 }
 
 /// A user whose password equals the name.
-pub fn user(name: &str, permissions: Permissions) -> User {
+pub(crate) fn user(name: &str, permissions: Permissions) -> User {
     User {
         name: name.into(),
         hash: Hashing::Sha256.hash([1; 16], &::amqp10::sasl::Secret::new(name.to_owned())),
@@ -62,7 +62,7 @@ pub fn user(name: &str, permissions: Permissions) -> User {
 }
 
 /// Parses `configure=no`, `write=no`, `read=no`.
-pub fn permissions(granted: impl Fn(&str) -> bool) -> Permissions {
+pub(crate) fn permissions(granted: impl Fn(&str) -> bool) -> Permissions {
     let grant = |verb| if granted(verb) { Pattern::Everything } else { Pattern::Nothing };
     Permissions { configure: grant("configure"), write: grant("write"), read: grant("read") }
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use roxmltree::{Document, Node};
 
-pub mod amqp091;
+pub(crate) mod amqp091;
 
 /// The documents, in the order of the standard.
 const DOCUMENTS: [&str; 4] = ["transport", "messaging", "transactions", "security"];
@@ -59,14 +59,14 @@ const ENUMS: [&str; 6] = [
 const SECRETS: [&str; 2] = ["sasl-init.initial-response", "sasl-response.response"];
 
 /// Writes the generated file.
-pub fn write() -> Result<(), Box<dyn Error>> {
+pub(crate) fn write() -> Result<(), Box<dyn Error>> {
     let text = generate()?;
     std::fs::write(target(), text)?;
     Ok(())
 }
 
 /// Returns the text that the file should have.
-pub fn generate() -> Result<String, Box<dyn Error>> {
+pub(crate) fn generate() -> Result<String, Box<dyn Error>> {
     let texts = DOCUMENTS
         .iter()
         .map(|name| std::fs::read_to_string(crate_dir().join("spec").join(format!("{name}.xml"))))

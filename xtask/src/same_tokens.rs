@@ -34,7 +34,7 @@ impl PartialEq for Token {
 /// # Errors
 /// The code differs: the message names each file and the first line that differs. Or git or Python failed, or
 /// a file cannot be parsed.
-pub fn run(base: &str) -> Result<(), Failure> {
+pub(crate) fn run(base: &str) -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask is not in the workspace")?;
     let mut differences = Vec::new();
     for (path, status) in changed(root, base)? {

@@ -14,11 +14,11 @@ use bytes::{Bytes, BytesMut};
 const CREDIT: u32 = 170;
 
 /// The largest frame, in bytes.
-pub const FRAME_MAX: u32 = 128 * 1024;
+pub(crate) const FRAME_MAX: u32 = 128 * 1024;
 
 /// State that the connections share.
 #[derive(Default)]
-pub struct Shared {
+pub(crate) struct Shared {
     /// The messages of this turn in one buffer, and the offset at which each of them ends.
     pub home: BytesMut,
     pub ends: Vec<usize>,
@@ -27,7 +27,7 @@ pub struct Shared {
 }
 
 /// One connection of a client.
-pub struct Peer {
+pub(crate) struct Peer {
     number: usize,
     pub endpoint: Connection,
     /// The start of a frame that is still incomplete.
@@ -47,7 +47,7 @@ struct Taken {
 }
 
 impl Peer {
-    pub fn new(number: usize) -> Self {
+    pub(crate) fn new(number: usize) -> Self {
         let config = Config {
             max_frame_size: FRAME_MAX,
             channel_max: 63,
@@ -68,14 +68,14 @@ impl Peer {
 
     /// Copies the start of an incomplete frame to the buffer, before the bytes to read next. Returns its
     /// length.
-    pub fn put_partial(&mut self, buffer: &mut [u8]) -> usize {
+    pub(crate) fn put_partial(&mut self, buffer: &mut [u8]) -> usize {
         let len = self.partial.len();
         buffer[..len].copy_from_slice(&self.partial);
         len
     }
 
     /// Handles input. Returns false if the connection is over.
-    pub fn handle_input(&mut self, mut input: &[u8], shared: &mut Shared) -> bool {
+    pub(crate) fn handle_input(&mut self, mut input: &[u8], shared: &mut Shared) -> bool {
         loop {
             let Ok(len) = self.endpoint.frame_len(input) else { return false };
             let Some(len) = len.filter(|len| *len <= input.len()) else { break };
@@ -100,7 +100,7 @@ impl Peer {
     }
 
     /// Settles the deliveries of this turn, and grants credit.
-    pub fn confirm(&mut self) {
+    pub(crate) fn confirm(&mut self) {
         let state = DeliveryState::Accepted;
         for Taken { session, link, first, last } in self.taken.drain(..) {
             self.endpoint.disposition(session, Role::Receiver, (first, last), true, &state);
@@ -112,7 +112,7 @@ impl Peer {
     }
 
     /// Sends as many messages as the credit allows.
-    pub fn forward(&mut self, session: u16, link: u32, queue: &mut VecDeque<Bytes>) {
+    pub(crate) fn forward(&mut self, session: u16, link: u32, queue: &mut VecDeque<Bytes>) {
         self.endpoint.pump();
         let credit = self.endpoint.session(session).and_then(|s| s.link(link));
         let credit = credit.map_or(0, |l| l.sender_credit().credit()) as usize;

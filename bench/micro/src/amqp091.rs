@@ -34,7 +34,7 @@ const LARGE: usize = 16 * 1024;
 const OUTPUT_MAX: usize = 64 * 1024;
 
 /// Returns what a client sends until its channel is open. It does not wait for answers.
-pub fn hello() -> Vec<u8> {
+pub(crate) fn hello() -> Vec<u8> {
     let start_ok = ConnectionStartOk {
         mechanism: "PLAIN",
         response: Secret::new(b"\0guest\0guest"),
@@ -54,14 +54,14 @@ pub fn hello() -> Vec<u8> {
 }
 
 /// Returns the frame with which a publisher asks for confirms.
-pub fn confirm() -> Vec<u8> {
+pub(crate) fn confirm() -> Vec<u8> {
     let mut said = Vec::new();
     put_method(&mut said, 1, &Method::ConfirmSelect(ConfirmSelect { nowait: false }));
     said
 }
 
 /// Returns the frames with which a consumer begins.
-pub fn consume(queue: &str, prefetch_count: u16) -> Vec<u8> {
+pub(crate) fn consume(queue: &str, prefetch_count: u16) -> Vec<u8> {
     let mut said = Vec::new();
     put_method(&mut said, 1, &Method::BasicQos(BasicQos { prefetch_count, ..BasicQos::default() }));
     put_method(&mut said, 1, &Method::BasicConsume(BasicConsume { queue, ..BasicConsume::default() }));
@@ -69,7 +69,7 @@ pub fn consume(queue: &str, prefetch_count: u16) -> Vec<u8> {
 }
 
 /// Returns the frames of a durable message of 12 bytes to a queue.
-pub fn publish(queue: &str) -> Vec<u8> {
+pub(crate) fn publish(queue: &str) -> Vec<u8> {
     let (mut client, _) = connected();
     let publish = BasicPublish { routing_key: queue, ..PUBLISH };
     client.send_content(1, &Method::BasicPublish(publish), PROPERTIES, &PAYLOAD, 0);
@@ -77,7 +77,7 @@ pub fn publish(queue: &str) -> Vec<u8> {
 }
 
 /// Appends the frame that acknowledges all deliveries up to this one.
-pub fn put_ack(out: &mut BytesMut, delivery_tag: u64) {
+pub(crate) fn put_ack(out: &mut BytesMut, delivery_tag: u64) {
     let mut frame = Vec::new();
     put_method(&mut frame, 1, &Method::BasicAck(BasicAck { delivery_tag, multiple: true }));
     out.extend_from_slice(&frame);
@@ -94,7 +94,7 @@ fn put_method(out: &mut Vec<u8>, channel: u16, method: &Method<'_>) {
 }
 
 /// The server reads a publish.
-pub fn publish_decode() -> Box<dyn FnMut() -> u64> {
+pub(crate) fn publish_decode() -> Box<dyn FnMut() -> u64> {
     let (mut client, mut server) = connected();
     send_publish(&mut client);
     let input = written(client.output());
@@ -107,19 +107,19 @@ pub fn publish_decode() -> Box<dyn FnMut() -> u64> {
 }
 
 /// A client writes a publish.
-pub fn publish_encode() -> Box<dyn FnMut() -> u64> {
+pub(crate) fn publish_encode() -> Box<dyn FnMut() -> u64> {
     let (mut client, _) = connected();
     Box::new(move || encode(&mut client, send_publish))
 }
 
 /// The server writes a delivery.
-pub fn deliver_encode() -> Box<dyn FnMut() -> u64> {
+pub(crate) fn deliver_encode() -> Box<dyn FnMut() -> u64> {
     let (_, mut server) = connected();
     Box::new(move || encode(&mut server, send_deliver))
 }
 
 /// A client reads a delivery.
-pub fn deliver_decode() -> Box<dyn FnMut() -> u64> {
+pub(crate) fn deliver_decode() -> Box<dyn FnMut() -> u64> {
     let (mut client, mut server) = connected();
     send_deliver(&mut server);
     let input = written(server.output());

@@ -114,7 +114,7 @@ const MESSAGE: &[u8] = b"\x00\x53\x70\xc0\x02\x01\x41\
 const TAIL_BYTES: usize = 1024 * 1024;
 
 /// The number of messages in a turn of the broker under full load: about half of a link's credit.
-pub const TURN: u64 = 85;
+pub(crate) const TURN: u64 = 85;
 
 const HEAD: TransferHead<'_> = TransferHead {
     handle: 0,

@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// The number of allocations of this thread so far. A reallocation counts as one more.
-pub fn allocations() -> u64 {
+pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 

@@ -60,23 +60,23 @@ const TAG_AT: usize = 22;
 const CREDIT: u32 = 200;
 
 /// Returns the steps of a message to a classic queue and out of it.
-pub fn classic() -> Box<dyn FnMut() -> u64> {
+pub(crate) fn classic() -> Box<dyn FnMut() -> u64> {
     walk(Arguments::default(), Some(CREDIT))
 }
 
 /// Returns the same steps for messages that all wait for credit, as with a consumer that is slower than the
 /// publisher.
-pub fn waiting() -> Box<dyn FnMut() -> u64> {
+pub(crate) fn waiting() -> Box<dyn FnMut() -> u64> {
     walk(Arguments::default(), None)
 }
 
 /// Returns the steps of a message to a stream and to its reader, which never lags.
-pub fn stream() -> Box<dyn FnMut() -> u64> {
+pub(crate) fn stream() -> Box<dyn FnMut() -> u64> {
     walk([("x-queue-type".into(), "stream".into())].into(), Some(CREDIT))
 }
 
 /// Returns the steps of a message of AMQP 0.9.1 to a classic queue and out of it.
-pub fn amqp091() -> Box<dyn FnMut() -> u64> {
+pub(crate) fn amqp091() -> Box<dyn FnMut() -> u64> {
     let mut world = World::new(Arguments::default(), Some(CREDIT), true);
     in_turns(move || world.move_a_turn_091())
 }

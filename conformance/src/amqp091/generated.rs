@@ -4,7 +4,7 @@ use super::spec::Kind::*;
 use super::spec::{Argument, Method};
 
 /// All methods.
-pub const METHODS: &[Method] = &[
+pub(super) const METHODS: &[Method] = &[
     Method::new(
         "connection.start",
         (10, 10),
@@ -365,7 +365,7 @@ pub const METHODS: &[Method] = &[
 ];
 
 /// The properties of a message, in the order of their bits.
-pub const PROPERTIES: &[Argument] = &[
+pub(super) const PROPERTIES: &[Argument] = &[
     Argument::new("content-type", ShortString),
     Argument::new("content-encoding", ShortString),
     Argument::new("headers", Table),

@@ -4,8 +4,8 @@
 //! not hidden by the same mistake here.
 
 mod generated;
-pub mod receive;
-pub mod send;
+pub(crate) mod receive;
+pub(crate) mod send;
 mod spec;
 mod values;
 

@@ -14,7 +14,7 @@ const HEAD: usize = 7;
 
 /// A method whose content has not arrived completely.
 #[derive(Debug)]
-pub struct Partial {
+pub(crate) struct Partial {
     name: &'static str,
     words: Vec<crate::text::Token>,
     /// The missing bytes of the body. `None` before the header.
@@ -28,7 +28,7 @@ const LONG_HEADERS_FROM: usize = 8192;
 
 /// Removes frames from the input until they are one line, and describes them. It panics if the broker breaks a rule of the
 /// protocol.
-pub fn take(input: &mut Vec<u8>, track: &mut Track) -> Option<Seen> {
+pub(crate) fn take(input: &mut Vec<u8>, track: &mut Track) -> Option<Seen> {
     loop {
         if input.len() > HEAD && input.starts_with(b"AMQP") {
             let header: Vec<u8> = input.drain(..HEAD + 1).collect();

@@ -14,7 +14,7 @@ use crate::text::{Parsed, Token};
 const BASIC: u16 = 60;
 
 /// Returns true if only a client of AMQP 0.9.1 can send this line.
-pub fn is_ours(line: &str, tokens: &[Token]) -> bool {
+pub(crate) fn is_ours(line: &str, tokens: &[Token]) -> bool {
     let header = |token: &Token| PROTOCOL_HEADERS.iter().any(|(name, _)| *name == token.key);
     line.contains('.')
         || matches!(line, "content-header" | "content-body" | "frame")
@@ -22,7 +22,7 @@ pub fn is_ours(line: &str, tokens: &[Token]) -> bool {
 }
 
 /// Returns the bytes of one line.
-pub fn frame(line: &str, track: &mut Track, tokens: Vec<Token>) -> Parsed<Bytes> {
+pub(crate) fn frame(line: &str, track: &mut Track, tokens: Vec<Token>) -> Parsed<Bytes> {
     let mut f = Fields(tokens);
     let mut out = BytesMut::new();
     let channel = f.number("ch");

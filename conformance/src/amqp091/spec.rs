@@ -2,7 +2,7 @@
 
 /// The type of an argument or of a property.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Bits in a row share octets.
     Bit,
     Octet,
@@ -16,20 +16,20 @@ pub enum Kind {
 
 /// An argument of a method, or a property of a message.
 #[derive(Clone, Copy, Debug)]
-pub struct Argument {
+pub(super) struct Argument {
     pub name: &'static str,
     pub kind: Kind,
 }
 
 impl Argument {
-    pub const fn new(name: &'static str, kind: Kind) -> Self {
+    pub(super) const fn new(name: &'static str, kind: Kind) -> Self {
         Self { name, kind }
     }
 }
 
 /// A method.
 #[derive(Clone, Copy, Debug)]
-pub struct Method {
+pub(super) struct Method {
     /// The name, such as `queue.declare`.
     pub name: &'static str,
     /// The class, and the number in it.
@@ -40,7 +40,7 @@ pub struct Method {
 }
 
 impl Method {
-    pub const fn new(
+    pub(super) const fn new(
         name: &'static str,
         ids: (u16, u16),
         has_content: bool,

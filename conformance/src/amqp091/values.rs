@@ -12,7 +12,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::text::Parsed;
 
 /// Appends a table with its length.
-pub fn put_table(out: &mut BytesMut, map: &Map) -> Parsed<()> {
+pub(super) fn put_table(out: &mut BytesMut, map: &Map) -> Parsed<()> {
     let mut entries = BytesMut::new();
     for (name, value) in map {
         put_short(&mut entries, name)?;
@@ -23,7 +23,7 @@ pub fn put_table(out: &mut BytesMut, map: &Map) -> Parsed<()> {
 }
 
 /// Appends a short string.
-pub fn put_short(out: &mut BytesMut, value: &Value) -> Parsed<()> {
+pub(super) fn put_short(out: &mut BytesMut, value: &Value) -> Parsed<()> {
     let octets = octets(value).ok_or_else(|| format!("{value:?} is no string"))?;
     let len = u8::try_from(octets.len()).map_err(|_| "a short string has at most 255 octets")?;
     out.put_u8(len);
@@ -32,13 +32,13 @@ pub fn put_short(out: &mut BytesMut, value: &Value) -> Parsed<()> {
 }
 
 /// Appends octets with their length.
-pub fn put_long(out: &mut BytesMut, octets: &[u8]) {
+pub(super) fn put_long(out: &mut BytesMut, octets: &[u8]) {
     out.put_u32(octets.len() as u32);
     out.put_slice(octets);
 }
 
 /// Returns the octets of a text or a binary.
-pub fn octets(value: &Value) -> Option<Bytes> {
+pub(super) fn octets(value: &Value) -> Option<Bytes> {
     match value {
         Value::Binary(octets) => Some(octets.clone()),
         other => other.as_str().map(|text| Bytes::copy_from_slice(text.as_bytes())),
@@ -103,45 +103,45 @@ fn put_value(out: &mut BytesMut, value: &Value) -> Parsed<()> {
 
 /// Reads what the broker has encoded. It panics if that is wrong.
 #[derive(Debug)]
-pub struct Reader(pub Bytes);
+pub(super) struct Reader(pub Bytes);
 
 impl Reader {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub fn octets(&mut self, len: usize) -> Bytes {
+    pub(super) fn octets(&mut self, len: usize) -> Bytes {
         assert!(self.0.len() >= len, "the broker's frame ends within a value");
         self.0.split_to(len)
     }
 
-    pub fn octet(&mut self) -> u8 {
+    pub(super) fn octet(&mut self) -> u8 {
         self.octets(1)[0]
     }
 
-    pub fn short(&mut self) -> u16 {
+    pub(super) fn short(&mut self) -> u16 {
         self.octets(2).get_u16()
     }
 
-    pub fn long(&mut self) -> u32 {
+    pub(super) fn long(&mut self) -> u32 {
         self.octets(4).get_u32()
     }
 
-    pub fn longlong(&mut self) -> u64 {
+    pub(super) fn longlong(&mut self) -> u64 {
         self.octets(8).get_u64()
     }
 
-    pub fn short_string(&mut self) -> Value {
+    pub(super) fn short_string(&mut self) -> Value {
         let len = self.octet().into();
         text_or_binary(self.octets(len))
     }
 
-    pub fn long_octets(&mut self) -> Bytes {
+    pub(super) fn long_octets(&mut self) -> Bytes {
         let len = self.long() as usize;
         self.octets(len)
     }
 
-    pub fn table(&mut self) -> Map {
+    pub(super) fn table(&mut self) -> Map {
         let mut entries = Self(self.long_octets());
         let mut map = Map::new();
         while !entries.is_empty() {
@@ -190,7 +190,7 @@ impl Reader {
 }
 
 /// Returns a string if the octets are UTF-8, else a binary.
-pub fn text_or_binary(octets: Bytes) -> Value {
+pub(super) fn text_or_binary(octets: Bytes) -> Value {
     match std::str::from_utf8(&octets) {
         Ok(text) => Value::String(text.to_owned()),
         Err(_) => Value::Binary(octets),

@@ -1,5 +1,5 @@
 //! The frames of AMQP 1.0 in the notation of a page.
 
-pub mod receive;
-pub mod send;
-pub mod track;
+pub(crate) mod receive;
+pub(crate) mod send;
+pub(crate) mod track;

@@ -29,7 +29,7 @@ fn errors_name_their_subject(error: Option<&AmqpError>) {
 }
 
 /// Removes the first frame from the input and describes it.
-pub fn take(input: &mut Vec<u8>, track: &mut Track) -> Option<Seen> {
+pub(crate) fn take(input: &mut Vec<u8>, track: &mut Track) -> Option<Seen> {
     let start = *input.first_chunk::<HEADER_SIZE>()?;
     if start.starts_with(b"AMQP") {
         input.drain(..HEADER_SIZE);

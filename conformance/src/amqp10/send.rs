@@ -15,7 +15,7 @@ use crate::fields::Fields;
 use crate::text::{Parsed, Token};
 
 /// Returns the bytes of one line.
-pub fn frame(line: &str, track: &mut Track, tokens: Vec<Token>) -> Parsed<Bytes> {
+pub(crate) fn frame(line: &str, track: &mut Track, tokens: Vec<Token>) -> Parsed<Bytes> {
     let mut f = Fields(tokens);
     let mut out = BytesMut::new();
     let channel = f.number("ch").unwrap_or(0) as u16;

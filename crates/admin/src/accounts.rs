@@ -14,15 +14,17 @@ use crate::call::Call;
 use crate::reply::{Failure, Reply};
 use crate::{json, shape, vhosts};
 
-pub async fn list_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     user_rows(call, |_| true).await
 }
 
-pub async fn list_users_without_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list_users_without_permissions<D: AdminApi>(
+    call: &Call<'_, D>,
+) -> Result<Reply, Failure> {
     user_rows(call, |user| user.permissions.is_empty()).await
 }
 
-pub fn get_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn get_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     Ok(Reply::Json(shape::columns(user_json(known(&users, call.param(0))?), &call.query)))
 }
@@ -32,7 +34,7 @@ pub fn get_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 412 with this header, if the user exists.
-pub async fn put_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (name, tags) = (call.param(0).into(), tags(&call.fields)?);
     let hash = match secret(call).await? {
         Some(hash) => hash,
@@ -55,7 +57,7 @@ pub async fn put_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure>
 ///
 /// # Errors
 /// 404 if there is no such user, and 400 if the body names nothing.
-pub async fn patch_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn patch_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let tags = call.fields.get("tags").map(tags_of).transpose()?;
     let hash = secret(call).await?;
     if tags.is_none() && hash.is_none() {
@@ -82,13 +84,13 @@ async fn secret<D: AdminApi>(call: &Call<'_, D>) -> Result<Option<PasswordHash>,
     }
 }
 
-pub async fn delete_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.param(0);
     delete(call, AccountChange::DeleteUser { name: name.into() }, || no_user(name)).await
 }
 
 /// Deletes the users of a list, one after the other. Those that do not exist are ignored, as in RabbitMQ.
-pub async fn delete_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let not_names = || Failure::bad_request("'users' is not a list of names");
     let names = call.fields.get("users").and_then(Value::as_array).ok_or_else(not_names)?;
     let names: Option<Vec<&str>> = names.iter().map(Value::as_str).collect();
@@ -100,7 +102,7 @@ pub async fn delete_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fail
 
 /// Hashes a password with the configured algorithm, for definitions that are written by hand. Nothing is stored. The password is
 /// in the body, or in the path, where proxies and shells may keep it.
-pub async fn hash_password<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn hash_password<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let password = match call.optional_param(0) {
         Some(password) => Some(not_empty(password.to_owned())?),
         None => given_password(&call.fields)?,
@@ -111,45 +113,45 @@ pub async fn hash_password<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fai
 }
 
 /// The permissions of all users, or of one, or in one virtual host.
-pub async fn list_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     permission_rows(&users, call, |_, _| true).await
 }
 
-pub async fn permissions_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn permissions_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     let wanted = known(&users, call.param(0))?;
     permission_rows(&users, call, |user, _| user.name == wanted.name).await
 }
 
-pub async fn permissions_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn permissions_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     vhosts::require(call, call.param(0)).await?;
     permission_rows(&users, call, |_, vhost| *vhost == *call.param(0)).await
 }
 
-pub fn get_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn get_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let users = call.api.users(&call.who)?;
     let found = known(&users, name)?.permissions.get(vhost).ok_or_else(|| no_permissions(vhost, name))?;
     Ok(Reply::Json(shape::columns(permissions_json(name, vhost, found), &call.query)))
 }
 
-pub async fn put_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let [configure, write, read] = ["configure", "write", "read"].map(|field| required_text(call, field));
     let permissions = Permissions::new([&configure?, &write?, &read?]).map_err(Failure::bad_request)?;
     let (vhost, user) = (call.param(0).into(), call.param(1).into());
     set(call, AccountChange::SetPermissions { user, vhost, permissions }).await
 }
 
-pub async fn delete_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let change = AccountChange::ClearPermissions { user: name.into(), vhost: vhost.into() };
     delete(call, change, || no_permissions(vhost, name)).await
 }
 
 /// The limits of all users that have some, or of one user.
-pub async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     if let Some(name) = call.optional_param(0) {
         known(&users, name)?;
@@ -160,12 +162,12 @@ pub async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["user"]).await?))
 }
 
-pub async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let max = vhosts::maximum(&call.fields, "value")?;
     set_limit(call, max).await
 }
 
-pub async fn delete_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set_limit(call, None).await
 }
 
@@ -191,19 +193,19 @@ fn limits_json(limits: UserLimits) -> Value {
 }
 
 /// Reads a text that must be there.
-pub fn required_text<D: AdminApi>(call: &Call<'_, D>, field: &str) -> Result<String, Failure> {
+pub(crate) fn required_text<D: AdminApi>(call: &Call<'_, D>, field: &str) -> Result<String, Failure> {
     if !call.fields.contains_key(field) {
         return Err(Failure::bad_request(format!("'{field}' is missing")));
     }
     json::text(&call.fields, field, "")
 }
 
-pub async fn set<D: AdminApi>(call: &Call<'_, D>, change: AccountChange) -> Result<Reply, Failure> {
+pub(crate) async fn set<D: AdminApi>(call: &Call<'_, D>, change: AccountChange) -> Result<Reply, Failure> {
     let created = call.api.change_account(&call.who, change).await?;
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: AdminApi>(
+pub(crate) async fn delete<D: AdminApi>(
     call: &Call<'_, D>,
     change: AccountChange,
     nothing: impl FnOnce() -> Failure,
@@ -222,7 +224,7 @@ fn is_null(fields: &Map<String, Value>, field: &str) -> bool {
 }
 
 /// Reads `password`. Null counts as none.
-pub fn given_password(fields: &Map<String, Value>) -> Result<Option<Secret>, Failure> {
+pub(crate) fn given_password(fields: &Map<String, Value>) -> Result<Option<Secret>, Failure> {
     if !has(fields, "password") {
         return Ok(None);
     }
@@ -239,7 +241,7 @@ fn not_empty(password: String) -> Result<Secret, Failure> {
 
 /// Reads `password_hash` and `hashing_algorithm`. Without an algorithm, it is the one whose hashes have this length. An empty hash
 /// counts as none: the user cannot log in with a password, as in RabbitMQ.
-pub fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, Failure> {
+pub(crate) fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, Failure> {
     let hash = json::text(fields, "password_hash", "")?;
     if hash.is_empty() {
         return Ok(None);
@@ -265,12 +267,12 @@ pub fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordHash>, F
 }
 
 /// Reads `tags`, which must be there.
-pub fn tags(fields: &Map<String, Value>) -> Result<Arc<[String]>, Failure> {
+pub(crate) fn tags(fields: &Map<String, Value>) -> Result<Arc<[String]>, Failure> {
     fields.get("tags").map_or_else(|| Err(Failure::bad_request("tags_not_present")), tags_of)
 }
 
 /// Reads a list, or text with commas.
-pub fn tags_of(value: &Value) -> Result<Arc<[String]>, Failure> {
+pub(crate) fn tags_of(value: &Value) -> Result<Arc<[String]>, Failure> {
     let wrong = || Failure::bad_request("'tags' is neither a list of texts nor text with commas");
     let tags: Vec<&str> = match value {
         Value::String(text) => text.split(',').collect(),
@@ -302,7 +304,7 @@ async fn permission_rows<D: AdminApi>(
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user"]).await?))
 }
 
-pub fn known<'a>(users: &'a Users, name: &str) -> Result<&'a UserRecord, Failure> {
+pub(crate) fn known<'a>(users: &'a Users, name: &str) -> Result<&'a UserRecord, Failure> {
     users.get(name).ok_or_else(|| no_user(name))
 }
 
@@ -315,7 +317,7 @@ fn no_permissions(vhost: &str, user: &str) -> Failure {
 }
 
 /// Only administrators see hashes: a backup of users needs them.
-pub fn user_json(user: &UserRecord) -> Value {
+pub(crate) fn user_json(user: &UserRecord) -> Value {
     let hash = if user.hash.is_of_nobody() { String::new() } else { STANDARD.encode(user.hash.expose()) };
     json!({
         "name": *user.name,
@@ -326,7 +328,7 @@ pub fn user_json(user: &UserRecord) -> Value {
     })
 }
 
-pub fn permissions_json(user: &str, vhost: &str, permissions: &Permissions) -> Value {
+pub(crate) fn permissions_json(user: &str, vhost: &str, permissions: &Permissions) -> Value {
     let [configure, write, read] = permissions.patterns();
     json!({ "user": user, "vhost": vhost, "configure": configure, "write": write, "read": read })
 }

@@ -14,7 +14,7 @@ static PARSERS: Semaphore = Semaphore::const_new(2);
 ///
 /// # Errors
 /// 503 if the work has failed, or the broker stops.
-pub async fn aside<T: Send + 'static>(
+pub(crate) async fn aside<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {

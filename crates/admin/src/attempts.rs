@@ -10,14 +10,14 @@ use crate::pages::PAGE_BYTES;
 use crate::reply::{Failure, Reply};
 use crate::shape;
 
-pub async fn list<D: AdminApi>(call: &Call<'_, D>, by_source: bool) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>, by_source: bool) -> Result<Reply, Failure> {
     let rows = call.api.auth_attempts(&call.who, call.param(0), by_source).await?;
     let order: &[&str] = if by_source { &["remote_address", "username", "protocol"] } else { &["protocol"] };
     Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, order).await?))
 }
 
 /// Resets the counts by protocol and those by source together, as RabbitMQ does.
-pub async fn reset<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn reset<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     call.api.reset_auth_attempts(&call.who, call.param(0)).await?;
     Ok(Reply::NoContent)
 }
@@ -56,7 +56,7 @@ const FIGURES: &[Figure] = &[
 ];
 
 /// Adds the sums over all protocols to a page of metrics.
-pub fn sums(page: &mut Exposition, overview: &Overview) {
+pub(crate) fn sums(page: &mut Exposition, overview: &Overview) {
     let sum = overview.counters.traffic().auth_attempts;
     for (name, _, help, of) in FIGURES {
         page.family(Kind::Counter, name, help).sample(&[], of(&sum));
@@ -64,7 +64,7 @@ pub fn sums(page: &mut Exposition, overview: &Overview) {
 }
 
 /// Adds a row for each protocol to a page of metrics. `prefix` is the start of the names.
-pub fn by_protocol(page: &mut Exposition, prefix: &str, overview: &Overview) {
+pub(crate) fn by_protocol(page: &mut Exposition, prefix: &str, overview: &Overview) {
     for (name, _, help, of) in FIGURES {
         let mut family = page.named(Kind::Counter, format!("{prefix}{name}"), help);
         for protocol in Protocol::ALL {
@@ -76,7 +76,7 @@ pub fn by_protocol(page: &mut Exposition, prefix: &str, overview: &Overview) {
 
 /// Generates the metrics of each source, page by page: sources may have long names.
 #[derive(Debug)]
-pub struct BySource {
+pub(crate) struct BySource {
     /// The start of the names.
     prefix: &'static str,
     rows: Vec<AttemptsRow>,
@@ -86,12 +86,12 @@ pub struct BySource {
 }
 
 impl BySource {
-    pub fn new(prefix: &'static str, rows: Vec<AttemptsRow>) -> Self {
+    pub(crate) fn new(prefix: &'static str, rows: Vec<AttemptsRow>) -> Self {
         Self { prefix, rows, figure: 0, from: 0 }
     }
 
     /// Adds rows to a page until it is full. Returns true if all rows are on it or on an earlier one.
-    pub fn add_to(&mut self, page: &mut Exposition) -> bool {
+    pub(crate) fn add_to(&mut self, page: &mut Exposition) -> bool {
         if self.rows.is_empty() {
             return true;
         }

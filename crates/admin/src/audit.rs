@@ -11,7 +11,7 @@ use crate::routes::{Action, Method, Route};
 
 /// The line about a request that has changed or deleted something, or that its sender may not make. Nobody escapes it by closing
 /// the connection, which ends the request but not the change.
-pub struct Line<'a> {
+pub(crate) struct Line<'a> {
     sender: &'a Sender,
     route: &'a Route,
     params: &'a [String],
@@ -19,12 +19,12 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub fn new(sender: &'a Sender, route: &'a Route, params: &'a [String]) -> Self {
+    pub(crate) fn new(sender: &'a Sender, route: &'a Route, params: &'a [String]) -> Self {
         Self { sender, route, params, is_written: false }
     }
 
     /// Writes the line, unless the result of the request needs none.
-    pub fn write(mut self, result: &Result<Reply, Failure>) {
+    pub(crate) fn write(mut self, result: &Result<Reply, Failure>) {
         self.is_written = true;
         let (actor, route) = (self.sender.actor(), self.route);
         let is_change = is_change(route);

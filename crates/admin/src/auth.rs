@@ -25,7 +25,7 @@ const BEARER: &str = "Bearer";
 
 /// Who sends a request.
 #[derive(Debug)]
-pub struct Sender {
+pub(crate) struct Sender {
     pub who: Identity,
     /// The scheme of the credentials.
     scheme: &'static str,
@@ -36,12 +36,12 @@ pub struct Sender {
 
 impl Sender {
     #[cfg(test)]
-    pub fn for_test(who: Identity) -> Self {
+    pub(crate) fn for_test(who: Identity) -> Self {
         Self { who, scheme: BASIC, address: ([127, 0, 0, 1], 1).into(), peer: String::new() }
     }
 
     /// Returns the sender for audit lines.
-    pub fn actor(&self) -> Actor<'_> {
+    pub(crate) fn actor(&self) -> Actor<'_> {
         Actor { user: &self.who.user, peer: &self.peer, protocol: Protocol::Http, mechanism: self.scheme }
     }
 }
@@ -51,7 +51,7 @@ impl Sender {
 ///
 /// # Errors
 /// 401, with a challenge unless the host is the reason; 503 if the credentials were not checked in time.
-pub async fn authenticate<D: AdminApi>(
+pub(crate) async fn authenticate<D: AdminApi>(
     api: &D,
     ports: &Ports,
     uri: &Uri,
@@ -108,7 +108,7 @@ pub async fn authenticate<D: AdminApi>(
 ///
 /// # Errors
 /// 401 without a challenge: the user is known but lacks the tag.
-pub fn permit(who: &Identity, verbs: &[Verb]) -> Result<(), Failure> {
+pub(crate) fn permit(who: &Identity, verbs: &[Verb]) -> Result<(), Failure> {
     for verb in verbs.iter().filter(|verb| verb.is_by_tag()) {
         access::permit(who, Rights::NONE, "", *verb, &[])
             .map_err(|refused| Failure::not_authorised(refused.reason))?;

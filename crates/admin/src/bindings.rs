@@ -24,7 +24,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 const DEFAULT_SORT: &[&str] =
     &["vhost", "source", "destination_type", "destination", "routing_key", "properties_key"];
 
-pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
@@ -43,31 +43,31 @@ async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Vec<Arc<Binding>>, 
     Ok(call.api.bindings(&call.who, Some(vhost)).await?)
 }
 
-pub async fn of_source<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_source<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = unaliased(call.param(1));
     let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| *b.source == *name)).await
 }
 
-pub async fn of_exchange_destination<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_exchange_destination<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = Destination::Exchange(unaliased(call.param(1)).into());
     let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| b.destination == wanted)).await
 }
 
-pub async fn of_queue<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_queue<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = Destination::Queue(call.param(1).into());
     let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| b.destination == wanted)).await
 }
 
-pub async fn of_pair<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub(crate) async fn of_pair<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     vhosts::require(call, call.param(0)).await?;
     let all = pair(call, to).await?;
     reply(call, all.iter()).await
 }
 
-pub async fn create<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub(crate) async fn create<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     let binding = Binding {
         vhost: call.param(0).into(),
         source: unaliased(call.param(1)).into(),
@@ -82,7 +82,7 @@ pub async fn create<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Fa
     Ok(Reply::Created(Some(location)))
 }
 
-pub async fn get<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     let found = find(call, to).await?;
     Ok(Reply::Json(shape::columns(to_json(&found.binding), &call.query)))
 }
@@ -92,7 +92,7 @@ pub async fn get<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failu
 /// # Errors
 /// 400 if the key fits several bindings: as it is, or one as it is and another one that lacks an encoding. The wrong one of them
 /// would be lost.
-pub async fn delete<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     let Found { binding, same, other } = find(call, to).await?;
     if same > 1 {
         return Err(Failure::bad_request(format!(
@@ -182,7 +182,7 @@ fn properties_key(binding: &Binding) -> String {
     }
 }
 
-pub fn to_json(binding: &Binding) -> Value {
+pub(crate) fn to_json(binding: &Binding) -> Value {
     let (kind, destination) = match &binding.destination {
         Destination::Queue(name) => ("queue", name),
         Destination::Exchange(name) => ("exchange", name),

@@ -8,7 +8,7 @@ use crate::routes::Action;
 
 /// A field of a request's body.
 #[derive(Clone, Copy, Debug)]
-pub struct Field {
+pub(crate) struct Field {
     pub name: &'static str,
     pub kind: Kind,
     pub required: bool,
@@ -19,7 +19,7 @@ pub struct Field {
 
 /// What a field may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Text,
     Flag,
     Whole,
@@ -57,13 +57,13 @@ impl Field {
     }
 
     /// Returns the example. It is null if the text is not JSON, which a test rules out.
-    pub fn example_value(&self) -> Value {
+    pub(crate) fn example_value(&self) -> Value {
         serde_json::from_str(self.example).unwrap_or(Value::Null)
     }
 }
 
 /// Returns the schema of a body with these fields.
-pub fn schema(fields: &[Field]) -> Value {
+pub(crate) fn schema(fields: &[Field]) -> Value {
     let properties: Map<String, Value> =
         fields.iter().map(|field| (field.name.to_owned(), field.schema())).collect();
     let required: Vec<&str> = fields.iter().filter(|field| field.required).map(|field| field.name).collect();
@@ -75,7 +75,7 @@ pub fn schema(fields: &[Field]) -> Value {
 }
 
 /// Returns the fields that the handler of an action reads. Some routes take a body and read nothing of it.
-pub const fn fields(action: Action) -> &'static [Field] {
+pub(crate) const fn fields(action: Action) -> &'static [Field] {
     match action {
         Action::PutVhost => VHOST,
         Action::PutUser => USER,

@@ -26,7 +26,7 @@ const COUNT_DEFAULT: u32 = 10;
 /// The most messages of a response; a request for more is refused. The admin API bounds the bytes.
 const COUNT_MAX: u32 = 1_000;
 
-pub async fn browse<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn browse<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let start = start(&call.query, now_ms())?;
     let count = count(&call.query)?;
     let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
@@ -42,7 +42,7 @@ pub async fn browse<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Rows(text.into()))
 }
 
-pub async fn peek<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn peek<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let position = call.param(2);
     let not_a_number = || Failure::bad_request(format!("position '{position}' is not a whole number"));
     let at: u64 = position.parse().map_err(|_| not_a_number())?;
@@ -54,7 +54,7 @@ pub async fn peek<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Returns a ready message of a queue.
-pub fn peeked_to_json(position: u64, row: &PeekedRow, truncate: usize) -> Value {
+pub(crate) fn peeked_to_json(position: u64, row: &PeekedRow, truncate: usize) -> Value {
     let mut object = Object::new();
     object.insert("position".into(), position.into());
     object.insert("seq".into(), row.seq.into());
@@ -86,7 +86,7 @@ fn start(query: &Query, now_ms: u64) -> Result<Start, Failure> {
 }
 
 /// Parses an offset of a stream. `now_ms` is the time since the epoch.
-pub fn offset(text: &str, now_ms: u64) -> Result<Start, Failure> {
+pub(crate) fn offset(text: &str, now_ms: u64) -> Result<Start, Failure> {
     let start = text.parse().ok().map(Start::Offset).or_else(|| parse_offset(text, now_ms));
     start.ok_or_else(|| {
         Failure::bad_request(format!(
@@ -96,7 +96,7 @@ pub fn offset(text: &str, now_ms: u64) -> Result<Start, Failure> {
 }
 
 /// Returns how many messages are wanted.
-pub fn count(query: &Query) -> Result<u32, Failure> {
+pub(crate) fn count(query: &Query) -> Result<u32, Failure> {
     match query.number("count")? {
         None => Ok(COUNT_DEFAULT),
         Some(count) => {
@@ -108,7 +108,7 @@ pub fn count(query: &Query) -> Result<u32, Failure> {
 }
 
 /// Returns a message of a stream.
-pub fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
+pub(crate) fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
     let mut object = Object::new();
     object.insert("offset".into(), row.offset.into());
     object.insert("exchange".into(), (*row.exchange).into());
@@ -135,7 +135,12 @@ fn put_message(object: &mut Object<String, Value>, encoded: &[u8], truncate: usi
 
 /// Adds the first octets of a payload to a row. If the whole payload is UTF-8 and `is_base64` is false, they are added as text,
 /// and no character is cut in two.
-pub fn put_payload(object: &mut Object<String, Value>, octets: &[u8], truncate: usize, is_base64: bool) {
+pub(crate) fn put_payload(
+    object: &mut Object<String, Value>,
+    octets: &[u8],
+    truncate: usize,
+    is_base64: bool,
+) {
     let text = if is_base64 { None } else { std::str::from_utf8(octets).ok() };
     let (encoding, shown) = match text {
         Some(text) => ("string", text[..text.floor_char_boundary(truncate)].to_owned()),

@@ -5,34 +5,34 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A limit on the bytes that all holders together may use.
 #[derive(Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     bytes_max: usize,
     used: AtomicUsize,
 }
 
 /// The bytes that one request uses. They are released when this is dropped.
 #[derive(Debug)]
-pub struct Reservation {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
 impl Budget {
-    pub fn new(bytes_max: usize) -> Arc<Self> {
+    pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self { bytes_max, used: AtomicUsize::new(0) })
     }
 
-    pub fn bytes_max(&self) -> usize {
+    pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
     /// The bytes in use.
-    pub fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
     /// Returns a holder that uses nothing yet.
-    pub fn hold(self: &Arc<Self>) -> Reservation {
+    pub(crate) fn hold(self: &Arc<Self>) -> Reservation {
         Reservation { budget: self.clone(), bytes: 0 }
     }
 }
@@ -42,7 +42,7 @@ impl Reservation {
     /// allow it. A holder that is alone may exceed the budget, so that a request larger than the whole budget
     /// is possible.
     #[must_use]
-    pub fn grow_to(&mut self, bytes: usize) -> bool {
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let Budget { bytes_max, used } = &*self.budget;
         let mine = self.bytes;

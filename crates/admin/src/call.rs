@@ -43,7 +43,7 @@ const REASON_CHARS_MAX: usize = 255;
 
 /// An authenticated request.
 #[derive(Debug)]
-pub struct Call<'a, D> {
+pub(crate) struct Call<'a, D> {
     pub api: &'a D,
     pub ports: &'a Ports,
     pub who: Identity,
@@ -63,24 +63,24 @@ pub struct Call<'a, D> {
 
 impl<D> Call<'_, D> {
     /// Returns the segment that matches the route's part in braces with this index; empty if there is none.
-    pub fn param(&self, index: usize) -> &str {
+    pub(crate) fn param(&self, index: usize) -> &str {
         self.params.get(index).map_or("", String::as_str)
     }
 
     /// Like [`Self::param`], but `None` if the route has fewer parts.
-    pub fn optional_param(&self, index: usize) -> Option<&str> {
+    pub(crate) fn optional_param(&self, index: usize) -> Option<&str> {
         self.params.get(index).map(String::as_str)
     }
 }
 
 /// The state that handlers use to answer requests.
 #[derive(Clone)]
-pub struct Source<D> {
+pub(crate) struct Source<D> {
     pub api: D,
     pub ports: Ports,
 }
 
-pub async fn handle<D: AdminApi>(
+pub(crate) async fn handle<D: AdminApi>(
     State(Source { api, ports }): State<Source<D>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,

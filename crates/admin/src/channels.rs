@@ -20,20 +20,20 @@ const CONSUMER_NAMES: [&str; 4] =
     ["consumer_tag", "queue.name", "channel_details.name", "channel_details.user"];
 
 /// Lists the channels of all virtual hosts, or of the one that the request names.
-pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let view = View::of(call)?;
     let rows = rows.iter().flat_map(|row| view.channels(row)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["name"]).await?))
 }
 
-pub async fn of_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
     Ok(Reply::Json(shape::list(View::of(call)?.channels(&row), &call.query, &["name"]).await?))
 }
 
 /// Returns a channel with its consumers.
-pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.param(0);
     let missing = || Failure::not_found(format!("no channel '{name}'"));
     let (connection, number) = split_name(name).ok_or_else(missing)?;
@@ -47,7 +47,7 @@ pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Lists the consumers of all virtual hosts, or of the one that the request names.
-pub async fn consumers<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn consumers<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let shown = rows.iter().flat_map(|row| consumers_of(row, None)).collect();
     let sort = ["channel_details.name", "consumer_tag"];
@@ -55,7 +55,7 @@ pub async fn consumers<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure
 }
 
 /// Returns the consumers of a queue, as far as the user may see their connections.
-pub async fn consumers_of_queue<D: AdminApi>(
+pub(crate) async fn consumers_of_queue<D: AdminApi>(
     call: &Call<'_, D>,
     vhost: &str,
     queue: &str,
@@ -72,7 +72,7 @@ fn consumers_of(row: &ConnectionRow, queue: Option<&str>) -> Vec<Value> {
 }
 
 /// Returns the consumers of a connection with the numbers of their channels or sessions.
-pub fn numbered_consumers<'a>(row: &'a ConnectionRow) -> Vec<(u16, &'a ConsumerRow)> {
+pub(crate) fn numbered_consumers<'a>(row: &'a ConnectionRow) -> Vec<(u16, &'a ConsumerRow)> {
     match &row.protocol {
         ProtocolRow::Amqp091(ours) => {
             let of =
@@ -108,7 +108,7 @@ impl View<'_> {
 }
 
 /// Returns the name of a channel or session, as RabbitMQ forms it.
-pub fn channel_name(connection: &str, number: u16) -> String {
+pub(crate) fn channel_name(connection: &str, number: u16) -> String {
     format!("{connection} ({number})")
 }
 
@@ -149,7 +149,7 @@ fn channel_json(row: &ConnectionRow, ours: &Amqp091Row, channel: &ChannelRow) ->
 }
 
 /// Adds the age of the oldest message that waits. There is no field if none waits.
-pub fn put_age(shown: &mut Value, field: &str, age_ms: Option<u64>) {
+pub(crate) fn put_age(shown: &mut Value, field: &str, age_ms: Option<u64>) {
     if let Some(age_ms) = age_ms {
         shown[field] = age_ms.into();
     }

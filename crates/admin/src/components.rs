@@ -25,7 +25,7 @@ const UPSTREAM_NUMBERS: &[&str] =
 ///
 /// # Errors
 /// 400: RabbitMQ would not take it. The reason does not show the value, which may have passwords in it.
-pub fn check(component: &str, value: &Value) -> Result<(), Failure> {
+pub(crate) fn check(component: &str, value: &Value) -> Result<(), Failure> {
     let checked = match component {
         SHOVEL => object(value).and_then(check_shovel),
         UPSTREAM => object(value).and_then(check_upstream),

@@ -19,19 +19,19 @@ const CLOSE_REASON: &str = "Closed via management plugin";
 const SESSION_NAMES: [&str; 3] = ["name", "container_id", "user"];
 
 /// Lists connections. Users without the tag `monitoring` see only their own.
-pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = call.api.connections(&call.who).await?;
     Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"]).await?))
 }
 
 /// Lists the connections to one virtual host.
-pub async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, Some(call.param(0))).await?;
     Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["name"]).await?))
 }
 
 /// Lists the connections of one user.
-pub async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let mut rows = visible(call, None).await?;
     rows.retain(|row| *row.user == *call.param(0));
     Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"]).await?))
@@ -41,7 +41,7 @@ pub async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> 
 ///
 /// # Errors
 /// 401 if they are those of another user, and the caller is no administrator.
-pub async fn close_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn close_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let user = call.param(0);
     let may_close = |owner: UserRef<'_>| {
         access::permit(&call.who, Rights::NONE, "", Verb::CloseConnection, &[Resource::Connection(owner)])
@@ -62,7 +62,7 @@ pub async fn close_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fai
 ///
 /// # Errors
 /// 404 if there is no such virtual host.
-pub async fn visible<D: AdminApi>(
+pub(crate) async fn visible<D: AdminApi>(
     call: &Call<'_, D>,
     vhost: Option<&str>,
 ) -> Result<Vec<ConnectionRow>, Failure> {
@@ -74,12 +74,12 @@ pub async fn visible<D: AdminApi>(
     Ok(rows)
 }
 
-pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
     Ok(Reply::Json(shape::columns(View::of(call)?.connection(&row), &call.query)))
 }
 
-pub async fn close<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn close<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (name, reason) = (call.param(0), call.reason.as_deref().unwrap_or(CLOSE_REASON));
     if call.api.close_connection(&call.who, name, reason).await? {
         return Ok(Reply::NoContent);
@@ -88,14 +88,14 @@ pub async fn close<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Lists the sessions of all virtual hosts, or of the one that the request names.
-pub async fn sessions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn sessions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let view = View::of(call)?;
     let rows = rows.iter().flat_map(|row| view.sessions_with_owner(row)).collect();
     Ok(Reply::Json(shape::list_named_by(&SESSION_NAMES, rows, &call.query, &["name"]).await?))
 }
 
-pub async fn sessions_of_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn sessions_of_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (row, view) = (require_connection(call).await?, View::of(call)?);
     let rows = match &row.protocol {
         ProtocolRow::Amqp10(ours) => {
@@ -111,7 +111,7 @@ pub async fn sessions_of_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<R
 ///
 /// # Errors
 /// 404 if there is none, or if the user may not see it.
-pub async fn require_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<ConnectionRow, Failure> {
+pub(crate) async fn require_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<ConnectionRow, Failure> {
     let name = call.param(0);
     call.api.connection(&call.who, name).await?.ok_or_else(|| no_connection(name))
 }
@@ -221,7 +221,7 @@ fn to_json(row: &ConnectionRow) -> Value {
 type Address<'a> = (&'a str, Value);
 
 /// Returns the addresses of the peer and of the broker from the name of a connection.
-pub fn addresses(name: &str) -> (Address<'_>, Address<'_>) {
+pub(crate) fn addresses(name: &str) -> (Address<'_>, Address<'_>) {
     let (peer, here) = name.split_once(" -> ").unwrap_or((name, ""));
     match here.starts_with("unix:") {
         // A Unix domain socket has a path and no port, and its clients have no address of their own.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::reply::Reply;
 
-pub fn get() -> Reply {
+pub(crate) fn get() -> Reply {
     let all = |rows: Vec<Described>| rows.iter().map(row).collect::<Vec<_>>();
     Reply::Json(json!({
         "queue_arguments": all(described_queue_arguments()),

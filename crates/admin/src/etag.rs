@@ -17,11 +17,11 @@ const TAG_BYTES: usize = 16;
 
 /// The tags of the answers that a client has.
 #[derive(Debug)]
-pub struct Known(Vec<String>);
+pub(crate) struct Known(Vec<String>);
 
 impl Known {
     /// Reads the header `If-None-Match`. Returns `None` if the request is no GET, whose answers have no tag.
-    pub fn of(method: &Method, headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Option<Self> {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return None;
         }
@@ -32,13 +32,13 @@ impl Known {
     }
 
     /// Returns true if the client has the answer with this tag, which may be weak.
-    pub fn has(&self, tag: &str) -> bool {
+    pub(crate) fn has(&self, tag: &str) -> bool {
         let tag = tag.trim_start_matches("W/");
         self.0.iter().any(|known| known == tag || known == "*")
     }
 
     /// Returns the response: 200 with the body, or 304 if the client has it.
-    pub fn respond(&self, body: &Value) -> Response<Body> {
+    pub(crate) fn respond(&self, body: &Value) -> Response<Body> {
         let body = body.to_string();
         let hash = Sha256::digest(body.as_bytes());
         let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&hash[..TAG_BYTES]));

@@ -9,7 +9,7 @@ use crate::reply::{Failure, Reply};
 use crate::view::View;
 use crate::{json, shape, vhosts};
 
-pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     let exchanges = call.api.exchanges(&call.who, vhost).await?;
     if let Some(vhost) = vhost
@@ -22,13 +22,13 @@ pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
-pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let row = require_exchange(call, vhost, name).await?;
     Ok(Reply::Json(shape::columns(View::of(call)?.exchange(&row), &call.query)))
 }
 
-pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let spec = ExchangeSpec {
         vhost: call.param(0).into(),
         name: unaliased(call.param(1)).into(),
@@ -42,7 +42,7 @@ pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let if_unused = call.query.flag("if-unused");
     if call.api.delete_exchange(&call.who, vhost, name, if_unused).await? {
@@ -55,7 +55,7 @@ pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 404 if it does not exist, or the admin API's error.
-pub async fn require_exchange<D: AdminApi>(
+pub(crate) async fn require_exchange<D: AdminApi>(
     call: &Call<'_, D>,
     vhost: &str,
     name: &str,
@@ -66,12 +66,12 @@ pub async fn require_exchange<D: AdminApi>(
 }
 
 /// Returns the name of an exchange in a path. The default exchange has an alias there, as its name is empty.
-pub fn unaliased(name: &str) -> &str {
+pub(crate) fn unaliased(name: &str) -> &str {
     if name == DEFAULT_EXCHANGE_ALIAS { "" } else { name }
 }
 
 /// Returns what an exchange was declared with.
-pub fn declared(exchange: &Exchange) -> Value {
+pub(crate) fn declared(exchange: &Exchange) -> Value {
     json!({
         "name": *exchange.name,
         "vhost": *exchange.vhost,

@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
 
-pub async fn link<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn link<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     link_named(call, None, 0).await
 }
 
-pub async fn link_of_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn link_of_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     link_named(call, Some(call.param(0).to_owned()), 1).await
 }
 
@@ -24,17 +24,17 @@ async fn link_named<D: AdminApi>(
     explain(call, "link", name, Subject::Link { vhost, name: call.param(name).to_owned(), connection }).await
 }
 
-pub async fn queue<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn queue<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0).to_owned(), call.param(1).to_owned());
     explain(call, "queue", 1, Subject::Queue { vhost, name }).await
 }
 
-pub async fn connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     explain(call, "connection", 0, Subject::Connection { name: call.param(0).to_owned() }).await
 }
 
 /// Why logins from an address wait.
-pub async fn address<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn address<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let address = call.param(0);
     let address =
         address.parse().map_err(|_| Failure::bad_request(format!("'{address}' is no IP address")))?;

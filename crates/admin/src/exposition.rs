@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
 /// The `Content-Type` of the text.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The kind of a metric family (all samples of one metric).
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A value that only grows. Its name ends in `_total`.
     Counter,
     Gauge,
@@ -18,21 +18,26 @@ pub enum Kind {
 
 /// A page of metrics. Families are appended one after the other.
 #[derive(Debug, Default)]
-pub struct Exposition(String);
+pub(crate) struct Exposition(String);
 
 impl Exposition {
     /// Starts a family. All its samples must be added before the next family.
-    pub fn family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
+    pub(crate) fn family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
         self.named(kind, format!("rabbitmq_{name}"), help)
     }
 
     /// Starts a family of a metric that only Sluice has.
-    pub fn own_family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
+    pub(crate) fn own_family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
         self.named(kind, format!("sluice_{name}"), help)
     }
 
     /// Starts a family with this whole name.
-    pub fn named<'a>(&'a mut self, kind: Kind, name: impl Into<Cow<'a, str>>, help: &str) -> Family<'a> {
+    pub(crate) fn named<'a>(
+        &'a mut self,
+        kind: Kind,
+        name: impl Into<Cow<'a, str>>,
+        help: &str,
+    ) -> Family<'a> {
         let name = name.into();
         let kind = match kind {
             Kind::Counter => "counter",
@@ -45,53 +50,58 @@ impl Exposition {
     }
 
     /// Adds samples to the last family, possibly on a new page. `name` is the argument that [`Self::named`] received.
-    pub fn same_named<'a>(&'a mut self, name: &'a str) -> Family<'a> {
+    pub(crate) fn same_named<'a>(&'a mut self, name: &'a str) -> Family<'a> {
         Family { page: self, name: name.into() }
     }
 
     /// Returns the length of the page in bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub fn into_text(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         self.0
     }
 }
 
 /// A metric family to which samples are added. See [`Exposition::family`].
 #[derive(Debug)]
-pub struct Family<'a> {
+pub(crate) struct Family<'a> {
     page: &'a mut Exposition,
     name: Cow<'a, str>,
 }
 
 impl Family<'_> {
     /// The length of the whole page, in bytes.
-    pub fn page_len(&self) -> usize {
+    pub(crate) fn page_len(&self) -> usize {
         self.page.len()
     }
 
     /// Adds a sample. Label values are escaped. The format has three escapes; other control characters are
     /// written as Rust escapes, because some of them end the line or the page for readers.
-    pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) -> &mut Self {
+    pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: u64) -> &mut Self {
         self.put("", labels, value)
     }
 
     /// Adds a sample of a time, which is shown in seconds. For labels see [`Self::sample`].
-    pub fn sample_ms(&mut self, labels: &[(&str, &str)], ms: u64) -> &mut Self {
+    pub(crate) fn sample_ms(&mut self, labels: &[(&str, &str)], ms: u64) -> &mut Self {
         self.put("", labels, format_args!("{}.{:03}", ms / 1000, ms % 1000))
     }
 
     /// Adds a sample of a time in nanoseconds, which is shown in seconds. For labels see [`Self::sample`].
-    pub fn sample_ns(&mut self, labels: &[(&str, &str)], ns: u64) -> &mut Self {
+    pub(crate) fn sample_ns(&mut self, labels: &[(&str, &str)], ns: u64) -> &mut Self {
         self.put("", labels, format_args!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000))
     }
 
     /// Adds the samples of a histogram. `ranges` are the upper bound of each range but the last, which has none, and the
     /// number of values in each range. `sum` is the sum of all values. The bounds are written as Prometheus writes them, so that
     /// dashboards can name them, whether or not their Prometheus writes them again: `100.0`, `1e+06`.
-    pub fn ranges(&mut self, label: (&str, &str), (up_to, values): (&[u64], &[u64]), sum: u64) -> &mut Self {
+    pub(crate) fn ranges(
+        &mut self,
+        label: (&str, &str),
+        (up_to, values): (&[u64], &[u64]),
+        sum: u64,
+    ) -> &mut Self {
         let mut below = 0;
         let bounds = up_to.iter().map(|bound| bound_text(*bound)).chain(["+Inf".to_owned()]);
         for (bound, values) in bounds.zip(values) {

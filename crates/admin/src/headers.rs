@@ -43,7 +43,7 @@ impl Default for HeaderOptions {
 }
 
 /// Answers OPTIONS, passes other requests on, and adds the headers to the response.
-pub async fn add(State(ports): State<Ports>, request: Request, next: Next) -> Response<Body> {
+pub(crate) async fn add(State(ports): State<Ports>, request: Request, next: Next) -> Response<Body> {
     let options = ports.headers();
     let origin = allowed_origin(request.headers(), &options.origins);
     let mut response = if *request.method() == Method::OPTIONS {

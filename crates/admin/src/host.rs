@@ -14,7 +14,7 @@ const ONCE: [HeaderName; 5] =
     [header::HOST, header::AUTHORIZATION, header::ORIGIN, SEC_FETCH_SITE, header::CONTENT_TYPE];
 
 /// Refuses a request with several of one of these headers, and one without a host if its HTTP version requires it.
-pub async fn require(request: Request, next: Next) -> Response<Body> {
+pub(crate) async fn require(request: Request, next: Next) -> Response<Body> {
     let headers = request.headers();
     let twice = ONCE.into_iter().find(|name| headers.get_all(name).iter().nth(1).is_some());
     let reason = match twice {

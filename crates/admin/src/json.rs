@@ -10,13 +10,13 @@ use crate::reply::Failure;
 
 /// The greatest depth of nested lists and objects in an argument. Arguments that are nested more deeply are
 /// refused, because they could not be read back.
-pub const ARGUMENT_DEPTH_MAX: usize = 8;
+pub(crate) const ARGUMENT_DEPTH_MAX: usize = 8;
 
 /// Parses a body as an object. An empty body and `null` are the empty object, as in RabbitMQ.
 ///
 /// # Errors
 /// 400 `not_json` for any other body.
-pub fn parse_body(body: &[u8]) -> Result<Object<String, Value>, Failure> {
+pub(crate) fn parse_body(body: &[u8]) -> Result<Object<String, Value>, Failure> {
     if body.trim_ascii().is_empty() {
         return Ok(Object::new());
     }
@@ -31,7 +31,7 @@ pub fn parse_body(body: &[u8]) -> Result<Object<String, Value>, Failure> {
 ///
 /// # Errors
 /// 400 for any other value.
-pub fn boolean(fields: &Object<String, Value>, name: &str, default: bool) -> Result<bool, Failure> {
+pub(crate) fn boolean(fields: &Object<String, Value>, name: &str, default: bool) -> Result<bool, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(default),
         Some(Value::Bool(value)) => Ok(*value),
@@ -45,7 +45,7 @@ pub fn boolean(fields: &Object<String, Value>, name: &str, default: bool) -> Res
 ///
 /// # Errors
 /// 400 for any other value.
-pub fn text(fields: &Object<String, Value>, name: &str, default: &str) -> Result<String, Failure> {
+pub(crate) fn text(fields: &Object<String, Value>, name: &str, default: &str) -> Result<String, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(default.to_owned()),
         Some(Value::String(text)) => Ok(text.clone()),
@@ -57,7 +57,7 @@ pub fn text(fields: &Object<String, Value>, name: &str, default: &str) -> Result
 ///
 /// # Errors
 /// 400 for any other value.
-pub fn integer(fields: &Object<String, Value>, name: &str, default: i64) -> Result<i64, Failure> {
+pub(crate) fn integer(fields: &Object<String, Value>, name: &str, default: i64) -> Result<i64, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(default),
         Some(value) => {
@@ -70,7 +70,7 @@ pub fn integer(fields: &Object<String, Value>, name: &str, default: i64) -> Resu
 ///
 /// # Errors
 /// 400 if it is not an object or is nested too deeply.
-pub fn arguments(fields: &Object<String, Value>) -> Result<Arguments, Failure> {
+pub(crate) fn arguments(fields: &Object<String, Value>) -> Result<Arguments, Failure> {
     table(fields, "arguments")
 }
 
@@ -78,7 +78,7 @@ pub fn arguments(fields: &Object<String, Value>) -> Result<Arguments, Failure> {
 ///
 /// # Errors
 /// 400 if it is not an object or is nested too deeply.
-pub fn table(fields: &Object<String, Value>, name: &str) -> Result<Arguments, Failure> {
+pub(crate) fn table(fields: &Object<String, Value>, name: &str) -> Result<Arguments, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(Arguments::new()),
         // Some clients send an empty list if they have no arguments.
@@ -91,7 +91,7 @@ pub fn table(fields: &Object<String, Value>, name: &str) -> Result<Arguments, Fa
 }
 
 /// Converts arguments to a JSON object.
-pub fn from_arguments(arguments: &Arguments) -> Value {
+pub(crate) fn from_arguments(arguments: &Arguments) -> Value {
     Value::Object(arguments.iter().map(|(k, v)| (k.clone(), from_amqp(v))).collect())
 }
 
@@ -121,7 +121,7 @@ fn to_amqp(value: &Value, depth: usize) -> Result<Amqp, Failure> {
 }
 
 /// Shows the arguments that the broker does not know, each with the one that was probably meant. Adds nothing if there are none.
-pub fn add_unknown_arguments(body: &mut Value, unknown: Vec<(&str, Option<&'static str>)>) {
+pub(crate) fn add_unknown_arguments(body: &mut Value, unknown: Vec<(&str, Option<&'static str>)>) {
     if !unknown.is_empty() {
         let rows = unknown.into_iter().map(|(name, meant)| (name.to_owned(), meant.into()));
         body["unknown_arguments"] = Value::Object(rows.collect());
@@ -130,7 +130,7 @@ pub fn add_unknown_arguments(body: &mut Value, unknown: Vec<(&str, Option<&'stat
 
 /// Converts a value to JSON. Octets become text if they are UTF-8, else base64. A number that JSON cannot
 /// represent becomes `null`.
-pub fn from_amqp(value: &Amqp) -> Value {
+pub(crate) fn from_amqp(value: &Amqp) -> Value {
     let float = |v: f64| Number::from_f64(v).map_or(Value::Null, Value::Number);
     match value {
         Amqp::Null => Value::Null,

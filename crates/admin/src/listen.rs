@@ -46,7 +46,7 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The limits of one port.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// The most connections at once.
     pub places: usize,
     /// The time for the head of a request, from its first byte. For the first request it starts with the
@@ -63,7 +63,7 @@ pub struct Bounds {
 }
 
 /// Serves one HTTP port; see [`crate::serve`].
-pub async fn run(
+pub(crate) async fn run(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
     router: Router,

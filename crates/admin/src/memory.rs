@@ -49,7 +49,7 @@ const PARTS: &[(&str, &[&str])] = &[
 ///
 /// # Errors
 /// 404 if there is no such node, or the admin API's error.
-pub async fn memory<D: AdminApi>(call: &Call<'_, D>, in_percent: bool) -> Result<Reply, Failure> {
+pub(crate) async fn memory<D: AdminApi>(call: &Call<'_, D>, in_percent: bool) -> Result<Reply, Failure> {
     let overview = call.ports.overview(call.api, &call.who).await?;
     require_node(&overview, call.param(0))?;
     let resident = Process::read().resident_bytes;

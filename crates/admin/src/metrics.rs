@@ -43,7 +43,7 @@ const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
 const AT_LEAST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_least_once");
 
 /// Serves all metrics, with sums over all queues.
-pub async fn aggregated<D: AdminApi>(State(source): State<Source<D>>) -> Response {
+pub(crate) async fn aggregated<D: AdminApi>(State(source): State<Source<D>>) -> Response {
     answer(async {
         let (mut page, overview) = node_page(&source, "aggregated").await?;
         attempts::sums(&mut page, &overview);
@@ -69,7 +69,7 @@ pub async fn aggregated<D: AdminApi>(State(source): State<Source<D>>) -> Respons
 }
 
 /// Serves the same metrics with rows per queue instead of sums over queues.
-pub async fn per_object<D: AdminApi>(State(source): State<Source<D>>) -> Response {
+pub(crate) async fn per_object<D: AdminApi>(State(source): State<Source<D>>) -> Response {
     answer(async {
         let page = node_page(&source, "per-object").await?;
         let families = FAMILIES.iter().filter(|family| family.per_object).collect();
@@ -82,7 +82,10 @@ pub async fn per_object<D: AdminApi>(State(source): State<Source<D>>) -> Respons
 /// Serves the families that a request names with `family`, each with a row for every object. `vhost` may occur several
 /// times. `queue` is a pattern that names of queues match. Families that the broker does not have are left out, as in
 /// RabbitMQ.
-pub async fn detailed<D: AdminApi>(State(source): State<Source<D>>, RawQuery(query): RawQuery) -> Response {
+pub(crate) async fn detailed<D: AdminApi>(
+    State(source): State<Source<D>>,
+    RawQuery(query): RawQuery,
+) -> Response {
     answer(async {
         let query = Query::parse(&query.unwrap_or_default());
         let mut wanted: Vec<&str> = query.all("family").collect();
@@ -105,7 +108,7 @@ pub async fn detailed<D: AdminApi>(State(source): State<Source<D>>, RawQuery(que
 }
 
 /// Serves what the memory of the node is used for.
-pub async fn memory_breakdown<D: AdminApi>(State(source): State<Source<D>>) -> Response {
+pub(crate) async fn memory_breakdown<D: AdminApi>(State(source): State<Source<D>>) -> Response {
     answer(async {
         let overview = source.ports.overview(&source.api, &Identity::metrics_reader()).await?;
         let mut page = Exposition::default();

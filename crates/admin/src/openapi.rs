@@ -22,7 +22,7 @@ const TAGS: [&str; 4] = ["administrator", "monitoring", "policymaker", "manageme
 /// Everything below this path is the API. The rest is the web page.
 const ROOT: &str = "/api/";
 
-pub fn get() -> Reply {
+pub(crate) fn get() -> Reply {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
     Reply::Json(DOCUMENT.clone())
 }

@@ -22,7 +22,7 @@ use crate::reply::{Failure, respond};
 
 /// The header that says how the page that sends a request is related to the broker. Only browsers can set it, and they send it to
 /// the addresses that they trust: over TLS, and on the same machine.
-pub const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+pub(crate) const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The start of the names of all headers like it.
 const SEC_FETCH: &str = "sec-fetch-";
@@ -87,7 +87,7 @@ impl HostOptions {
 }
 
 /// Returns the host that a request names, with its port if it has one.
-pub fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+pub(crate) fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     // RFC 9112, section 3.2.2: a host in the first line replaces that of the header.
     match uri.authority() {
         Some(authority) => Some(authority.as_str()),
@@ -96,7 +96,7 @@ pub fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
 }
 
 /// Refuses requests of pages of other origins before their bodies are read, and bodies that forms can send.
-pub async fn check(State(ports): State<Ports>, request: Request, next: Next) -> Response<Body> {
+pub(crate) async fn check(State(ports): State<Ports>, request: Request, next: Next) -> Response<Body> {
     let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     if is_safe {
         return next.run(request).await;

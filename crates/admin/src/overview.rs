@@ -15,9 +15,9 @@ use crate::samples::{NODE_FIGURES, NodeRow, Part, Ranges, plain};
 use crate::shape;
 
 /// How memory is measured: the resident set of the process.
-pub const MEMORY_STRATEGY: &str = "rss";
+pub(crate) const MEMORY_STRATEGY: &str = "rss";
 
-pub async fn overview<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn overview<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let ranges = Ranges::of(&call.query)?;
     let row = NodeRow::new(call.api.overview(&call.who).await?, Process::default());
     let body = match row.overview().limited {
@@ -98,11 +98,11 @@ fn add(sum: &mut Value, more: Value) {
 }
 
 /// Returns the version of RabbitMQ that the broker behaves as.
-pub async fn version<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn version<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(call.api.overview(&call.who).await?.product_version.into()))
 }
 
-pub async fn cluster_name<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn cluster_name<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(json!({ "name": call.api.overview(&call.who).await?.cluster_name })))
 }
 
@@ -110,14 +110,14 @@ pub async fn cluster_name<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fail
 ///
 /// # Errors
 /// 404.
-pub fn require_node(overview: &Overview, name: &str) -> Result<(), Failure> {
+pub(crate) fn require_node(overview: &Overview, name: &str) -> Result<(), Failure> {
     if overview.node == name {
         return Ok(());
     }
     Err(Failure::not_found(format!("no node '{name}'")))
 }
 
-pub fn whoami<D: AdminApi>(call: &Call<'_, D>) -> Reply {
+pub(crate) fn whoami<D: AdminApi>(call: &Call<'_, D>) -> Reply {
     let authority = call.who.authority();
     let mut body = json!({
         "name": *call.who.user,
@@ -134,12 +134,12 @@ pub fn whoami<D: AdminApi>(call: &Call<'_, D>) -> Reply {
     Reply::Json(shape::columns(body, &call.query))
 }
 
-pub async fn list_nodes<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list_nodes<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = node(call, call.ports.overview(call.api, &call.who).await?)?;
     Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"]).await?))
 }
 
-pub async fn get_node<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get_node<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let overview = call.ports.overview(call.api, &call.who).await?;
     require_node(&overview, call.param(0))?;
     Ok(Reply::Json(shape::columns(node(call, overview)?, &call.query)))

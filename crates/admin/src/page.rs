@@ -11,7 +11,7 @@ use crate::reply::{Failure, Reply};
 
 /// A file of the page.
 #[derive(Debug)]
-pub struct File {
+pub(crate) struct File {
     /// The path in the address, from the root.
     path: &'static str,
     content_type: &'static str,
@@ -31,7 +31,7 @@ const CACHE_OF_OTHERS: HeaderValue = HeaderValue::from_static("public, max-age=3
 
 /// A file in the form that a client asked for.
 #[derive(Debug)]
-pub struct Served {
+pub(crate) struct Served {
     file: &'static File,
     gzip: bool,
     /// True if the client has this content already.
@@ -42,7 +42,7 @@ pub struct Served {
 ///
 /// # Errors
 /// 404 if the program was built without a page.
-pub fn index(headers: &HeaderMap) -> Result<Reply, Failure> {
+pub(crate) fn index(headers: &HeaderMap) -> Result<Reply, Failure> {
     serve("/", headers)
 }
 
@@ -50,7 +50,7 @@ pub fn index(headers: &HeaderMap) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 404 if there is none with this name.
-pub fn asset(name: &str, headers: &HeaderMap) -> Result<Reply, Failure> {
+pub(crate) fn asset(name: &str, headers: &HeaderMap) -> Result<Reply, Failure> {
     serve(&format!("/assets/{name}"), headers)
 }
 
@@ -72,7 +72,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// Builds the HTTP response.
-pub fn respond(Served { file, gzip, known }: &Served) -> Response<Body> {
+pub(crate) fn respond(Served { file, gzip, known }: &Served) -> Response<Body> {
     let mut response = match (known, gzip) {
         (true, _) => Response::new(Body::empty()),
         (false, true) => Response::new(Body::from(file.gzip)),

@@ -18,7 +18,7 @@ pub struct PageLogin {
 }
 
 /// Shows the settings in RabbitMQ's form. None of them is a secret.
-pub fn get(login: Option<&PageLogin>) -> Reply {
+pub(crate) fn get(login: Option<&PageLogin>) -> Reply {
     Reply::Json(match login {
         Some(login) => json!({
             "oauth_enabled": true,

@@ -14,13 +14,13 @@ use hyper::body::Frame;
 use crate::reply::Failure;
 
 /// A page is full at this many bytes. It ends with the row that fills it.
-pub const PAGE_BYTES: usize = 16 * 1024;
+pub(crate) const PAGE_BYTES: usize = 16 * 1024;
 
 /// A page, and the source of the next pages, if there are any.
 type Made<S> = Result<(String, Option<S>), Failure>;
 
 /// Generates the pages of one response.
-pub trait Source: Sized + Send + 'static {
+pub(crate) trait Source: Sized + Send + 'static {
     fn next_page(self) -> impl Future<Output = Made<Self>> + Send;
 }
 
@@ -30,7 +30,7 @@ pub trait Source: Sized + Send + 'static {
 /// # Errors
 /// The first page failed. If a later page fails, the response is cut off, and the client sees that it is
 /// incomplete.
-pub async fn body<S: Source>(source: S) -> Result<Body, Failure> {
+pub(crate) async fn body<S: Source>(source: S) -> Result<Body, Failure> {
     let (page, rest) = source.next_page().await?;
     Ok(match rest {
         None => Body::from(page),

@@ -10,13 +10,13 @@ use crate::reply::{Failure, Reply};
 use crate::{components, definitions, shape, vhosts};
 
 /// The global parameter with an id of the cluster for programs. If nobody has set it, it is made of the id of the node.
-pub const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
+pub(crate) const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
 
 /// The parameters of virtual hosts: all, those of a component, or those of a component in a virtual host.
 ///
 /// # Errors
 /// 404 if there is no such virtual host.
-pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(1) {
         vhosts::require(call, vhost).await?;
     }
@@ -28,15 +28,15 @@ pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     rows(call, wanted, &["vhost", "component", "name"]).await
 }
 
-pub async fn list_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     rows(call, |key| key.vhost.is_none(), &["name"]).await
 }
 
-pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     one(call, key(call)).await
 }
 
-pub async fn get_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     one(call, global_key(call)).await
 }
 
@@ -58,16 +58,16 @@ fn missing(key: &ParameterKey) -> Failure {
     Failure::not_found(format!("no parameter '{}'", key.name))
 }
 
-pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set(call, key(call)).await
 }
 
-pub async fn put_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set(call, global_key(call)).await
 }
 
 /// Names the cluster. The name is a global parameter, as in RabbitMQ.
-pub async fn name_cluster<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn name_cluster<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.fields.get("name").ok_or_else(|| Failure::bad_request("'name' is missing"))?;
     let key = ParameterKey::global(CLUSTER_NAME);
     check(&key, name)?;
@@ -79,7 +79,7 @@ pub async fn name_cluster<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fail
 ///
 /// # Errors
 /// 400 if it is the name of the cluster, but not a name, if it has a route of its own, or if RabbitMQ's component would not take it.
-pub fn check(key: &ParameterKey, value: &Value) -> Result<(), Failure> {
+pub(crate) fn check(key: &ParameterKey, value: &Value) -> Result<(), Failure> {
     let names_cluster = *key == ParameterKey::global(CLUSTER_NAME);
     if names_cluster && !value.as_str().is_some_and(is_cluster_name) {
         return Err(Failure::bad_request(format!(
@@ -95,15 +95,15 @@ pub fn check(key: &ParameterKey, value: &Value) -> Result<(), Failure> {
 }
 
 /// Says why a parameter of a virtual host does nothing.
-pub fn without_effect(shown: &str) -> String {
+pub(crate) fn without_effect(shown: &str) -> String {
     format!("{shown} is kept, but has no effect: there is no such component")
 }
 
-pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     clear(call, key(call)).await
 }
 
-pub async fn delete_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     clear(call, global_key(call)).await
 }
 

@@ -81,7 +81,7 @@ const PROCESSES_MAX: u64 = 1_048_576;
 ///
 /// # Errors
 /// 400 for a wrong query.
-pub async fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let rows = FLAGS.iter().map(|(name, stability, what)| {
         json!({
             "name": name,
@@ -100,7 +100,7 @@ pub async fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 400: there is no such flag.
-pub fn enable_feature_flag<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn enable_feature_flag<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.param(0);
     match FLAGS.iter().any(|(known, ..)| *known == name) {
         true => Ok(Reply::NoContent),
@@ -112,7 +112,10 @@ pub fn enable_feature_flag<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// The admin API's error, or 400 for a wrong query.
-pub async fn deprecated_features<D: AdminApi>(call: &Call<'_, D>, used: bool) -> Result<Reply, Failure> {
+pub(crate) async fn deprecated_features<D: AdminApi>(
+    call: &Call<'_, D>,
+    used: bool,
+) -> Result<Reply, Failure> {
     let overview = call.api.overview(&call.who).await?;
     let uses = overview.counters.deprecated;
     let row = |name, about, phase, state, uses| {
@@ -138,14 +141,14 @@ pub async fn deprecated_features<D: AdminApi>(call: &Call<'_, D>, used: bool) ->
 }
 
 /// Returns the fields of an overview that are about the runtime.
-pub fn runtime<D: AdminApi>(call: &Call<'_, D>) -> Map<String, Value> {
+pub(crate) fn runtime<D: AdminApi>(call: &Call<'_, D>) -> Map<String, Value> {
     let [version, full, crypto] = if call.ports.shows_erlang() { ERLANG } else { NO_ERLANG };
     let fields = [("erlang_version", version), ("erlang_full_version", full), ("crypto_lib_version", crypto)];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 /// Returns the fields of a node that are about plugins, processes and sockets.
-pub fn of_node(overview: &Overview, sockets_max: Option<u64>) -> Map<String, Value> {
+pub(crate) fn of_node(overview: &Overview, sockets_max: Option<u64>) -> Map<String, Value> {
     let application =
         |(name, what)| json!({ "name": name, "description": what, "version": overview.product_version });
     let sluice = json!({ "name": "sluice", "description": "The broker", "version": overview.sluice_version });
@@ -174,7 +177,7 @@ fn processes_max(processes: u64) -> u64 {
 }
 
 /// Returns the ports of HTTP, as RabbitMQ shows them beside the listeners.
-pub fn contexts(overview: &Overview) -> Vec<Value> {
+pub(crate) fn contexts(overview: &Overview) -> Vec<Value> {
     let http = overview.listeners.iter().filter_map(|(protocol, ip, port)| {
         let (description, is_tls) = match protocol.as_str() {
             "http" => ("RabbitMQ Management", false),

@@ -14,18 +14,18 @@ const STEPS_PER_TURN: u64 = 32 * 1024;
 const MATCH_STEPS_MAX: u64 = 128 * 1024 * 1024;
 
 /// The steps of showing a row as JSON.
-pub const ROW_STEPS: u64 = 256;
+pub(crate) const ROW_STEPS: u64 = 256;
 
 /// Counts the steps of one request.
 #[derive(Debug, Default)]
-pub struct Pauses {
+pub(crate) struct Pauses {
     /// The steps of this turn.
     steps: u64,
 }
 
 impl Pauses {
     /// Counts steps. Lets other tasks run if this turn has taken its share.
-    pub async fn count(&mut self, steps: u64) {
+    pub(crate) async fn count(&mut self, steps: u64) {
         self.steps = self.steps.saturating_add(steps);
         if self.steps >= STEPS_PER_TURN {
             self.steps = 0;
@@ -36,14 +36,14 @@ impl Pauses {
 
 /// Matches texts with a pattern that a client has chosen.
 #[derive(Debug)]
-pub struct Matches<'a> {
+pub(crate) struct Matches<'a> {
     pattern: &'a Pattern,
     steps: u64,
     pauses: Pauses,
 }
 
 impl<'a> Matches<'a> {
-    pub fn new(pattern: &'a Pattern) -> Self {
+    pub(crate) fn new(pattern: &'a Pattern) -> Self {
         Self { pattern, steps: 0, pauses: Pauses::default() }
     }
 
@@ -51,7 +51,7 @@ impl<'a> Matches<'a> {
     ///
     /// # Errors
     /// 400 if the matches of the request would take too many steps.
-    pub async fn is_match(&mut self, text: &str) -> Result<bool, Failure> {
+    pub(crate) async fn is_match(&mut self, text: &str) -> Result<bool, Failure> {
         let steps = self.pattern.steps(text.len());
         self.steps = self.steps.saturating_add(steps);
         check(self.pattern, self.steps)?;
@@ -64,7 +64,7 @@ impl<'a> Matches<'a> {
 ///
 /// # Errors
 /// 400 if they are too many.
-pub fn check(pattern: &Pattern, steps: u64) -> Result<(), Failure> {
+pub(crate) fn check(pattern: &Pattern, steps: u64) -> Result<(), Failure> {
     if steps <= MATCH_STEPS_MAX {
         return Ok(());
     }
@@ -76,14 +76,14 @@ pub fn check(pattern: &Pattern, steps: u64) -> Result<(), Failure> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     use super::*;
 
     /// Runs work to its end, and returns what it returns with the number of its pauses.
-    pub fn pauses_of<T>(work: impl Future<Output = T>) -> (T, usize) {
+    pub(crate) fn pauses_of<T>(work: impl Future<Output = T>) -> (T, usize) {
         let (mut work, mut pauses) = (pin!(work), 0);
         loop {
             match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

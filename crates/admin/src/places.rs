@@ -20,7 +20,7 @@ const STALL_MIN: Duration = Duration::from_secs(1);
 
 /// The places of one port.
 #[derive(Debug)]
-pub struct Places {
+pub(crate) struct Places {
     places_max: usize,
     /// The most places that connections from one address may have.
     share_max: usize,
@@ -63,7 +63,7 @@ enum Rank {
 
 /// The outcome for a new connection.
 #[derive(Debug)]
-pub enum Taken {
+pub(crate) enum Taken {
     Free(Place),
     /// Another connection was closed to make room.
     Instead(Place),
@@ -73,7 +73,7 @@ pub enum Taken {
 
 /// A place. It is released when this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     places: Arc<Places>,
     number: u64,
     leave: Arc<Notify>,
@@ -82,13 +82,13 @@ pub struct Place {
 impl Places {
     /// Creates the places. One address may have half of them, so that the other half is left for other
     /// addresses.
-    pub fn new(places_max: usize) -> Arc<Self> {
+    pub(crate) fn new(places_max: usize) -> Arc<Self> {
         let share_max = (places_max / 2).max(1);
         Arc::new(Self { places_max, share_max, table: Mutex::default() })
     }
 
     /// Takes a place for a new connection. Another connection may lose its place.
-    pub fn take(self: &Arc<Self>, from: IpAddr, now: Instant) -> Taken {
+    pub(crate) fn take(self: &Arc<Self>, from: IpAddr, now: Instant) -> Taken {
         let from = network(from);
         let mut table = self.table();
         let has_share = table.by_address.get(&from).is_some_and(|count| *count >= self.share_max);
@@ -150,27 +150,27 @@ impl Table {
 impl Place {
     /// Called when a request has arrived. Returns false if the place is lost already: then the request must
     /// not be started.
-    pub fn begin(&self) -> bool {
+    pub(crate) fn begin(&self) -> bool {
         self.change(|_, _| Some(State::Working))
     }
 
     /// Called when the response has been sent.
-    pub fn wait(&self) {
+    pub(crate) fn wait(&self) {
         self.change(|_, since| Some(State::Waiting(since)));
     }
 
     /// Called when the client stops reading its response.
-    pub fn stall(&self, now: Instant) {
+    pub(crate) fn stall(&self, now: Instant) {
         self.change(|state, _| (state == State::Working).then_some(State::Stalled(now)));
     }
 
     /// Called when the client reads its response again.
-    pub fn resume(&self) {
+    pub(crate) fn resume(&self) {
         self.change(|state, _| matches!(state, State::Stalled(_)).then_some(State::Working));
     }
 
     /// Completes when the place has been given to another connection.
-    pub async fn lost(&self) {
+    pub(crate) async fn lost(&self) {
         self.leave.notified().await;
     }
 

@@ -9,7 +9,7 @@ use crate::reply::{Failure, Reply};
 use crate::routes::Whose;
 use crate::{json, shape, vhosts};
 
-pub async fn list<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
@@ -26,7 +26,7 @@ pub async fn list<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
-pub async fn get<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let policies = call.api.policies(&call.who, Some(vhost), whose == Whose::Operators).await?;
     let found = policies.iter().find(|p| *p.name == *name);
@@ -34,7 +34,7 @@ pub async fn get<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply,
     Ok(Reply::Json(shape::columns(to_json(found), &call.query)))
 }
 
-pub async fn put<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
     for field in ["pattern", "definition"] {
         if !call.fields.contains_key(field) {
             return Err(Failure::bad_request(format!("'{field}' is missing")));
@@ -53,7 +53,7 @@ pub async fn put<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply,
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     if call.api.clear_policy(&call.who, vhost, name, whose == Whose::Operators).await? {
         return Ok(Reply::NoContent);
@@ -66,7 +66,7 @@ fn nothing(vhost: &str, name: &str, whose: Whose) -> Failure {
     Failure::not_found(format!("no {what} '{name}' in vhost '{vhost}'"))
 }
 
-pub fn to_json(policy: &Policy) -> Value {
+pub(crate) fn to_json(policy: &Policy) -> Value {
     json!({
         "vhost": *policy.vhost,
         "name": *policy.name,

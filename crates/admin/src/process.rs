@@ -4,14 +4,14 @@ use std::fs;
 
 /// Figures from `/proc/self`; `None` where they are not available.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Process {
+pub(crate) struct Process {
     pub resident_bytes: Option<u64>,
     pub open_fds: Option<u64>,
     pub max_fds: Option<u64>,
 }
 
 impl Process {
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
         Self {
             resident_bytes: word(&read("status"), "VmRSS:").map(|kib| kib * 1024),

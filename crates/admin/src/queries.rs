@@ -7,7 +7,7 @@ use crate::routes::Action;
 
 /// A parameter of a query.
 #[derive(Debug)]
-pub struct Parameter {
+pub(crate) struct Parameter {
     pub name: &'static str,
     /// The type in OpenAPI.
     kind: &'static str,
@@ -20,7 +20,7 @@ impl Parameter {
     }
 
     /// Returns the parameter in OpenAPI.
-    pub fn schema(&self) -> Value {
+    pub(crate) fn schema(&self) -> Value {
         let Self { name, kind, about } = self;
         json!({ "name": name, "in": "query", "description": about, "schema": { "type": kind } })
     }
@@ -192,12 +192,12 @@ const ALL: [&[Parameter]; 14] = [
 ];
 
 /// Returns all parameters. Each name is there once.
-pub fn all() -> impl Iterator<Item = &'static Parameter> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Parameter> {
     ALL.into_iter().flatten()
 }
 
 /// Returns the parameters that the handler of an action reads.
-pub fn of(action: Action) -> impl Iterator<Item = &'static Parameter> {
+pub(crate) fn of(action: Action) -> impl Iterator<Item = &'static Parameter> {
     groups(action).iter().copied().flatten()
 }
 

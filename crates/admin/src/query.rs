@@ -9,11 +9,11 @@ const COLUMNS_MAX: usize = 256;
 
 /// Decoded names and values. The first value of a name counts.
 #[derive(Clone, Debug, Default)]
-pub struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Parses any text. Invalid UTF-8 is replaced.
-    pub fn parse(raw: &str) -> Self {
+    pub(crate) fn parse(raw: &str) -> Self {
         let decode = |s: &str| {
             let spaced: Vec<u8> = s.bytes().map(|b| if b == b'+' { b' ' } else { b }).collect();
             percent_decode(&spaced).decode_utf8_lossy().into_owned()
@@ -31,7 +31,7 @@ impl Query {
     ///
     /// # Errors
     /// 400 if it names more columns than a row has.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         let columns = self.0.iter().filter(|(name, _)| name == "columns");
         match columns.map(|(_, wanted)| wanted.split(',').count()).max() {
             Some(count) if count > COLUMNS_MAX => Err(Failure::bad_request(format!(
@@ -41,19 +41,19 @@ impl Query {
         }
     }
 
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         #[cfg(test)]
         reads::note(self, name);
         self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
     }
 
     /// Returns all values of a name.
-    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(k, _)| k == name).map(|(_, v)| v.as_str())
     }
 
     /// Returns true only for `name=true`.
-    pub fn flag(&self, name: &str) -> bool {
+    pub(crate) fn flag(&self, name: &str) -> bool {
         self.get(name) == Some("true")
     }
 
@@ -61,7 +61,7 @@ impl Query {
     ///
     /// # Errors
     /// 400 if it is not a whole number.
-    pub fn number(&self, name: &str) -> Result<Option<usize>, Failure> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, Failure> {
         let bad = |_| Failure::bad_request(format!("'{name}' is not a whole number"));
         self.get(name).map(|v| v.parse().map_err(bad)).transpose()
     }
@@ -69,19 +69,19 @@ impl Query {
 
 /// What handlers have read, for the test of the OpenAPI document.
 #[cfg(test)]
-pub mod reads {
+pub(crate) mod reads {
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::{Mutex, PoisonError};
 
     use super::Query;
 
     /// The parameter with which a test marks its requests. No handler reads it.
-    pub const MARK: &str = "mark";
+    pub(crate) const MARK: &str = "mark";
 
     static READS: Mutex<BTreeMap<String, BTreeSet<String>>> = Mutex::new(BTreeMap::new());
 
     /// Notes that a parameter was read, if the request is marked.
-    pub fn note(query: &Query, name: &str) {
+    pub(crate) fn note(query: &Query, name: &str) {
         if let Some((_, mark)) = query.0.iter().find(|(name, _)| name == MARK) {
             let mut reads = READS.lock().unwrap_or_else(PoisonError::into_inner);
             reads.entry(mark.clone()).or_default().insert(name.to_owned());
@@ -89,7 +89,7 @@ pub mod reads {
     }
 
     /// Returns the names of the parameters that were read from requests with this mark.
-    pub fn of(mark: &str) -> BTreeSet<String> {
+    pub(crate) fn of(mark: &str) -> BTreeSet<String> {
         let reads = READS.lock().unwrap_or_else(PoisonError::into_inner);
         reads.get(mark).cloned().unwrap_or_default()
     }

@@ -30,7 +30,7 @@ const ROW_BYTES: usize = 1_600;
 /// The most queues of a list without pages. A longer one is refused; the client must ask for pages.
 const LIST_ROWS_MAX: usize = 100_000;
 
-pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     let (page, view) = (Page::of(&call.query)?, View::of(call)?);
     let (reply, total) = match &page {
@@ -135,7 +135,7 @@ impl<D: AdminApi> Source for List<D> {
     }
 }
 
-pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let row = call.api.queue(&call.who, vhost, name).await?;
     let mut body = View::of(call)?.json(&row);
@@ -150,7 +150,7 @@ pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::columns(body, &call.query)))
 }
 
-pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if json::boolean(&call.fields, "exclusive", false)? {
         return Err(Failure::bad_request("an exclusive queue must belong to a connection"));
     }
@@ -165,7 +165,7 @@ pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     // Deleting a queue that does not exist succeeds over AMQP, but not here. A user who may delete need not
     // be able to read.
@@ -178,7 +178,7 @@ pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::NoContent)
 }
 
-pub async fn purge<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn purge<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     call.api.purge_queue(&call.who, call.param(0), call.param(1)).await?;
     Ok(Reply::NoContent)
 }

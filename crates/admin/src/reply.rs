@@ -14,7 +14,7 @@ use crate::page::{self, Served};
 
 /// The result of a handler.
 #[derive(Debug)]
-pub enum Reply {
+pub(crate) enum Reply {
     /// 200 with a body.
     Json(Value),
     /// 200 with a body that already is JSON: a long list.
@@ -179,7 +179,7 @@ impl From<AdminError> for Failure {
 }
 
 /// Builds the HTTP response.
-pub fn respond(result: Result<Reply, Failure>) -> Response<Body> {
+pub(crate) fn respond(result: Result<Reply, Failure>) -> Response<Body> {
     match result {
         Ok(Reply::Json(body)) => json_response(StatusCode::OK, body.to_string()),
         Ok(Reply::Rows(body)) => json_response(StatusCode::OK, body),
@@ -229,7 +229,7 @@ fn empty(status: StatusCode) -> Response<Body> {
 }
 
 /// Builds a response whose body is JSON.
-pub fn json_response(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+pub(crate) fn json_response(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();

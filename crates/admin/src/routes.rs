@@ -41,7 +41,7 @@ impl fmt::Display for Method {
 }
 
 /// Returns the header `Allow` of a path with these methods.
-pub fn allowed(methods: &[Method]) -> String {
+pub(crate) fn allowed(methods: &[Method]) -> String {
     let mut names: Vec<String> = methods.iter().map(Method::to_string).collect();
     if methods.contains(&Method::Get) {
         names.insert(0, "HEAD".to_owned());
@@ -480,7 +480,7 @@ pub const ROUTES: &[Route] = routes! {
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub enum Found {
+pub(crate) enum Found {
     /// The route, and the decoded segments of the parts in braces. `in_vhost` says whether the first of them
     /// is a virtual host.
     Route { route: &'static Route, params: Vec<String>, in_vhost: bool },
@@ -493,7 +493,7 @@ pub enum Found {
 }
 
 /// Looks up a request. `%2F` does not separate segments. One slash at the end is ignored.
-pub fn find(method: Option<Method>, path: &str) -> Found {
+pub(crate) fn find(method: Option<Method>, path: &str) -> Found {
     let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     let mut others = Vec::new();
     for route in ROUTES {

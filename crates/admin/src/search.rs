@@ -93,7 +93,7 @@ struct Scan {
     turn_bytes: usize,
 }
 
-pub async fn search<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn search<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let now_ms = now_ms();
     let wanted = wanted(&call.query, now_ms)?;
     let from = call.query.get("from");

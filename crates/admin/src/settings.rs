@@ -82,7 +82,7 @@ impl SettingsInForce {
 }
 
 /// Shows all settings. RabbitMQ answers with Erlang terms, which no tool reads.
-pub fn effective(settings: &SettingsInForce) -> Reply {
+pub(crate) fn effective(settings: &SettingsInForce) -> Reply {
     let settings = settings.all.read().unwrap_or_else(PoisonError::into_inner);
     let row = |of: &Setting| json!({ "key": of.key, "value": of.value, "from": of.place });
     let rows: Vec<Value> = settings.iter().map(row).collect();
@@ -93,7 +93,7 @@ pub fn effective(settings: &SettingsInForce) -> Reply {
 ///
 /// # Errors
 /// 404 for an unknown setting; 400 for one that needs a restart, and for a wrong value.
-pub async fn set<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn set<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let value = match call.fields.get("value") {
         Some(Value::String(value)) if value.len() <= VALUE_BYTES_MAX => value.clone(),
         Some(Value::String(_)) => {
@@ -109,7 +109,7 @@ pub async fn set<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 404 for a setting that was not changed.
-pub async fn reset<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn reset<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     call.ports.settings().change(call.who.user.clone(), call.param(0), None).await?;
     Ok(Reply::NoContent)
 }

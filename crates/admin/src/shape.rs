@@ -22,7 +22,7 @@ const RUN_ROWS: usize = 256;
 
 /// A requested page.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
+pub(crate) struct Page {
     /// The number of the page, from 1.
     pub number: usize,
     pub size: usize,
@@ -33,7 +33,7 @@ pub struct Page {
 
 /// Which rows a page has besides their names. Empty texts ask for nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Only {
+pub(crate) struct Only {
     kind: Option<String>,
     state: Option<String>,
     policy: Option<String>,
@@ -81,7 +81,7 @@ fn has_problem(row: &Value) -> bool {
 
 /// The names that a search finds. Case is ignored.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Names {
+pub(crate) enum Names {
     /// Those that contain this text, which is in lower case.
     With(String),
     /// Those that match this regular expression, in time linear in their length.
@@ -147,7 +147,7 @@ impl Page {
     ///
     /// # Errors
     /// 400 for numbers out of bounds, and for a name that is not a regular expression and should be one.
-    pub fn of(query: &Query) -> Result<Option<Self>, Failure> {
+    pub(crate) fn of(query: &Query) -> Result<Option<Self>, Failure> {
         let Some(number) = query.number("page")? else { return Ok(None) };
         let size = query.number("page_size")?.unwrap_or(PAGE_SIZE_DEFAULT);
         if number == 0 || size == 0 || size > PAGE_SIZE_MAX {
@@ -160,7 +160,7 @@ impl Page {
     }
 
     /// Returns the index of the page's first row, from 0.
-    pub fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         (self.number - 1).saturating_mul(self.size)
     }
 
@@ -168,7 +168,12 @@ impl Page {
     ///
     /// # Errors
     /// 400 if the page begins after the last row.
-    pub fn envelope(&self, total: usize, filtered: usize, items: Vec<Value>) -> Result<Value, Failure> {
+    pub(crate) fn envelope(
+        &self,
+        total: usize,
+        filtered: usize,
+        items: Vec<Value>,
+    ) -> Result<Value, Failure> {
         if self.offset() > filtered {
             return Err(Failure::bad(
                 "page_out_of_range",
@@ -188,12 +193,12 @@ impl Page {
 }
 
 /// Returns true if all rows are needed to build one page.
-pub fn needs_all_rows(query: &Query, page: &Page) -> bool {
+pub(crate) fn needs_all_rows(query: &Query, page: &Page) -> bool {
     page.names.is_some() || page.only.is_any() || wants_other_order(query)
 }
 
 /// Returns true if the rows are not requested in the order of their names.
-pub fn wants_other_order(query: &Query) -> bool {
+pub(crate) fn wants_other_order(query: &Query) -> bool {
     query.flag("sort_reverse") || query.get("sort").is_some_and(|s| !s.is_empty())
 }
 
@@ -201,7 +206,7 @@ pub fn wants_other_order(query: &Query) -> bool {
 ///
 /// # Errors
 /// 400 for an invalid page, and for a pattern of names that costs too much.
-pub async fn list(rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Result<Value, Failure> {
+pub(crate) async fn list(rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Result<Value, Failure> {
     list_named_by(&["name"], rows, query, default_sort).await
 }
 
@@ -209,7 +214,7 @@ pub async fn list(rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Res
 ///
 /// # Errors
 /// Those of [`list`].
-pub async fn list_named_by(
+pub(crate) async fn list_named_by(
     fields: &[&str],
     mut rows: Vec<Value>,
     query: &Query,
@@ -286,12 +291,17 @@ async fn sorted(rows: Vec<Value>, order: impl Fn(&Value, &Value) -> Ordering) ->
 ///
 /// # Errors
 /// 400 for an invalid page.
-pub fn ready_page(rows: Vec<Value>, total: usize, page: &Page, query: &Query) -> Result<Value, Failure> {
+pub(crate) fn ready_page(
+    rows: Vec<Value>,
+    total: usize,
+    page: &Page,
+    query: &Query,
+) -> Result<Value, Failure> {
     page.envelope(total, total, cut(rows, query))
 }
 
 /// Keeps only the requested columns. `a.b` is the field `b` of the field `a`.
-pub fn columns(value: Value, query: &Query) -> Value {
+pub(crate) fn columns(value: Value, query: &Query) -> Value {
     let Some(wanted) = query.get("columns") else { return value };
     let paths: Vec<Vec<&str>> = wanted.split(',').map(|c| c.split('.').collect()).collect();
     let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
@@ -299,7 +309,7 @@ pub fn columns(value: Value, query: &Query) -> Value {
 }
 
 /// Returns true if the request wants this field of an object, or some of it.
-pub fn shows(query: &Query, field: &str) -> bool {
+pub(crate) fn shows(query: &Query, field: &str) -> bool {
     query.get("columns").is_none_or(|wanted| wanted.split(',').any(|c| c.split('.').next() == Some(field)))
 }
 
@@ -332,7 +342,7 @@ fn only(value: Value, paths: &[&[&str]]) -> Value {
 }
 
 /// Adds fields to an object. A field that the object has already gets the new value.
-pub fn add(object: &mut Value, fields: Map<String, Value>) {
+pub(crate) fn add(object: &mut Value, fields: Map<String, Value>) {
     if let Value::Object(object) = object {
         object.extend(fields);
     }

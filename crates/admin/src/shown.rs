@@ -50,7 +50,7 @@ pub fn object(message: &Message) -> Value {
 }
 
 /// Returns all sections but the body, as in [`object`].
-pub fn sections(message: &Message) -> Object<String, Value> {
+pub(crate) fn sections(message: &Message) -> Object<String, Value> {
     let mut object = Object::new();
     let mut put = |name: &str, section: Option<Value>| {
         section.map(|section| object.insert(name.to_owned(), section));
@@ -110,7 +110,7 @@ fn sequence(lists: &[Vec<Amqp>]) -> Value {
 
 /// Returns the property list of a message of AMQP 0.9.1 as RabbitMQ's HTTP API shows it: the properties that are set, by
 /// name.
-pub fn basic_properties(list: &[u8]) -> Value {
+pub(crate) fn basic_properties(list: &[u8]) -> Value {
     // The list was checked when the message arrived.
     let properties = Properties::view(list).unwrap_or_default();
     present([

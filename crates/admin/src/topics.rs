@@ -11,24 +11,24 @@ use crate::reply::{Failure, Reply};
 use crate::{shape, vhosts};
 
 /// The topic permissions of all users.
-pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     rows(call, |_, _, _| true).await
 }
 
-pub async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     known(&users, call.param(0))?;
     rows(call, |user, _, _| *user.name == *call.param(0)).await
 }
 
-pub async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     call.api.users(&call.who)?;
     vhosts::require(call, call.param(0)).await?;
     rows(call, |_, vhost, _| *vhost == *call.param(0)).await
 }
 
 /// Lists the topic permissions of a user in a virtual host.
-pub async fn of_user_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_user_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let users = call.api.users(&call.who)?;
     if !known(&users, name)?.topics.contains_key(vhost) {
@@ -38,7 +38,7 @@ pub async fn of_user_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, 
 }
 
 /// Shows the topic permissions of a user for one exchange.
-pub fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name, exchange) = (call.param(0), call.param(1), call.param(2));
     let users = call.api.users(&call.who)?;
     let topics = known(&users, name)?.topics.get(vhost);
@@ -47,7 +47,7 @@ pub fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Sets topic permissions. The exchange is in the path or in the body.
-pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, user) = (call.param(0), call.param(1));
     let exchange = match call.optional_param(2) {
         Some(exchange) if call.fields.get("exchange").is_some_and(|other| other != exchange) => {
@@ -63,7 +63,7 @@ pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     set(call, AccountChange::SetTopicPermissions { user, vhost, exchange, permissions }).await
 }
 
-pub async fn clear<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn clear<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, user) = (call.param(0).into(), call.param(1).into());
     let exchange = call.optional_param(2).map(Into::into);
     delete(call, AccountChange::ClearTopicPermissions { user, vhost, exchange }, || nothing(call)).await
@@ -91,7 +91,7 @@ async fn rows<D: AdminApi>(
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "user", "exchange"]).await?))
 }
 
-pub fn row(user: &str, vhost: &str, exchange: &str, permissions: &TopicPermissions) -> Value {
+pub(crate) fn row(user: &str, vhost: &str, exchange: &str, permissions: &TopicPermissions) -> Value {
     let [write, read] = permissions.patterns();
     json!({ "user": user, "vhost": vhost, "exchange": exchange, "write": write, "read": read })
 }

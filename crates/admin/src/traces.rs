@@ -15,7 +15,7 @@ const SECONDS_DEFAULT: i64 = 30;
 const MESSAGES_DEFAULT: i64 = 10_000;
 
 /// The traces of all virtual hosts, or of one.
-pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(0) {
         vhosts::require(call, vhost).await?;
     }
@@ -27,7 +27,7 @@ pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
-pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (traces, now_ms) = (call.api.traces(&call.who)?, now_ms());
     let mut running = traces.limited().iter().filter(|trace| !trace.is_over(now_ms));
     let found = running.find(|trace| *trace.vhost == *call.param(0) && *trace.name == *call.param(1));
@@ -39,7 +39,7 @@ pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 404 if there is no such virtual host. One that is being deleted has lost its traces already, so it gets no new ones.
-pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if vhosts::require(call, call.param(0)).await?.deleting {
         return Err(Failure::not_found(format!("no vhost '{}'", call.param(0))));
     }
@@ -54,7 +54,7 @@ pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Created(None))
 }
 
-pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let end = TraceChange::End { vhost: call.param(0).into(), name: call.param(1).into() };
     match call.api.change_traces(&call.who, end).await? {
         true => Ok(Reply::NoContent),

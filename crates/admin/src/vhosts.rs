@@ -15,14 +15,14 @@ use crate::reply::{Failure, Reply};
 use crate::samples::Ranges;
 use crate::{json, shape};
 
-pub async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhosts = call.api.vhosts(&call.who).await?;
     let sorts = call.query.get("sort").is_some_and(|by| !by.is_empty() && is_counted(by));
     let shown = with_numbers(call, &vhosts, sorts).await?;
     Ok(Reply::Json(shape::list(shown, &call.query, &["name"]).await?))
 }
 
-pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let settings = require(call, call.param(0)).await?;
     let shown = with_numbers(call, &[(call.param(0).into(), settings)], false).await?;
     Ok(Reply::Json(shape::columns(shown.into_iter().next().unwrap_or_default(), &call.query)))
@@ -77,7 +77,10 @@ fn is_counted(field: &str) -> bool {
 /// # Errors
 /// 404 if the virtual host does not exist or the user does not see it. 401 for the default one, whose
 /// existence is no secret.
-pub async fn require<D: AdminApi>(call: &Call<'_, D>, vhost: &str) -> Result<Arc<VhostSettings>, Failure> {
+pub(crate) async fn require<D: AdminApi>(
+    call: &Call<'_, D>,
+    vhost: &str,
+) -> Result<Arc<VhostSettings>, Failure> {
     let found = call.api.vhosts(&call.who).await?.into_iter().find(|(name, _)| **name == *vhost);
     match found {
         Some((_, settings)) => Ok(settings),
@@ -89,7 +92,7 @@ pub async fn require<D: AdminApi>(call: &Call<'_, D>, vhost: &str) -> Result<Arc
 }
 
 /// Adds a virtual host, or changes what the body names. `tracing` turns the firehose on or off, which a restart forgets. Whoever adds it gets all permissions in it, as in RabbitMQ.
-pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (name, patch): (Arc<str>, _) = (call.param(0).into(), patch(&call.fields)?);
     let creator = (call.who.authority() == Authority::Internal).then(|| call.who.user.clone());
     let reply = set(call, AccountChange::SetVhost { name: name.clone(), patch, creator }).await?;
@@ -104,7 +107,7 @@ pub async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 404 if there is no such virtual host or node.
-pub async fn start<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn start<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     require(call, call.param(0)).await?;
     if call.ports.node() != call.param(1) {
         return Err(Failure::not_found(format!("no node '{}'", call.param(1))));
@@ -112,25 +115,25 @@ pub async fn start<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::NoContent)
 }
 
-pub async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let name = call.param(0);
     let deleted = call.api.delete_vhost(&call.who, name).await?;
     if deleted { Ok(Reply::NoContent) } else { Err(no_vhost(name)) }
 }
 
 /// Protects a virtual host from deletion, or allows its deletion again.
-pub async fn protect<D: AdminApi>(call: &Call<'_, D>, protected: bool) -> Result<Reply, Failure> {
+pub(crate) async fn protect<D: AdminApi>(call: &Call<'_, D>, protected: bool) -> Result<Reply, Failure> {
     change_known(call, VhostPatch { protected: Some(protected), ..VhostPatch::default() }).await
 }
 
 /// Shows whether a virtual host is protected from deletion.
-pub async fn is_protected<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn is_protected<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let settings = require(call, call.param(0)).await?;
     Ok(Reply::Json(json!({ "protected_from_deletion": settings.protected })))
 }
 
 /// The limits of all virtual hosts that the user sees, or of one. Those without limits have no row.
-pub async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(0) {
         require(call, vhost).await?;
     }
@@ -147,24 +150,24 @@ pub async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["vhost"]).await?))
 }
 
-pub async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let max = maximum(&call.fields, "value")?;
     change_known(call, limit_patch(call.param(1), max)?).await
 }
 
-pub async fn delete_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     change_known(call, limit_patch(call.param(1), None)?).await
 }
 
 /// Reads a limit: a whole number; a negative one is no limit.
-pub fn maximum(fields: &Map<String, Value>, field: &str) -> Result<Maximum, Failure> {
+pub(crate) fn maximum(fields: &Map<String, Value>, field: &str) -> Result<Maximum, Failure> {
     let wrong = || Failure::bad_request(format!("'{field}' is not a whole number below 4294967296"));
     let number = fields.get(field).and_then(Value::as_i64).ok_or_else(wrong)?;
     if number < 0 { Ok(None) } else { Ok(Some(u32::try_from(number).map_err(|_| wrong())?)) }
 }
 
 /// Returns a map of those limits that there are.
-pub fn limits_map(limits: [(&str, Maximum); 2]) -> Value {
+pub(crate) fn limits_map(limits: [(&str, Maximum); 2]) -> Value {
     let set = limits.into_iter().filter_map(|(name, max)| Some((name.to_owned(), max?.into())));
     Value::Object(set.collect())
 }
@@ -189,7 +192,7 @@ fn limit_patch(name: &str, max: Maximum) -> Result<VhostPatch, Failure> {
 }
 
 /// Reads what a body says about a virtual host.
-pub fn patch(fields: &Map<String, Value>) -> Result<VhostPatch, Failure> {
+pub(crate) fn patch(fields: &Map<String, Value>) -> Result<VhostPatch, Failure> {
     let mut patch = VhostPatch::default();
     for (field, value) in fields {
         let wrong = |need: &str| Failure::bad_request(format!("'{field}' is not {need}"));
@@ -221,12 +224,12 @@ fn no_vhost(name: &str) -> Failure {
     Failure::not_found(format!("no vhost '{name}'"))
 }
 
-pub fn limits_json(settings: &VhostSettings) -> Value {
+pub(crate) fn limits_json(settings: &VhostSettings) -> Value {
     limits_map([("max-connections", settings.max_connections), ("max-queues", settings.max_queues)])
 }
 
 /// What RabbitMQ shows once more, and has in definitions.
-pub fn metadata_json<D: AdminApi>(call: &Call<'_, D>, settings: &VhostSettings) -> Value {
+pub(crate) fn metadata_json<D: AdminApi>(call: &Call<'_, D>, settings: &VhostSettings) -> Value {
     json!({
         "description": *settings.description,
         "tags": *settings.tags,
@@ -234,7 +237,7 @@ pub fn metadata_json<D: AdminApi>(call: &Call<'_, D>, settings: &VhostSettings) 
     })
 }
 
-pub fn row<D: AdminApi>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
+pub(crate) fn row<D: AdminApi>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
     let kind = settings.default_queue_type.unwrap_or(call.api.default_queue_type()).name();
     json!({
         "name": name,

@@ -10,7 +10,7 @@ use crate::reply::Failure;
 use crate::samples::{Ranges, Samples};
 
 /// How the rows of a request are shown. Each kind of row has its own methods, beside its routes.
-pub struct View<'a> {
+pub(crate) struct View<'a> {
     /// False if `disable_stats` omits all that is counted.
     pub stats: bool,
     pub ranges: Ranges,
@@ -22,13 +22,19 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// As [`Ranges::of`].
-    pub fn of<D>(call: &Call<'a, D>) -> Result<Self, Failure> {
+    pub(crate) fn of<D>(call: &Call<'a, D>) -> Result<Self, Failure> {
         let (stats, samples) = (!call.query.flag("disable_stats"), call.ports.samples());
         Ok(Self { stats, ranges: Ranges::of(&call.query)?, samples })
     }
 
     /// Adds what passed over a channel or session, which has this number on its connection.
-    pub fn add_passed(&self, body: &mut Value, connection: &Arc<str>, number: u16, counts: &PassedCounts) {
+    pub(crate) fn add_passed(
+        &self,
+        body: &mut Value,
+        connection: &Arc<str>,
+        number: u16,
+        counts: &PassedCounts,
+    ) {
         if self.stats {
             body["message_stats"] = self.samples.channel(connection, number, counts, &self.ranges).into();
         }

@@ -44,53 +44,53 @@ pub(crate) struct Reader<'a>(Cursor<'a>);
 
 impl<'a> Reader<'a> {
     #[inline]
-    pub fn new(arguments: &'a [u8]) -> Self {
+    pub(crate) fn new(arguments: &'a [u8]) -> Self {
         Self(Cursor::new(arguments))
     }
 
     #[inline]
-    pub fn octet(&mut self) -> Result<u8, ArgumentError> {
+    pub(crate) fn octet(&mut self) -> Result<u8, ArgumentError> {
         Ok(self.0.octet()?)
     }
 
     #[inline]
-    pub fn short(&mut self) -> Result<u16, ArgumentError> {
+    pub(crate) fn short(&mut self) -> Result<u16, ArgumentError> {
         Ok(u16::from_be_bytes(self.0.array()?))
     }
 
     #[inline]
-    pub fn long(&mut self) -> Result<u32, ArgumentError> {
+    pub(crate) fn long(&mut self) -> Result<u32, ArgumentError> {
         Ok(u32::from_be_bytes(self.0.array()?))
     }
 
     #[inline]
-    pub fn longlong(&mut self) -> Result<u64, ArgumentError> {
+    pub(crate) fn longlong(&mut self) -> Result<u64, ArgumentError> {
         Ok(self.0.longlong()?)
     }
 
     #[inline]
-    pub fn shortstr(&mut self) -> Result<&'a str, ArgumentError> {
+    pub(crate) fn shortstr(&mut self) -> Result<&'a str, ArgumentError> {
         std::str::from_utf8(self.0.short_string()?).map_err(|_| ArgumentError::NotUtf8)
     }
 
     #[inline]
-    pub fn longstr(&mut self) -> Result<&'a [u8], ArgumentError> {
+    pub(crate) fn longstr(&mut self) -> Result<&'a [u8], ArgumentError> {
         Ok(self.0.long_string()?)
     }
 
     #[inline]
-    pub fn secret(&mut self) -> Result<Secret<'a>, ArgumentError> {
+    pub(crate) fn secret(&mut self) -> Result<Secret<'a>, ArgumentError> {
         self.longstr().map(Secret::new)
     }
 
     #[inline]
-    pub fn table(&mut self) -> Result<Table<'a>, ArgumentError> {
+    pub(crate) fn table(&mut self) -> Result<Table<'a>, ArgumentError> {
         Table::parse(self.longstr()?).map_err(ArgumentError::Table)
     }
 
     /// Returns `method` if nothing is left to read.
     #[inline]
-    pub fn finish<T>(&self, method: T) -> Result<T, ArgumentError> {
+    pub(crate) fn finish<T>(&self, method: T) -> Result<T, ArgumentError> {
         self.0.finish()?;
         Ok(method)
     }

@@ -19,22 +19,22 @@ const SHORT_STRING_MAX: usize = KEY_BYTES_MAX;
 
 /// The bits of the flags, in the order of the fields.
 mod flag {
-    pub const CONTENT_TYPE: u16 = 1 << 15;
-    pub const CONTENT_ENCODING: u16 = 1 << 14;
-    pub const HEADERS: u16 = 1 << 13;
-    pub const DELIVERY_MODE: u16 = 1 << 12;
-    pub const PRIORITY: u16 = 1 << 11;
-    pub const CORRELATION_ID: u16 = 1 << 10;
-    pub const REPLY_TO: u16 = 1 << 9;
-    pub const EXPIRATION: u16 = 1 << 8;
-    pub const MESSAGE_ID: u16 = 1 << 7;
-    pub const TIMESTAMP: u16 = 1 << 6;
-    pub const TYPE: u16 = 1 << 5;
-    pub const USER_ID: u16 = 1 << 4;
-    pub const APP_ID: u16 = 1 << 3;
-    pub const CLUSTER_ID: u16 = 1 << 2;
+    pub(super) const CONTENT_TYPE: u16 = 1 << 15;
+    pub(super) const CONTENT_ENCODING: u16 = 1 << 14;
+    pub(super) const HEADERS: u16 = 1 << 13;
+    pub(super) const DELIVERY_MODE: u16 = 1 << 12;
+    pub(super) const PRIORITY: u16 = 1 << 11;
+    pub(super) const CORRELATION_ID: u16 = 1 << 10;
+    pub(super) const REPLY_TO: u16 = 1 << 9;
+    pub(super) const EXPIRATION: u16 = 1 << 8;
+    pub(super) const MESSAGE_ID: u16 = 1 << 7;
+    pub(super) const TIMESTAMP: u16 = 1 << 6;
+    pub(super) const TYPE: u16 = 1 << 5;
+    pub(super) const USER_ID: u16 = 1 << 4;
+    pub(super) const APP_ID: u16 = 1 << 3;
+    pub(super) const CLUSTER_ID: u16 = 1 << 2;
     /// Another word of flags follows.
-    pub const CONTINUED: u16 = 1;
+    pub(super) const CONTINUED: u16 = 1;
 }
 
 /// The properties of a message, in the order of the specification.

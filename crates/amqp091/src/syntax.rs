@@ -45,13 +45,13 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub fn new(rest: &'a [u8]) -> Self {
+    pub(crate) fn new(rest: &'a [u8]) -> Self {
         Self { rest }
     }
 
     /// Reads `N` bytes.
     #[inline]
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], SyntaxError> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], SyntaxError> {
         let (first, rest) = self.rest.split_first_chunk().ok_or(SyntaxError::Truncated)?;
         self.rest = rest;
         Ok(*first)
@@ -59,33 +59,33 @@ impl<'a> Cursor<'a> {
 
     /// Reads an octet.
     #[inline]
-    pub fn octet(&mut self) -> Result<u8, SyntaxError> {
+    pub(crate) fn octet(&mut self) -> Result<u8, SyntaxError> {
         self.array::<1>().map(|[octet]| octet)
     }
 
     /// Reads a timestamp or another number of 64 bits.
     #[inline]
-    pub fn longlong(&mut self) -> Result<u64, SyntaxError> {
+    pub(crate) fn longlong(&mut self) -> Result<u64, SyntaxError> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// Reads the bytes of a short string: a length of one byte, then the bytes.
     #[inline]
-    pub fn short_string(&mut self) -> Result<&'a [u8], SyntaxError> {
+    pub(crate) fn short_string(&mut self) -> Result<&'a [u8], SyntaxError> {
         let len = self.octet()?;
         self.bytes(usize::from(len))
     }
 
     /// Reads the bytes of a long string, a table or an array: a length of four bytes, then the bytes.
     #[inline]
-    pub fn long_string(&mut self) -> Result<&'a [u8], SyntaxError> {
+    pub(crate) fn long_string(&mut self) -> Result<&'a [u8], SyntaxError> {
         let len = self.array().map(u32::from_be_bytes)?;
         self.bytes(len as usize)
     }
 
     /// Fails unless everything is consumed.
     #[inline]
-    pub fn finish(&self) -> Result<(), SyntaxError> {
+    pub(crate) fn finish(&self) -> Result<(), SyntaxError> {
         match self.rest.len() {
             0 => Ok(()),
             more => Err(SyntaxError::TrailingBytes(more)),

@@ -472,7 +472,7 @@ pub(crate) mod tests {
 
     /// A value that owns what it contains.
     #[derive(Clone, Debug)]
-    pub enum Owned {
+    pub(crate) enum Owned {
         Plain(Value<'static>),
         LongString(Vec<u8>),
         Binary(Vec<u8>),
@@ -480,7 +480,7 @@ pub(crate) mod tests {
         Array(Vec<Owned>),
     }
 
-    pub fn owned() -> impl Strategy<Value = Owned> {
+    pub(crate) fn owned() -> impl Strategy<Value = Owned> {
         let plain = prop_oneof![
             any::<bool>().prop_map(Value::Bool),
             any::<i8>().prop_map(Value::I8),
@@ -509,7 +509,7 @@ pub(crate) mod tests {
         })
     }
 
-    pub fn owned_table() -> impl Strategy<Value = Vec<(String, Owned)>> {
+    pub(crate) fn owned_table() -> impl Strategy<Value = Vec<(String, Owned)>> {
         vec((".{0,10}", owned()), 0..5)
     }
 
@@ -523,7 +523,7 @@ pub(crate) mod tests {
         }
     }
 
-    pub fn put_entries(table: &mut TableWriter<'_>, entries: &[(String, Owned)]) {
+    pub(crate) fn put_entries(table: &mut TableWriter<'_>, entries: &[(String, Owned)]) {
         entries.iter().for_each(|(name, value)| put_entry(table, name, value));
     }
 
@@ -553,12 +553,12 @@ pub(crate) mod tests {
         }
     }
 
-    pub fn is_same_table(read: Table<'_>, written: &[(String, Owned)]) -> bool {
+    pub(crate) fn is_same_table(read: Table<'_>, written: &[(String, Owned)]) -> bool {
         let pairs = || read.iter().zip(written);
         read.iter().count() == written.len() && pairs().all(|(a, b)| a.0 == b.0 && is_same(a.1, &b.1))
     }
 
-    pub fn encoded(entries: &[(String, Owned)]) -> Vec<u8> {
+    pub(crate) fn encoded(entries: &[(String, Owned)]) -> Vec<u8> {
         let mut out = BytesMut::new();
         put_entries(&mut TableWriter::new(&mut out), entries);
         assert_eq!(u32::from_be_bytes(*out.first_chunk().unwrap()) as usize, out.len() - 4);

@@ -134,7 +134,12 @@ pub(crate) struct Whole {
 
 impl Whole {
     #[inline]
-    pub fn borrowed<'a>(self, transfer: &Transfer<'_>, frame: &'a [u8], payload_at: usize) -> Delivery<'a> {
+    pub(crate) fn borrowed<'a>(
+        self,
+        transfer: &Transfer<'_>,
+        frame: &'a [u8],
+        payload_at: usize,
+    ) -> Delivery<'a> {
         let tag = transfer.delivery_tag.unwrap_or_default();
         let tag_at = (tag.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
         let tag = frame.get(tag_at..tag_at.wrapping_add(tag.len())).unwrap_or_default();
@@ -143,7 +148,7 @@ impl Whole {
     }
 
     #[inline]
-    pub fn owned<'a>(self, transfer: &Transfer<'_>, frame: &Bytes, payload_at: usize) -> Delivery<'a> {
+    pub(crate) fn owned<'a>(self, transfer: &Transfer<'_>, frame: &Bytes, payload_at: usize) -> Delivery<'a> {
         let tag = frame.slice_ref(transfer.delivery_tag.unwrap_or_default());
         let message = frame.slice(payload_at.min(frame.len())..);
         self.delivery(transfer, Chunk::Owned(tag), Chunk::Owned(message))

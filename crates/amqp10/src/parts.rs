@@ -22,17 +22,17 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.full_bytes + self.last.len()
     }
 
     /// Returns the bytes of memory that the message takes. This is at most an eighth more than the bytes
     /// received.
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.full_capacity + self.last.capacity()
     }
 
-    pub fn push(&mut self, payload: &[u8]) {
+    pub(crate) fn push(&mut self, payload: &[u8]) {
         let has_room = self.last.capacity() - self.last.len() >= payload.len();
         if !has_room && self.last.len() + payload.len() > PART_BYTES && !self.last.is_empty() {
             let full = std::mem::take(&mut self.last);
@@ -47,7 +47,7 @@ impl Parts {
     }
 
     /// Returns the complete message in one piece.
-    pub fn join(self) -> Bytes {
+    pub(crate) fn join(self) -> Bytes {
         if self.full.is_empty() {
             return self.last.into();
         }

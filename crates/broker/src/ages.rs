@@ -14,7 +14,7 @@ const MARKS_MAX: usize = 32;
 
 /// Marks of the numbers of messages that wait. The numbers grow.
 #[derive(Debug, Default)]
-pub struct Ages {
+pub(crate) struct Ages {
     marks: VecDeque<Mark>,
     /// When the next mark is due.
     next_ms: u64,
@@ -31,7 +31,7 @@ impl Ages {
     /// Called when the message `number` begins to wait. `oldest` returns the oldest message that waited before, if one did. It is
     /// called at most once per second.
     #[inline]
-    pub fn note(&mut self, number: u64, now_ms: u64, oldest: impl FnOnce() -> Option<u64>) {
+    pub(crate) fn note(&mut self, number: u64, now_ms: u64, oldest: impl FnOnce() -> Option<u64>) {
         if self.next_ms <= now_ms {
             self.mark(number, now_ms, oldest());
         }
@@ -59,7 +59,7 @@ impl Ages {
     }
 
     /// Returns the age of the message `oldest`, in milliseconds.
-    pub fn age_ms(&self, oldest: u64, now_ms: u64) -> u64 {
+    pub(crate) fn age_ms(&self, oldest: u64, now_ms: u64) -> u64 {
         self.marks.get(self.position(oldest)).map_or(0, |mark| now_ms.saturating_sub(mark.at_ms))
     }
 

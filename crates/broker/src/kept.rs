@@ -22,16 +22,16 @@ pub(crate) struct Kept {
 }
 
 impl KeptBytes {
-    pub fn sum(&self) -> usize {
+    pub(crate) fn sum(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the number of parts.
-    pub fn parts(&self) -> usize {
+    pub(crate) fn parts(&self) -> usize {
         self.0.parts.load(Ordering::Relaxed)
     }
 
-    pub fn keep(&self, bytes: usize) -> Kept {
+    pub(crate) fn keep(&self, bytes: usize) -> Kept {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.0.parts.fetch_add(1, Ordering::Relaxed);
         Kept { of: self.clone(), bytes }

@@ -136,14 +136,14 @@ pub(crate) struct SharedHead {
 
 impl SharedHead {
     /// Returns `None` if the message has annotations or deaths, because its encoding then contains more.
-    pub fn of(message: &Message) -> Option<Self> {
+    pub(crate) fn of(message: &Message) -> Option<Self> {
         let Message { route, flags, priority, ttl_ms, .. } = message;
         let (flags, priority, ttl_ms) = (flags & SENDER_FLAGS, *priority, *ttl_ms);
         message.is_plain().then(|| Self { route: route.clone(), flags, priority, ttl_ms })
     }
 
     /// Returns true if this message gets the same encoding before its bare message.
-    pub fn covers(&self, message: &Message) -> bool {
+    pub(crate) fn covers(&self, message: &Message) -> bool {
         Arc::ptr_eq(&self.route, &message.route)
             && self.flags == message.flags & SENDER_FLAGS
             && (self.priority, self.ttl_ms) == (message.priority, message.ttl_ms)

@@ -72,7 +72,7 @@ pub(crate) struct Admission {
 impl Admission {
     /// Creates the rules. `reserved` is the number of descriptors for parts of this process other than
     /// storage.
-    pub fn new(
+    pub(crate) fn new(
         reserved: u64,
         handshakes: Arc<Handshakes>,
         occupancy: Arc<Occupancy>,
@@ -107,7 +107,7 @@ impl Admission {
     }
 
     /// Counts the descriptors that are not connections, if that is cheap or needed. Called once a second.
-    pub fn count(&self, now: Instant) {
+    pub(crate) fn count(&self, now: Instant) {
         if self.limit.is_none() {
             return;
         }
@@ -162,7 +162,7 @@ impl Admission {
     /// Completes when there is a free descriptor for a connection that was accepted. At the reserve, it
     /// closes connections that have not logged in. If there are none, accepting pauses until others have
     /// closed.
-    pub async fn wait_for_room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         loop {
             let room = self.room_now();
             let is_paused = self.paused.load(Relaxed);
@@ -198,7 +198,7 @@ impl Admission {
     }
 
     /// Admits a connection. Returns the shard that will serve it. The address is `None` if a proxy will say it.
-    pub fn begin(&self, from: Option<IpAddr>) -> (Handshake, ShardId) {
+    pub(crate) fn begin(&self, from: Option<IpAddr>) -> (Handshake, ShardId) {
         let (handshake, evicted) = self.handshakes.begin(from, Instant::now());
         if let Some(evicted) = evicted {
             evict(&self.shards, evicted);
@@ -207,11 +207,11 @@ impl Admission {
     }
 
     /// Returns the number of connections that were closed before they logged in, to make room for others.
-    pub fn evicted(&self) -> u64 {
+    pub(crate) fn evicted(&self) -> u64 {
         self.handshakes.evicted()
     }
 
-    pub fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Relaxed)
     }
 

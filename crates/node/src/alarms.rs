@@ -91,7 +91,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Measures at once and then repeatedly. `on_change` receives every change. `on_second` is called about once a second, for other periodic checks.
-    pub fn start(
+    pub(crate) fn start(
         limits: AlarmLimits,
         data_dir: &Path,
         on_change: impl FnMut(AlarmChange) + Send + 'static,
@@ -106,17 +106,17 @@ impl Watch {
         Ok(Self { measured, limits: send_limits, thread })
     }
 
-    pub fn measured(&self) -> Arc<Mutex<Resources>> {
+    pub(crate) fn measured(&self) -> Arc<Mutex<Resources>> {
         self.measured.clone()
     }
 
     /// Measures again at once, with other limits.
-    pub fn set_limits(&self, limits: AlarmLimits) {
+    pub(crate) fn set_limits(&self, limits: AlarmLimits) {
         // The receiver is gone only if the watch has panicked, which `stop` reports.
         let _ = self.limits.send(limits);
     }
 
-    pub fn stop(self) {
+    pub(crate) fn stop(self) {
         drop(self.limits);
         if self.thread.join().is_err() {
             tracing::error!("the watch over memory and disk has panicked");

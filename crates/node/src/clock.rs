@@ -11,17 +11,17 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let started = Instant::now();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self { started, since }
     }
 
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.after(self.started.elapsed())
     }
 
-    pub fn uptime_ms(&self) -> u64 {
+    pub(crate) fn uptime_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
     }
 
@@ -34,7 +34,7 @@ impl Clock {
 
     /// Returns what this clock shows when the system's clock shows `system_ms`, or up to 2 ms more, but never less. The two
     /// differ if somebody has set the system's clock after the start.
-    pub fn when_system_shows(&self, system_ms: u64) -> u64 {
+    pub(crate) fn when_system_shows(&self, system_ms: u64) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let left_ms = system_ms.saturating_sub(now.as_millis() as u64);
         // Both clocks are read in whole milliseconds, so what is left may be up to 1 ms longer.
@@ -42,7 +42,7 @@ impl Clock {
     }
 
     /// Returns the instant at which this clock shows `at_ms`.
-    pub fn instant(&self, at_ms: u64) -> Instant {
+    pub(crate) fn instant(&self, at_ms: u64) -> Instant {
         self.started + Duration::from_millis(at_ms).saturating_sub(self.since)
     }
 }

@@ -254,7 +254,7 @@ pub(crate) struct RestoredGroup {
 
 impl RestoredGroup {
     /// Returns the member on `node`. It hands out the entries that are not known to be committed as soon as they are.
-    pub fn finish(self, node: u32) -> Result<FinishedGroup, Damaged> {
+    pub(crate) fn finish(self, node: u32) -> Result<FinishedGroup, Damaged> {
         let Self { restoring, number, base_file, base_index, log_bytes, files } = self;
         let group = restoring.finish(Member { node, number }, Options::default())?;
         // Entries that are not known to be committed may be in an earlier file than the base.

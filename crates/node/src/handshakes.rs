@@ -55,13 +55,17 @@ pub(crate) struct Handshake {
 }
 
 impl Handshakes {
-    pub fn new(max: usize, per_address_max: usize) -> Arc<Self> {
+    pub(crate) fn new(max: usize, per_address_max: usize) -> Arc<Self> {
         Arc::new(Self { max, per_address_max, table: Mutex::default(), evicted: AtomicU64::new(0) })
     }
 
     /// Adds a connection. Also returns the connection that is evicted for it. A connection of a proxy has no address yet: it
     /// counts in total only, until [`Handshake::set_from`] is called.
-    pub fn begin(self: &Arc<Self>, from: Option<IpAddr>, now: Instant) -> (Handshake, Option<Evicted>) {
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        from: Option<IpAddr>,
+        now: Instant,
+    ) -> (Handshake, Option<Evicted>) {
         let mut table = self.table();
         table.next += 1;
         let number = table.next;
@@ -74,7 +78,7 @@ impl Handshakes {
     }
 
     /// Evicts the oldest connection, if it began before `began`.
-    pub fn evict_oldest(&self, began: Instant) -> Option<Evicted> {
+    pub(crate) fn evict_oldest(&self, began: Instant) -> Option<Evicted> {
         let mut table = self.table();
         let (number, open) = table.open.first_key_value()?;
         if open.since >= began {
@@ -85,11 +89,11 @@ impl Handshakes {
     }
 
     /// Returns the number of connections that were evicted.
-    pub fn evicted(&self) -> u64 {
+    pub(crate) fn evicted(&self) -> u64 {
         self.evicted.load(Relaxed)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.table().open.is_empty()
     }
 
@@ -134,13 +138,13 @@ impl Table {
 }
 
 impl Handshake {
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// Records the shard that serves the connection. Returns false if the connection was evicted meanwhile:
     /// the caller must close it.
-    pub fn serve_at(&self, shard: ShardId, key: usize) -> bool {
+    pub(crate) fn serve_at(&self, shard: ShardId, key: usize) -> bool {
         let mut table = self.all.table();
         let open = table.open.get_mut(&self.number);
         open.map(|open| open.at = Some((shard, key))).is_some()
@@ -148,7 +152,7 @@ impl Handshake {
 
     /// Counts the connection for the address of its client, once. Returns the connection that is evicted for it. That may be
     /// this one, if it is the oldest of its address.
-    pub fn set_from(&self, from: IpAddr) -> Option<Evicted> {
+    pub(crate) fn set_from(&self, from: IpAddr) -> Option<Evicted> {
         let mut table = self.all.table();
         let leaving = table.count(self.number, from, self.all.per_address_max)?;
         self.all.evict(&mut table, leaving)

@@ -19,7 +19,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// Returns true if these are surely the same. Equal names may come from different logins.
-    pub fn is(&self, user: Option<(Authority, &Arc<str>)>, vhost: &Arc<str>) -> bool {
+    pub(crate) fn is(&self, user: Option<(Authority, &Arc<str>)>, vhost: &Arc<str>) -> bool {
         let is_user = match (&self.user, user) {
             (Some((of, mine)), Some((authority, user))) => *of == authority && Arc::ptr_eq(mine, user),
             (None, None) => true,
@@ -74,50 +74,50 @@ pub(crate) struct Victim {
 }
 
 impl Ledger {
-    pub fn new(shards: ShardId, limit: u64) -> Self {
+    pub(crate) fn new(shards: ShardId, limit: u64) -> Self {
         Self { limit, pages: (0..shards).map(|_| Page::default()).collect() }
     }
 
     /// Returns the bytes that all shards together may use.
-    pub fn limit(&self) -> u64 {
+    pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
 
     /// Returns this shard's part of the limit. The parts of all shards add up to the limit.
-    pub fn limit_part(&self, shard: ShardId) -> u64 {
+    pub(crate) fn limit_part(&self, shard: ShardId) -> u64 {
         let shards = self.pages.len().max(1) as u64;
         self.limit / shards + if shard == 0 { self.limit % shards } else { 0 }
     }
 
     /// Returns the bytes that a shard uses.
-    pub fn used(&self, shard: ShardId) -> u64 {
+    pub(crate) fn used(&self, shard: ShardId) -> u64 {
         self.pages.get(usize::from(shard)).map_or(0, |page| page.used.load(Ordering::Relaxed))
     }
 
     /// Returns the bytes that all shards use.
-    pub fn used_by_all(&self) -> u64 {
+    pub(crate) fn used_by_all(&self) -> u64 {
         self.pages.iter().map(|page| page.used.load(Ordering::Relaxed)).sum()
     }
 
     /// Returns the bytes that a shard uses, those included for which no connection is closed.
-    pub fn held(&self, shard: ShardId) -> u64 {
+    pub(crate) fn held(&self, shard: ShardId) -> u64 {
         self.pages.get(usize::from(shard)).map_or(0, Page::held)
     }
 
     /// Returns the bytes that all shards use, those included for which no connection is closed.
-    pub fn held_by_all(&self) -> u64 {
+    pub(crate) fn held_by_all(&self) -> u64 {
         self.pages.iter().map(Page::held).sum()
     }
 
     /// Notes that a connection used `before` bytes for which it is not closed, and uses `after` now.
-    pub fn change_uncharged(&self, shard: ShardId, before: u64, after: u64) {
+    pub(crate) fn change_uncharged(&self, shard: ShardId, before: u64, after: u64) {
         let Some(page) = self.pages.get(usize::from(shard)) else { return };
         let used = page.uncharged.load(Ordering::Relaxed);
         page.uncharged.store(used.saturating_sub(before) + after, Ordering::Relaxed);
     }
 
     /// Notes that a connection used `before` bytes and uses `after` now.
-    pub fn change(&self, shard: ShardId, owner: &Owner, key: usize, before: u64, after: u64) {
+    pub(crate) fn change(&self, shard: ShardId, owner: &Owner, key: usize, before: u64, after: u64) {
         let Some(page) = self.pages.get(usize::from(shard)) else { return };
         page.lock().change(owner, key, before, after);
         let used = page.used.load(Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Ledger {
     }
 
     /// Returns the connection that must be closed. `None` while the budget is not exceeded.
-    pub fn victim(&self) -> Option<Victim> {
+    pub(crate) fn victim(&self) -> Option<Victim> {
         if self.used_by_all() <= self.limit {
             return None;
         }

@@ -173,7 +173,7 @@ impl Logins {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(
+    pub(crate) fn start(
         shards: Shards,
         access: Arc<Access>,
         backends: Option<Backends>,
@@ -216,7 +216,7 @@ impl Logins {
     }
 
     /// Checks the login of a connection, unless `alive` is gone before. The shard receives the result as [`Incoming::Login`].
-    pub fn ask(&self, shard: ShardId, ticket: Ticket, login: Login, alive: Weak<()>) {
+    pub(crate) fn ask(&self, shard: ShardId, ticket: Ticket, login: Login, alive: Weak<()>) {
         self.begin(Question::Shard(shard, ticket, login, alive));
     }
 
@@ -246,7 +246,7 @@ impl Logins {
     }
 
     /// Returns the number of logins of an address that wait to be checked. For IPv6, it is that of the first 64 bits.
-    pub fn unchecked(&self, from: IpAddr) -> usize {
+    pub(crate) fn unchecked(&self, from: IpAddr) -> usize {
         let elsewhere = self.backends.as_ref().map_or(0, |backends| backends.suspects().waiting.count(from));
         self.line.0.count(from) + elsewhere
     }
@@ -274,7 +274,7 @@ impl Logins {
     }
 
     /// Asks somebody else about a permission. The shard receives [`Incoming::Permission`].
-    pub fn ask_permission(
+    pub(crate) fn ask_permission(
         &self,
         shard: ShardId,
         ticket: Ticket,
@@ -368,7 +368,7 @@ impl Logins {
 
     /// Returns the number of names about which the log has warned.
     #[cfg(test)]
-    pub fn namesakes(&self) -> usize {
+    pub(crate) fn namesakes(&self) -> usize {
         self.namesakes.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
@@ -406,14 +406,14 @@ impl Logins {
     }
 
     /// Hashes a new password for the admin API.
-    pub fn hash(&self, new: NewHash) -> oneshot::Receiver<PasswordHash> {
+    pub(crate) fn hash(&self, new: NewHash) -> oneshot::Receiver<PasswordHash> {
         let (reply, answer) = oneshot::channel();
         self.push(Entry::new(Question::Hash(new, reply), &self.access));
         answer
     }
 
     /// Checks a login at the admin API.
-    pub fn ask_for_admin_api(&self, login: Login) -> oneshot::Receiver<Checked> {
+    pub(crate) fn ask_for_admin_api(&self, login: Login) -> oneshot::Receiver<Checked> {
         let (reply, answer) = oneshot::channel();
         self.begin(Question::AdminApi(login, reply));
         answer

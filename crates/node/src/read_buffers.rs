@@ -29,13 +29,13 @@ pub(crate) struct ReadBuffers {
 
 impl ReadBuffers {
     /// Makes buffers of `capacity` bytes.
-    pub fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let current = BytesMut::with_capacity(capacity);
         Self { capacity, current, lent: VecDeque::new(), lent_lately: 0, trimmed_ms: 0 }
     }
 
     /// Returns an empty buffer of the full capacity. A frame that is split off it may be kept for any time.
-    pub fn ready(&mut self) -> &mut BytesMut {
+    pub(crate) fn ready(&mut self) -> &mut BytesMut {
         self.current.clear();
         if !self.current.try_reclaim(self.capacity) {
             let next = self.returned().unwrap_or_else(|| BytesMut::with_capacity(self.capacity));
@@ -62,7 +62,7 @@ impl ReadBuffers {
     }
 
     /// Called from time to time. Keeps only as many lent buffers as were lent since the last trim.
-    pub fn trim(&mut self, now_ms: u64) {
+    pub(crate) fn trim(&mut self, now_ms: u64) {
         if now_ms >= self.trimmed_ms + TRIM_MS {
             self.trimmed_ms = now_ms;
             let needed = std::mem::take(&mut self.lent_lately);

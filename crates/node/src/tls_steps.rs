@@ -39,7 +39,7 @@ impl TlsSteps {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let (steps, receiver) = mpsc::channel();
         let receiver = Arc::new(Mutex::new(receiver));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -59,7 +59,7 @@ impl TlsSteps {
     ///
     /// # Errors
     /// The threads have ended.
-    pub async fn make(&self, session: Box<tls::Session>, input: Vec<u8>) -> io::Result<Stepped> {
+    pub(crate) async fn make(&self, session: Box<tls::Session>, input: Vec<u8>) -> io::Result<Stepped> {
         let (reply, stepped) = oneshot::channel();
         let ended = "the threads of TLS handshakes have ended";
         self.0.send(Step { session, input, reply }).map_err(|_| io::Error::other(ended))?;

@@ -1,9 +1,12 @@
 //! Replays the inputs that the fuzz targets have saved.
 
+#[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
 #[path = "../../../fuzz/checks/proxy_headers.rs"]
 mod proxy_headers;
+#[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
 #[path = "../../../fuzz/checks/quorum_entries.rs"]
 mod quorum_entries;
+#[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
 #[path = "../../../fuzz/checks/replay.rs"]
 mod replay;
 

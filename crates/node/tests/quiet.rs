@@ -19,7 +19,7 @@ impl Writes for Idle {
 
 /// Asserts that another turn of a shard moves nothing. Called after a turn that has moved nothing, and after all its results were
 /// taken. `shards` is the number of shards of the broker.
-pub fn assert_nothing_waits(shard: &mut Shard, shards: ShardId) {
+pub(crate) fn assert_nothing_waits(shard: &mut Shard, shards: ShardId) {
     assert!(!shard.turn() && !shard.write(&mut Idle), "the turn has left work");
     let mail = (0..shards).flat_map(|to| shard.poll_mail(to)).next();
     assert!(mail.is_none(), "mail was left: {mail:?}");

@@ -13,27 +13,27 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    pub fn new(delivery_count: u32) -> Self {
+    pub(crate) fn new(delivery_count: u32) -> Self {
         Self { delivery_count, credit: 0 }
     }
 
     /// Replaces the limit: `credit` deliveries counted from `delivery_count`. The consumer's `delivery_count`
     /// lags behind the queue's by the deliveries that were in flight when it was sent. A limit that has
     /// already been reached leaves no credit.
-    pub fn replace(&mut self, delivery_count: u32, credit: u32) {
+    pub(crate) fn replace(&mut self, delivery_count: u32, credit: u32) {
         let ahead = self.delivery_count.wrapping_sub(delivery_count) as i32;
         let left = i64::from(credit) - i64::from(ahead);
         self.credit = left.clamp(0, i64::from(u32::MAX)) as u32;
     }
 
     /// Uses one credit. Nothing else spends credit for a delivery.
-    pub fn spend(&mut self) {
+    pub(crate) fn spend(&mut self) {
         debug_assert!(self.credit > 0, "a delivery without credit");
         (self.delivery_count, self.credit) = (self.delivery_count.wrapping_add(1), self.credit - 1);
     }
 
     /// Uses up the remaining credit.
-    pub fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         self.delivery_count = self.delivery_count.wrapping_add(self.credit);
         self.credit = 0;
     }

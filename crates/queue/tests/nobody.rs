@@ -4,7 +4,7 @@ use queue::{Carrier, Deliver, DeliveryRef, Put};
 
 /// A receiver that takes no delivery at once. So all deliveries become effects, and the queue sends every
 /// receipt itself.
-pub struct Nobody;
+pub(crate) struct Nobody;
 
 impl Deliver for Nobody {
     fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {

@@ -1,8 +1,10 @@
 //! No message makes a member panic. Messages are generated from a seed: valid, nearly valid, and damaged
 //! ones.
 
+#[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
 #[path = "../../../fuzz/checks/raft_messages.rs"]
 mod raft_messages;
+#[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
 #[path = "../../../fuzz/checks/replay.rs"]
 mod replay;
 

@@ -18,7 +18,7 @@ use crate::password::PasswordFrom;
 use crate::{quorum, tags};
 
 #[derive(Args, Debug)]
-pub struct Add {
+pub(crate) struct Add {
     #[command(subcommand)]
     what: What,
     #[command(flatten)]
@@ -62,7 +62,7 @@ enum What {
 ///
 /// # Errors
 /// The broker's error, or there is no password.
-pub fn run(add: &Add) -> Result<(), Failure> {
+pub(crate) fn run(add: &Add) -> Result<(), Failure> {
     block_on(carry_out(add))
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::words::bytes;
 
 /// Returns a line for each alarm of a node, with its reason. `node` is a row of `/api/nodes`.
-pub fn of_node(node: &Value) -> Vec<String> {
+pub(crate) fn of_node(node: &Value) -> Vec<String> {
     [("mem_alarm", "memory"), ("disk_free_alarm", "disk"), ("certificate_alarm", "certificate")]
         .into_iter()
         .filter(|(field, _)| node[field] == true)
@@ -14,7 +14,7 @@ pub fn of_node(node: &Value) -> Vec<String> {
 }
 
 /// Returns the alarm and its reason, as far as the row of the node says it.
-pub fn reason(resource: &str, node: &Value) -> String {
+pub(crate) fn reason(resource: &str, node: &Value) -> String {
     let (measured, word, limit) = match resource {
         "memory" => ("mem_used", "used", "mem_limit"),
         "disk" => ("disk_free", "free", "disk_free_limit"),

@@ -17,11 +17,11 @@ use crate::trust::Trust;
 
 /// Everything that must be percent-encoded in a segment of an address: all but the unreserved characters (RFC
 /// 3986).
-pub const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The broker to connect to over AMQP.
 #[derive(Args, Debug)]
-pub struct Broker {
+pub(crate) struct Broker {
     /// The broker's URL, with user and password; without a user the login is EXTERNAL with --cert, and anonymous otherwise. A Unix domain socket is the host of a
     /// URL such as amqp+unix://guest:guest@%2Frun%2Fsluice%2Famqp.sock
     #[arg(long, env = "SLUICE_URL", hide_env_values = true, value_name = "URL")]
@@ -39,12 +39,15 @@ impl Broker {
     ///
     /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers; otherwise the broker's
     /// error.
-    pub async fn connect(&self) -> Result<(Connection, BrokerAddress), Failure> {
+    pub(crate) async fn connect(&self) -> Result<(Connection, BrokerAddress), Failure> {
         self.connect_with(Options::default()).await
     }
 
     /// Like [`Broker::connect`], with the caller's options.
-    pub async fn connect_with(&self, options: Options) -> Result<(Connection, BrokerAddress), Failure> {
+    pub(crate) async fn connect_with(
+        &self,
+        options: Options,
+    ) -> Result<(Connection, BrokerAddress), Failure> {
         let (url, tls) = self.target()?;
         let hostname = self.vhost.as_ref().map(|vhost| format!("vhost:{vhost}")).or(options.hostname);
         let options = Options { container_id: "sluice".to_owned(), hostname, tls, ..options };
@@ -55,7 +58,7 @@ impl Broker {
     }
 
     /// Opens a connection of AMQP 0.9.1. Fails like [`Broker::connect`].
-    pub async fn connect_091(
+    pub(crate) async fn connect_091(
         &self,
         options: amqp091::Options,
     ) -> Result<(amqp091::Connection, BrokerAddress), Failure> {
@@ -139,7 +142,7 @@ async fn misunderstood(address: &Address, error: &Error) -> Option<String> {
 
 /// Where the broker is, as shown to people.
 #[derive(Clone, Debug)]
-pub struct BrokerAddress(String);
+pub(crate) struct BrokerAddress(String);
 
 impl BrokerAddress {
     fn of(url: &Url) -> Self {
@@ -147,18 +150,18 @@ impl BrokerAddress {
     }
 
     /// Returns the failure of an operation on an address of this broker.
-    pub fn failed(&self, what: &str, address: &str, error: &Error) -> Failure {
+    pub(crate) fn failed(&self, what: &str, address: &str, error: &Error) -> Failure {
         Failure::failed(format!("cannot {what} {address} at {}: {error}", self.0))
     }
 
     /// Returns the failure of an operation at this broker, with a reason of ours.
-    pub fn failed_because(&self, what: &str, why: &str) -> Failure {
+    pub(crate) fn failed_because(&self, what: &str, why: &str) -> Failure {
         Failure::failed(format!("cannot {what} at {}: {why}", self.0))
     }
 
     /// Returns the failure for filters that the broker did not put in place. `options` are their command-line
     /// options. `fault` is the error in the SQL expression, if there is one.
-    pub fn not_filtered(&self, address: &str, options: &[&str], fault: Option<&SqlError>) -> Failure {
+    pub(crate) fn not_filtered(&self, address: &str, options: &[&str], fault: Option<&SqlError>) -> Failure {
         let why = match fault {
             Some(fault) => format!("the expression is wrong {fault}"),
             None => "only streams have filters".to_owned(),
@@ -169,7 +172,7 @@ impl BrokerAddress {
 }
 
 /// Returns an address unchanged if it starts with `/`, else the address of the queue with this name.
-pub fn address(text: &str) -> String {
+pub(crate) fn address(text: &str) -> String {
     if text.starts_with('/') {
         return text.to_owned();
     }
@@ -187,7 +190,7 @@ fn was_answered(error: &io::Error) -> bool {
 ///
 /// # Errors
 /// The verb's error, or that the runtime cannot start.
-pub fn block_on(verb: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+pub(crate) fn block_on(verb: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| Failure::failed(format!("cannot start the client's event loop: {error}")))?;

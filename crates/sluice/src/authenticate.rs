@@ -12,13 +12,13 @@ use crate::password::PasswordFrom;
 const NO_TAG: &str = "Not management user";
 
 #[derive(Debug, Subcommand)]
-pub enum Authenticate {
+pub(crate) enum Authenticate {
     /// Log in as a user, whose password is asked for, or read from standard input. The user needs no tag
     User(User),
 }
 
 #[derive(Args, Debug)]
-pub struct User {
+pub(crate) struct User {
     name: String,
     #[command(flatten)]
     password: PasswordFrom,
@@ -30,7 +30,7 @@ pub struct User {
 ///
 /// # Errors
 /// The login is refused, or there is no password.
-pub fn run(Authenticate::User(User { name, password, api }): &Authenticate) -> Result<(), Failure> {
+pub(crate) fn run(Authenticate::User(User { name, password, api }): &Authenticate) -> Result<(), Failure> {
     if name.contains(':') {
         return Err(Failure::usage(format!(
             "user '{name}' cannot log in over HTTP, because the name has a colon"

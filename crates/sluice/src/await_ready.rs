@@ -15,13 +15,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 const PATH: &str = "/api/health/checks/ready-to-serve-clients";
 
 #[derive(Debug, Subcommand)]
-pub enum Await {
+pub(crate) enum Await {
     /// Wait until the node has started and takes connections: until `sluice check ready` succeeds
     Ready(Ready),
 }
 
 #[derive(Args, Debug)]
-pub struct Ready {
+pub(crate) struct Ready {
     /// Give up after this time
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     timeout: u32,
@@ -34,7 +34,7 @@ pub struct Ready {
 /// # Errors
 /// The node is not ready in time, and why; or waiting does not help: the login is refused, the certificate is wrong, or the port
 /// is that of AMQP or of another server.
-pub fn run(Await::Ready(ready): &Await) -> Result<(), Failure> {
+pub(crate) fn run(Await::Ready(ready): &Await) -> Result<(), Failure> {
     crate::amqp::block_on(ready.wait())
 }
 

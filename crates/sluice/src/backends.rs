@@ -21,7 +21,11 @@ const AFTER_HANDSHAKE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// A backend cannot be used; the error names the key and the place where it is set.
-pub fn backends(config: &Config, values: &SetValues, runtime: &Handle) -> Result<Option<Backends>, String> {
+pub(crate) fn backends(
+    config: &Config,
+    values: &SetValues,
+    runtime: &Handle,
+) -> Result<Option<Backends>, String> {
     let mut loading = Loading::new(config);
     let loaded = loading.chains().map_err(|error| placed(values, &error))?;
     let Some((chain, over_http)) = loaded else { return Ok(None) };
@@ -33,7 +37,7 @@ pub fn backends(config: &Config, values: &SetValues, runtime: &Handle) -> Result
 }
 
 /// Returns why the backends cannot be used, each reason with its key and the place where that is set. Asks no server.
-pub fn problems(config: &Config, values: &SetValues) -> Vec<String> {
+pub(crate) fn problems(config: &Config, values: &SetValues) -> Vec<String> {
     let mut loading = Loading::new(config);
     let names = config.backends.iter().chain(config.http_backends.iter().flatten());
     let mut problems: Vec<String> = Vec::new();

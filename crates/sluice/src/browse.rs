@@ -29,7 +29,7 @@ const POSITIONS: &[Column] = &[
 ];
 
 #[derive(Args, Debug)]
-pub struct Browse {
+pub(crate) struct Browse {
     /// The stream or queue
     #[arg(value_name = "QUEUE")]
     stream: String,
@@ -67,7 +67,7 @@ pub struct Browse {
 ///
 /// # Errors
 /// The broker's error, for example that there is no such queue.
-pub fn run(browse: &Browse) -> Result<(), Failure> {
+pub(crate) fn run(browse: &Browse) -> Result<(), Failure> {
     let Browse { stream, vhost, json, api, count, .. } = browse;
     let words = format!("browse queue '{stream}'");
     let path = format!("{}/search?{}", objects::queue(&vhost.vhost, stream).path, browse.query());

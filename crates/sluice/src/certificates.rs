@@ -14,7 +14,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The certificates of the listeners that the configuration has.
 #[derive(Debug, Default)]
-pub struct Certificates {
+pub(crate) struct Certificates {
     pub amqp: Option<Arc<Tls>>,
     pub management: Option<Arc<Tls>>,
     pub metrics: Option<Arc<Tls>>,
@@ -27,7 +27,7 @@ impl Certificates {
     ///
     /// # Errors
     /// What is not set or cannot be used, each with its setting and the place where that is set.
-    pub fn load(config: &Config, values: &SetValues) -> Result<Self, Vec<String>> {
+    pub(crate) fn load(config: &Config, values: &SetValues) -> Result<Self, Vec<String>> {
         let (mut all, mut problems) = (Vec::new(), Vec::new());
         let mut of = |is_needed: bool, options: &Option<Options>, setting: &str| {
             let tls = is_needed.then(|| load(options.as_ref(), setting, values, &mut all))?;
@@ -74,7 +74,7 @@ fn load(
 /// The certificates of a running broker. While changed ones cannot be used, the alarm `certificate` is raised. It stops nobody:
 /// those before stay in use.
 #[derive(Debug)]
-pub struct Watched {
+pub(crate) struct Watched {
     all: Vec<Arc<Tls>>,
     api: NodeAdminApi,
     /// True while the alarm is raised. Locked while certificates are read, so that each change is reported once.
@@ -82,17 +82,17 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn new(all: Vec<Arc<Tls>>, api: NodeAdminApi) -> Self {
+    pub(crate) fn new(all: Vec<Arc<Tls>>, api: NodeAdminApi) -> Self {
         Self { all, api, is_raised: Mutex::new(false) }
     }
 
     /// Returns all certificates.
-    pub fn all(&self) -> &[Arc<Tls>] {
+    pub(crate) fn all(&self) -> &[Arc<Tls>] {
         &self.all
     }
 
     /// Reads changed certificates again, until the task ends.
-    pub async fn watch(self: Arc<Self>) {
+    pub(crate) async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             self.read_again(false).await;
@@ -100,7 +100,7 @@ impl Watched {
     }
 
     /// Reads certificates again: those that have changed, or all if `anyway` is true. Logs the result.
-    pub async fn read_again(&self, anyway: bool) {
+    pub(crate) async fn read_again(&self, anyway: bool) {
         let mut is_raised = self.is_raised.lock().await;
         for tls in &self.all {
             read_again(tls, anyway).await;

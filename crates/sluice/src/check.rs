@@ -17,7 +17,7 @@ use crate::words::moment;
 use crate::{alarms, escape};
 
 #[derive(Debug, Subcommand)]
-pub enum Check {
+pub(crate) enum Check {
     /// The node has started and takes connections, also while an alarm stops publishers
     Ready(Options),
     /// Every shard answers. Needs no user; asks the port of the metrics
@@ -82,7 +82,7 @@ pub enum Check {
 }
 
 #[derive(Args, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// Print the response of the management API
     #[arg(long)]
     json: bool,
@@ -91,7 +91,7 @@ pub struct Options {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Unit {
+pub(crate) enum Unit {
     #[value(alias = "day")]
     Days,
     #[value(alias = "week")]
@@ -106,7 +106,7 @@ pub enum Unit {
 ///
 /// # Errors
 /// The broker's reason why the check has failed.
-pub fn run(check: &Check) -> Result<(), Failure> {
+pub(crate) fn run(check: &Check) -> Result<(), Failure> {
     let (words, path, options) = match check {
         Check::Config(config) => return configuration::check(config),
         Check::Live { metrics_url, json, trust } => {

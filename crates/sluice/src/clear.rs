@@ -13,7 +13,7 @@ use crate::objects::{self, Object};
 use crate::output::print;
 
 #[derive(Args, Debug)]
-pub struct Clear {
+pub(crate) struct Clear {
     #[command(subcommand)]
     what: What,
     #[command(flatten)]
@@ -73,7 +73,7 @@ enum What {
 ///
 /// # Errors
 /// The broker's error, for example that there is no such parameter.
-pub fn run(clear: &Clear) -> Result<(), Failure> {
+pub(crate) fn run(clear: &Clear) -> Result<(), Failure> {
     let (object, words, done) = clear.what.parts()?;
     block_on(async {
         // An empty hash is that of a user without a password.

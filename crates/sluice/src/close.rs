@@ -17,7 +17,7 @@ use crate::table;
 const X_REASON: HeaderName = HeaderName::from_static("x-reason");
 
 #[derive(Args, Debug)]
-pub struct Close {
+pub(crate) struct Close {
     #[command(subcommand)]
     what: What,
     /// The reason that the client is told
@@ -60,7 +60,7 @@ fn header(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// The broker's error, for example that there is no such connection.
-pub fn run(close: &Close) -> Result<(), Failure> {
+pub(crate) fn run(close: &Close) -> Result<(), Failure> {
     let Close { what, reason, api } = close;
     crate::amqp::block_on(async {
         let (Object { words, path }, are) = match what {

@@ -3,7 +3,7 @@
 use crate::table::Column;
 
 /// Some of the columns are of [`crate::list::measure`].
-pub const QUEUES: &[Column] = &[
+pub(crate) const QUEUES: &[Column] = &[
     ("NAME", "name"),
     ("VHOST", "vhost"),
     ("TYPE", "type"),
@@ -22,7 +22,7 @@ pub const QUEUES: &[Column] = &[
     ("SEGMENTS", "segments"),
 ];
 
-pub const EXCHANGES: &[Column] = &[
+pub(crate) const EXCHANGES: &[Column] = &[
     ("NAME", "name"),
     ("VHOST", "vhost"),
     ("TYPE", "type"),
@@ -31,7 +31,7 @@ pub const EXCHANGES: &[Column] = &[
     ("INTERNAL", "internal"),
 ];
 
-pub const BINDINGS: &[Column] = &[
+pub(crate) const BINDINGS: &[Column] = &[
     ("VHOST", "vhost"),
     ("SOURCE", "source"),
     ("DESTINATION", "destination"),
@@ -40,7 +40,7 @@ pub const BINDINGS: &[Column] = &[
     ("ARGUMENTS", "arguments"),
 ];
 
-pub const CONNECTIONS: &[Column] = &[
+pub(crate) const CONNECTIONS: &[Column] = &[
     ("NAME", "name"),
     ("USER", "user"),
     ("BACKEND", "auth_backend"),
@@ -52,7 +52,7 @@ pub const CONNECTIONS: &[Column] = &[
     ("SENT", "send_oct"),
 ];
 
-pub const SESSIONS: &[Column] = &[
+pub(crate) const SESSIONS: &[Column] = &[
     ("NAME", "name"),
     ("CONTAINER", "container_id"),
     ("USER", "user"),
@@ -63,7 +63,7 @@ pub const SESSIONS: &[Column] = &[
     ("PENDING", "outgoing_pending_deliveries"),
 ];
 
-pub const SESSIONS_OF_CONNECTION: &[Column] = &[
+pub(crate) const SESSIONS_OF_CONNECTION: &[Column] = &[
     ("CHANNEL", "channel_number"),
     ("HANDLES", "handle_max"),
     ("INCOMING WINDOW", "incoming_window"),
@@ -72,7 +72,7 @@ pub const SESSIONS_OF_CONNECTION: &[Column] = &[
     ("PENDING", "outgoing_pending_deliveries"),
 ];
 
-pub const CHANNELS: &[Column] = &[
+pub(crate) const CHANNELS: &[Column] = &[
     ("NAME", "name"),
     ("USER", "user"),
     ("VHOST", "vhost"),
@@ -87,7 +87,7 @@ pub const CHANNELS: &[Column] = &[
     ("AGE MS", "unacknowledged_age_ms"),
 ];
 
-pub const CONSUMERS: &[Column] = &[
+pub(crate) const CONSUMERS: &[Column] = &[
     ("TAG", "consumer_tag"),
     ("QUEUE", "/queue/name"),
     ("VHOST", "/queue/vhost"),
@@ -101,7 +101,7 @@ pub const CONSUMERS: &[Column] = &[
     ("ARGUMENTS", "arguments"),
 ];
 
-pub const LINKS: &[Column] = &[
+pub(crate) const LINKS: &[Column] = &[
     ("NAME", "link_name"),
     ("VHOST", "vhost"),
     ("CONNECTION", "connection"),
@@ -113,7 +113,7 @@ pub const LINKS: &[Column] = &[
     ("AGE MS", "age_ms"),
 ];
 
-pub const VHOSTS: &[Column] = &[
+pub(crate) const VHOSTS: &[Column] = &[
     ("NAME", "name"),
     ("DEFAULT TYPE", "default_queue_type"),
     ("PROTECTED", "protected_from_deletion"),
@@ -122,31 +122,33 @@ pub const VHOSTS: &[Column] = &[
     ("DESCRIPTION", "description"),
 ];
 
-pub const USERS: &[Column] = &[("NAME", "name"), ("TAGS", "tags"), ("PASSWORD HASH", "hashing_algorithm")];
+pub(crate) const USERS: &[Column] =
+    &[("NAME", "name"), ("TAGS", "tags"), ("PASSWORD HASH", "hashing_algorithm")];
 
-pub const PERMISSIONS: &[Column] =
+pub(crate) const PERMISSIONS: &[Column] =
     &[("USER", "user"), ("VHOST", "vhost"), ("CONFIGURE", "configure"), ("WRITE", "write"), ("READ", "read")];
 
-pub const TOPIC_PERMISSIONS: &[Column] =
+pub(crate) const TOPIC_PERMISSIONS: &[Column] =
     &[("USER", "user"), ("VHOST", "vhost"), ("EXCHANGE", "exchange"), ("WRITE", "write"), ("READ", "read")];
 
 /// A limit is of a virtual host or of a user.
-pub const LIMITS: &[Column] = &[("VHOST", "vhost"), ("USER", "user"), ("LIMITS", "value")];
+pub(crate) const LIMITS: &[Column] = &[("VHOST", "vhost"), ("USER", "user"), ("LIMITS", "value")];
 
 /// The last column has the value, which may be a secret.
-pub const PARAMETERS: &[Column] =
+pub(crate) const PARAMETERS: &[Column] =
     &[("COMPONENT", "component"), ("NAME", "name"), ("VHOST", "vhost"), ("VALUE", "value")];
 
 /// [`PARAMETERS`] without the values.
-pub const PARAMETER_NAMES: &[Column] = PARAMETERS.split_at(PARAMETERS.len() - 1).0;
+pub(crate) const PARAMETER_NAMES: &[Column] = PARAMETERS.split_at(PARAMETERS.len() - 1).0;
 
 /// The last column has the value, which may be a secret.
-pub const GLOBAL_PARAMETERS: &[Column] = &[("NAME", "name"), ("VALUE", "value")];
+pub(crate) const GLOBAL_PARAMETERS: &[Column] = &[("NAME", "name"), ("VALUE", "value")];
 
 /// [`GLOBAL_PARAMETERS`] without the values.
-pub const GLOBAL_PARAMETER_NAMES: &[Column] = GLOBAL_PARAMETERS.split_at(GLOBAL_PARAMETERS.len() - 1).0;
+pub(crate) const GLOBAL_PARAMETER_NAMES: &[Column] =
+    GLOBAL_PARAMETERS.split_at(GLOBAL_PARAMETERS.len() - 1).0;
 
-pub const MEMBERS: &[Column] = &[
+pub(crate) const MEMBERS: &[Column] = &[
     ("NODE", "Node Name"),
     ("STATE", "Raft State"),
     ("TERM", "Term"),
@@ -159,7 +161,7 @@ pub const MEMBERS: &[Column] = &[
     ("BYTES", "Log Bytes"),
 ];
 
-pub const POLICIES: &[Column] = &[
+pub(crate) const POLICIES: &[Column] = &[
     ("NAME", "name"),
     ("VHOST", "vhost"),
     ("PATTERN", "pattern"),
@@ -168,7 +170,7 @@ pub const POLICIES: &[Column] = &[
     ("DEFINITION", "definition"),
 ];
 
-pub const TRACES: &[Column] = &[
+pub(crate) const TRACES: &[Column] = &[
     ("NAME", "name"),
     ("VHOST", "vhost"),
     ("QUEUE", "queue"),
@@ -177,15 +179,15 @@ pub const TRACES: &[Column] = &[
     ("MESSAGES LEFT", "messages_left"),
 ];
 
-pub const FEATURE_FLAGS: &[Column] = &[("NAME", "name"), ("STATE", "state")];
+pub(crate) const FEATURE_FLAGS: &[Column] = &[("NAME", "name"), ("STATE", "state")];
 
-pub const PLUGINS: &[Column] = &[("NAME", "name"), ("DESCRIPTION", "description")];
+pub(crate) const PLUGINS: &[Column] = &[("NAME", "name"), ("DESCRIPTION", "description")];
 
-pub const DEPRECATED_FEATURES: &[Column] =
+pub(crate) const DEPRECATED_FEATURES: &[Column] =
     &[("NAME", "name"), ("STATE", "state"), ("USES", "uses"), ("DESCRIPTION", "desc")];
 
 /// The last two columns are the source.
-pub const AUTH_ATTEMPTS_BY_SOURCE: &[Column] = &[
+pub(crate) const AUTH_ATTEMPTS_BY_SOURCE: &[Column] = &[
     ("PROTOCOL", "protocol"),
     ("LOGINS", "auth_attempts"),
     ("SUCCEEDED", "auth_attempts_succeeded"),
@@ -194,4 +196,5 @@ pub const AUTH_ATTEMPTS_BY_SOURCE: &[Column] = &[
     ("ADDRESS", "remote_address"),
 ];
 
-pub const AUTH_ATTEMPTS: &[Column] = AUTH_ATTEMPTS_BY_SOURCE.split_at(AUTH_ATTEMPTS_BY_SOURCE.len() - 2).0;
+pub(crate) const AUTH_ATTEMPTS: &[Column] =
+    AUTH_ATTEMPTS_BY_SOURCE.split_at(AUTH_ATTEMPTS_BY_SOURCE.len() - 2).0;

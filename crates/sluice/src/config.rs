@@ -48,24 +48,24 @@ use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 use wal::files::Sharing;
 
-pub use self::chain::{BackendEntry, BackendName, ExternalName};
+pub(crate) use self::chain::{BackendEntry, BackendName, ExternalName};
 use self::defaults::Defaults;
 #[cfg(test)]
-pub use self::layers::ARGUMENTS;
-pub use self::layers::{CONFIG_FILE_VARIABLE, Sources, files_of};
+pub(crate) use self::layers::ARGUMENTS;
+pub(crate) use self::layers::{CONFIG_FILE_VARIABLE, Sources, files_of};
 use self::layers::{Layers, shown};
 use self::listeners::ListenerKeys;
 use self::logins::LoginKeys;
-pub use self::logs::{Format, LogOptions, Output, Rotation};
+pub(crate) use self::logs::{Format, LogOptions, Output, Rotation};
 use self::mechanisms::MechanismKeys;
 use self::page_login::PageLoginKeys;
-pub use self::problems::ConfigError;
+pub(crate) use self::problems::ConfigError;
 use self::problems::Problem;
-pub use self::schedule::Schedule;
+pub(crate) use self::schedule::Schedule;
 
 use self::set_values::shown_value;
-pub use self::set_values::{DEFAULT, SetValues, Shown};
-pub use self::values::Shards;
+pub(crate) use self::set_values::{DEFAULT, SetValues, Shown};
+pub(crate) use self::values::Shards;
 use self::web::WebKeys;
 use self::wrong::Wrong;
 
@@ -80,7 +80,7 @@ const IMPORT_BACKEND: &str = "definitions.import_backend";
 
 /// Everything that an operator can set, checked. Its `Debug` output shows no secret.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// Settings that the broker itself reads.
     pub settings: Settings,
     /// The addresses where AMQP clients connect; empty if `listeners.tcp = none`.
@@ -173,7 +173,7 @@ impl Default for Config {
 
 /// A configuration, and the values that it comes from.
 #[derive(Debug)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     pub config: Config,
     pub values: SetValues,
     /// The files that were read, in the order in which they count.
@@ -185,7 +185,7 @@ impl Config {
     ///
     /// # Errors
     /// Every file that cannot be read, or every refused key and value with its place.
-    pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
+    pub(crate) fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         Self::of_layers(&Layers::read(sources)?)
     }
 
@@ -206,7 +206,7 @@ impl Config {
     }
 
     /// Returns a configuration with those of these values that a running broker takes. Everything else in it is a default.
-    pub fn reloadable(values: &SetValues) -> Self {
+    pub(crate) fn reloadable(values: &SetValues) -> Self {
         let mut draft = Draft::default();
         for (name, value) in values.reloadable() {
             let set = draft.set(name, value, "");

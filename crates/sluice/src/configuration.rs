@@ -31,7 +31,7 @@ struct OfServe {
 }
 
 #[derive(Args, Debug)]
-pub struct CheckConfig {
+pub(crate) struct CheckConfig {
     #[command(flatten)]
     serve: OfServe,
     /// Fail (exit 1) if something should not go into production, and list it
@@ -40,7 +40,7 @@ pub struct CheckConfig {
 }
 
 #[derive(Args, Debug)]
-pub struct ShowConfig {
+pub(crate) struct ShowConfig {
     #[command(flatten)]
     serve: OfServe,
     /// Only what differs from the defaults, or is set to them
@@ -62,7 +62,7 @@ const COLUMNS: &[Column] = &[("KEY", "key"), ("VALUE", "value"), ("FROM", "from"
 ///
 /// # Errors
 /// Everything that is wrong with the configuration. With `strict`, if nothing is: what should not go into production.
-pub fn check(check: &CheckConfig) -> Result<(), Failure> {
+pub(crate) fn check(check: &CheckConfig) -> Result<(), Failure> {
     let Loaded { config, values, files } = load(&check.serve.sources)?;
     for warning in &config.warnings {
         warn(warning);
@@ -93,7 +93,7 @@ pub fn check(check: &CheckConfig) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Everything that is wrong with the configuration, or the error of the running broker.
-pub fn show(show: &ShowConfig) -> Result<(), Failure> {
+pub(crate) fn show(show: &ShowConfig) -> Result<(), Failure> {
     if show.running {
         return block_on(async { show.print(of_broker(&show.serve.sources, &show.api).await?) });
     }

@@ -12,7 +12,7 @@ use crate::output::{print, warn};
 use crate::send::pair;
 
 #[derive(Args, Debug)]
-pub struct Declare {
+pub(crate) struct Declare {
     #[command(subcommand)]
     what: New,
     #[command(flatten)]
@@ -59,7 +59,7 @@ enum New {
 }
 
 #[derive(Args, Debug)]
-pub struct Purge {
+pub(crate) struct Purge {
     #[command(subcommand)]
     what: Purged,
     #[command(flatten)]
@@ -84,7 +84,7 @@ struct Arguments {
 }
 
 #[derive(Args, Debug)]
-pub struct BindingArgs {
+pub(crate) struct BindingArgs {
     /// The exchange whose messages are routed
     source: String,
     /// The queue, or with --to-exchange the exchange, that receives them
@@ -103,7 +103,7 @@ pub struct BindingArgs {
 ///
 /// # Errors
 /// The broker's error, for example that the object exists with other properties.
-pub fn declare(declare: &Declare) -> Result<(), Failure> {
+pub(crate) fn declare(declare: &Declare) -> Result<(), Failure> {
     let vhost = &declare.vhost.vhost;
     let (Object { words, path }, method, body) = match &declare.what {
         New::Queue { name, kind, auto_delete, arguments } => {
@@ -162,7 +162,7 @@ impl Declare {
 ///
 /// # Errors
 /// The broker's error, for example that there is no such queue.
-pub fn purge(purge: &Purge) -> Result<(), Failure> {
+pub(crate) fn purge(purge: &Purge) -> Result<(), Failure> {
     let Purged::Queue { name } = &purge.what;
     let Object { words, path } = objects::queue(&purge.vhost.vhost, name);
     crate::amqp::block_on(async {
@@ -180,27 +180,27 @@ impl Arguments {
 
 impl BindingArgs {
     /// Names the binding in messages.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let kind = if self.to_exchange { "exchange" } else { "queue" };
         let Self { source, destination, key, .. } = self;
         format!("binding from exchange '{source}' to {kind} '{destination}' with key '{key}'")
     }
 
     /// Returns the path of the bindings between the two ends.
-    pub fn path(&self, vhost: &str) -> String {
+    pub(crate) fn path(&self, vhost: &str) -> String {
         let kind = if self.to_exchange { 'e' } else { 'q' };
         let [vhost, source, destination] = [vhost, &self.source, &self.destination].map(segment);
         format!("/api/bindings/{vhost}/e/{source}/{kind}/{destination}")
     }
 
     /// Returns true if this row of a list of bindings is this binding.
-    pub fn is(&self, row: &Value) -> bool {
+    pub(crate) fn is(&self, row: &Value) -> bool {
         row["routing_key"] == self.key.as_str() && row["arguments"] == Value::Object(self.arguments.object())
     }
 }
 
 /// Returns the value of an argument: JSON, or a string if it is not valid JSON.
-pub fn value(text: &str) -> Value {
+pub(crate) fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 

@@ -23,7 +23,7 @@ use crate::progress::watched;
 use crate::report::{self, ExportReport};
 
 #[derive(Debug, Subcommand)]
-pub enum Export {
+pub(crate) enum Export {
     /// All definitions, to a file or to standard output
     Definitions(ExportDefinitions),
     /// What support needs to know of the broker, without secrets and messages
@@ -31,20 +31,20 @@ pub enum Export {
 }
 
 #[derive(Args, Debug)]
-pub struct ExportDefinitions {
+pub(crate) struct ExportDefinitions {
     file: Option<PathBuf>,
     #[command(flatten)]
     scope: Scope,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Import {
+pub(crate) enum Import {
     /// The definitions of a file (- for standard input): all, or none if one is wrong
     Definitions(ImportDefinitions),
 }
 
 #[derive(Args, Debug)]
-pub struct ImportDefinitions {
+pub(crate) struct ImportDefinitions {
     /// The file, or - for standard input
     file: PathBuf,
     /// Only say what is wrong or has no effect, and change nothing
@@ -71,7 +71,7 @@ struct Scope {
 ///
 /// # Errors
 /// The broker's error, or that of a file.
-pub fn export(verb: &Export) -> Result<(), Failure> {
+pub(crate) fn export(verb: &Export) -> Result<(), Failure> {
     let ExportDefinitions { file, scope } = match verb {
         Export::Report(export) => return report::run(export),
         Export::Definitions(export) => export,
@@ -90,7 +90,7 @@ pub fn export(verb: &Export) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The broker's error, or that of a file.
-pub fn import(verb: &Import) -> Result<(), Failure> {
+pub(crate) fn import(verb: &Import) -> Result<(), Failure> {
     let Import::Definitions(ImportDefinitions { file, dry_run, skip_unknown, scope }) = verb;
     let text = match file.as_os_str() == "-" {
         true => std::io::read_to_string(std::io::stdin()),
@@ -135,7 +135,7 @@ fn named(file: &Path, error: &std::io::Error) -> Failure {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_private(file: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write_private(file: &Path, text: &str) -> Result<(), Failure> {
     let options = std::fs::OpenOptions::new().write(true).truncate(true).clone();
     let written = files::open_or_create(&options, file, Sharing::Owner.file())
         .and_then(|mut file| file.write_all(text.as_bytes()));
@@ -147,7 +147,7 @@ pub fn write_private(file: &Path, text: &str) -> Result<(), Failure> {
 /// # Errors
 /// A file cannot be read, or some of it cannot be carried out. Every wrong file is named, behind the key that names it and the
 /// place where that is set.
-pub fn read(config: &Config, values: &SetValues) -> Result<Option<Definitions>, String> {
+pub(crate) fn read(config: &Config, values: &SetValues) -> Result<Option<Definitions>, String> {
     read_files(config).map_err(|problem| values.placed(config.definitions_key, &problem, None))
 }
 
@@ -182,7 +182,11 @@ fn read_files(config: &Config) -> Result<Option<Definitions>, String> {
 }
 
 /// Returns what every broker refuses of these definitions, and what a broker must have already that carries them out.
-pub fn examine(definitions: &Definitions, config: &Config, values: &SetValues) -> (Vec<String>, Vec<String>) {
+pub(crate) fn examine(
+    definitions: &Definitions,
+    config: &Config,
+    values: &SetValues,
+) -> (Vec<String>, Vec<String>) {
     let file = config.load_definitions.as_deref().unwrap_or(Path::new("")).display().to_string();
     let placed =
         |what: String| values.placed(config.definitions_key, &format!("{}: {what}", hide(&file)), None);
@@ -196,7 +200,7 @@ pub fn examine(definitions: &Definitions, config: &Config, values: &SetValues) -
 ///
 /// # Errors
 /// One is refused, so none is carried out.
-pub async fn load(definitions: Definitions, config: &Config, node: &node::Node) -> Result<(), String> {
+pub(crate) async fn load(definitions: Definitions, config: &Config, node: &node::Node) -> Result<(), String> {
     // The operator who has written the configuration may do everything.
     let who = Identity::internal("load_definitions", "administrator");
     // What was lost is carried out again, even if nothing else has changed.

@@ -12,7 +12,7 @@ use crate::output::print;
 use crate::quorum;
 
 #[derive(Args, Debug)]
-pub struct Delete {
+pub(crate) struct Delete {
     #[command(subcommand)]
     what: What,
     #[command(flatten)]
@@ -70,7 +70,7 @@ enum What {
 ///
 /// # Errors
 /// The broker's error, for example that the object does not exist.
-pub fn run(delete: &Delete) -> Result<(), Failure> {
+pub(crate) fn run(delete: &Delete) -> Result<(), Failure> {
     block_on(carry_out(delete))
 }
 

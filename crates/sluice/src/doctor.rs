@@ -15,7 +15,7 @@ use crate::output::print;
 use crate::table::{Column, table};
 
 #[derive(Args, Debug)]
-pub struct Doctor {
+pub(crate) struct Doctor {
     /// The data directory; no broker may use it
     directory: PathBuf,
     /// Print JSON
@@ -30,7 +30,7 @@ const QUEUES: &[Column] = &[("QUEUES", "type"), ("COUNT", "queues"), ("MESSAGES"
 ///
 /// # Errors
 /// A broker uses it, it cannot be read, its format is newer than this program, or something in it is damaged.
-pub fn run(doctor: &Doctor) -> Result<(), Failure> {
+pub(crate) fn run(doctor: &Doctor) -> Result<(), Failure> {
     let directory = &doctor.directory;
     if !directory.join("lock").is_file() {
         return Err(Failure::usage(format!("{} is not the data directory of a broker", directory.display())));

@@ -13,23 +13,23 @@ fn is_unsafe(c: char) -> bool {
 }
 
 /// Escapes text that is one line or a part of one: a line break becomes `\n`.
-pub fn line(text: &str) -> Cow<'_, str> {
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
     replace(text, &[], |escaped, c| escaped.extend(c.escape_default()))
 }
 
 /// Escapes text of several lines, whose parts were escaped with [`line`] if they must not have line breaks.
-pub fn lines(text: &str) -> Cow<'_, str> {
+pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     replace(text, &['\n', '\t'], |escaped, c| escaped.extend(c.escape_default()))
 }
 
 /// Escapes JSON as text. It means the same afterwards. A string in JSON has no line breaks, only the text between strings has.
-pub fn json_text(text: &str) -> Cow<'_, str> {
+pub(crate) fn json_text(text: &str) -> Cow<'_, str> {
     // All unsafe characters fit into four digits. Writing to a string cannot fail.
     replace(text, &['\n'], |escaped, c| _ = write!(escaped, "\\u{:04x}", u32::from(c)))
 }
 
 /// Returns a value as text of several lines, with a line break at its end.
-pub fn json(value: &Value) -> String {
+pub(crate) fn json(value: &Value) -> String {
     json_text(&format!("{value:#}\n")).into_owned()
 }
 

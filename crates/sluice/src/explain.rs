@@ -24,7 +24,7 @@ Exit codes:
   3  nobody answers there
 
 Without a name, everything that is not well is listed, the worst first. docs/operations/slow.md has all causes.")]
-pub struct Explain {
+pub(crate) struct Explain {
     #[command(subcommand)]
     what: Option<What>,
     /// Print the response of the management API
@@ -72,7 +72,7 @@ enum What {
 ///
 /// # Errors
 /// The broker's error.
-pub fn run(explain: &Explain) -> Result<(), Failure> {
+pub(crate) fn run(explain: &Explain) -> Result<(), Failure> {
     let Some(what) = &explain.what else { return list(explain) };
     let (words, path) = match what {
         What::Queue { name, vhost } => {
@@ -109,7 +109,7 @@ fn list(explain: &Explain) -> Result<(), Failure> {
 
 /// Renders the worst cause with the link where it was found, the notes, what it means, what to do, and the numbers, one per line.
 /// Other causes follow, each with the same except the notes.
-pub fn shown(answer: &Value) -> String {
+pub(crate) fn shown(answer: &Value) -> String {
     let causes = answer["causes"].as_array().map_or(&[][..], Vec::as_slice);
     let mut text = String::new();
     cause(answer, causes.first().unwrap_or(answer), &mut text);

@@ -13,16 +13,16 @@ use node::Node;
 use crate::config::{BackendName, Config};
 
 /// The name and the password that a broker starts with, unless it is configured otherwise.
-pub const GUEST: &str = "guest";
+pub(crate) const GUEST: &str = "guest";
 
 /// Returns the logins that everybody knows: the first user, if its password was never changed. `default_user` is its name.
-pub fn known_logins(default_user: &str) -> Vec<(String, Secret)> {
+pub(crate) fn known_logins(default_user: &str) -> Vec<(String, Secret)> {
     [default_user, GUEST].into_iter().map(|user| (user.to_owned(), Secret::new(GUEST))).collect()
 }
 
 /// What the log says about the first user, right after the start.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Report {
+pub(crate) struct Report {
     /// Says whether the first user can log in with the password that everybody knows, and from where.
     pub line: String,
     /// Set if there is no user, or if other machines can reach the broker and either can log in with that password, or cannot log
@@ -31,7 +31,7 @@ pub struct Report {
 }
 
 /// Looks at the users of a node. Returns `None` if they cannot be read.
-pub fn report(
+pub(crate) fn report(
     config: &Config,
     listeners: &[SocketAddr],
     has_other_backends: bool,

@@ -32,7 +32,7 @@ Exit codes:
 
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES)]
-pub struct Follow {
+pub(crate) struct Follow {
     #[command(subcommand)]
     what: What,
 }
@@ -103,7 +103,7 @@ struct Source {
 ///
 /// # Errors
 /// The broker does not publish them, the user may not read them, or the connection has ended.
-pub fn run(follow: &Follow) -> Result<(), Failure> {
+pub(crate) fn run(follow: &Follow) -> Result<(), Failure> {
     let (source, options) = match &follow.what {
         What::Log { level, options } => (
             Source {

@@ -8,7 +8,7 @@ use crate::rabbitmq;
 /// Adds help to an error about an unknown word. A command of RabbitMQ is answered with its row of the table. Otherwise, the commands
 /// are suggested that have the word as their noun, or set its name. So whoever begins with the noun finds the verb. Verb and noun may
 /// be joined by an underscore. `words` are those after the name of the program.
-pub fn helped(mut error: Error, mut all: Command, words: &[String]) -> Error {
+pub(crate) fn helped(mut error: Error, mut all: Command, words: &[String]) -> Error {
     if let Some(needed) = needed(&error) {
         let context = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
         let (argument, value) = (context(ContextKind::InvalidArg), context(ContextKind::InvalidValue));

@@ -10,13 +10,13 @@ use crate::http::{Api, Ask};
 use crate::password::PasswordFrom;
 
 #[derive(Debug, Subcommand)]
-pub enum Hash {
+pub(crate) enum Hash {
     /// A password, for definitions; it is asked for, or read from standard input
     Password(Password),
 }
 
 #[derive(Args, Debug)]
-pub struct Password {
+pub(crate) struct Password {
     #[command(flatten)]
     password: PasswordFrom,
     /// Print the response of the management API
@@ -30,7 +30,7 @@ pub struct Password {
 ///
 /// # Errors
 /// The broker's error, or there is no password.
-pub fn run(hash: &Hash) -> Result<(), Failure> {
+pub(crate) fn run(hash: &Hash) -> Result<(), Failure> {
     let Hash::Password(Password { password, json, api }) = hash;
     let fields = json!({ "password": password.read("Password to hash")? });
     let ask = Ask::new("hash a password", Method::POST, "/api/auth/hash_password").with(Some(&fields));

@@ -22,7 +22,7 @@ const GROUPS: &[(&str, &[&str])] = &[
 const HELP: &str = "Print this message or the help of a verb";
 
 /// Returns the command with its verbs in groups in its help.
-pub fn grouped(command: Command) -> Command {
+pub(crate) fn grouped(command: Command) -> Command {
     let about = |verb: &str| {
         let about = command.find_subcommand(verb).and_then(Command::get_about);
         about.map_or_else(|| HELP.to_owned(), ToString::to_string)

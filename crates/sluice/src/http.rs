@@ -37,7 +37,7 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Why there is no response to a request.
 #[derive(Debug)]
-pub struct Unanswered {
+pub(crate) struct Unanswered {
     pub failure: Failure,
     /// True if the same request may get a response later: nobody listened, or the connection was closed.
     pub may_pass: bool,
@@ -52,7 +52,7 @@ impl From<Failure> for Unanswered {
 
 /// A request to the management API.
 #[derive(Debug)]
-pub struct Ask<'a> {
+pub(crate) struct Ask<'a> {
     /// Names in errors what cannot be done.
     pub what: &'a str,
     pub method: Method,
@@ -65,25 +65,25 @@ pub struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     /// Creates a request without a body and without further headers.
-    pub fn new(what: &'a str, method: Method, path: &'a str) -> Self {
+    pub(crate) fn new(what: &'a str, method: Method, path: &'a str) -> Self {
         Self { what, method, path, body: String::new(), headers: &[] }
     }
 
     /// Creates a request that reads something.
-    pub fn get(what: &'a str, path: &'a str) -> Self {
+    pub(crate) fn get(what: &'a str, path: &'a str) -> Self {
         Self::new(what, Method::GET, path)
     }
 
     /// Adds a body of JSON, if there is one.
     #[must_use]
-    pub fn with(self, body: Option<&Value>) -> Self {
+    pub(crate) fn with(self, body: Option<&Value>) -> Self {
         Self { body: body.map(Value::to_string).unwrap_or_default(), ..self }
     }
 }
 
 /// The management API to send requests to.
 #[derive(Args, Clone, Debug)]
-pub struct Api {
+pub(crate) struct Api {
     /// The URL of the management API, with user and password; without a user, guest logs in at a broker on this machine, and
     /// another broker is not asked (default: host, user and password of SLUICE_URL, or http://guest:guest@127.0.0.1:15672)
     #[arg(long, global = true, env = "SLUICE_HTTP_URL", hide_env_values = true, value_name = "URL")]
@@ -122,7 +122,7 @@ impl Api {
     }
 
     /// Returns the API at another URL, with the same certificates.
-    pub fn at(&self, url: &str) -> Self {
+    pub(crate) fn at(&self, url: &str) -> Self {
         Self { url: Some(url.to_owned()), ..self.clone() }
     }
 
@@ -130,7 +130,7 @@ impl Api {
     ///
     /// # Errors
     /// The URL is invalid.
-    pub fn without_login(url: &str, trust: &Trust) -> Result<Self, String> {
+    pub(crate) fn without_login(url: &str, trust: &Trust) -> Result<Self, String> {
         let parsed = Url::parse(url)?;
         let url = match parsed.credentials {
             Some(_) => url.to_owned(),
@@ -143,7 +143,7 @@ impl Api {
     ///
     /// # Errors
     /// A usage failure if the URL is invalid.
-    pub fn logged_in_as(&self, user: &str, password: &str) -> Result<Self, Failure> {
+    pub(crate) fn logged_in_as(&self, user: &str, password: &str) -> Result<Self, Failure> {
         let url = self.url()?;
         let [user, password] = [user, password].map(|text| utf8_percent_encode(text, SEGMENT));
         let url = format!("{}://{user}:{password}@{}", url.scheme(), url.place());
@@ -155,7 +155,7 @@ impl Api {
     ///
     /// # Errors
     /// The errors of [`Api::send`].
-    pub async fn ask(
+    pub(crate) async fn ask(
         &self,
         what: &str,
         method: Method,
@@ -170,7 +170,7 @@ impl Api {
     /// # Errors
     /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers; otherwise the broker's
     /// reason.
-    pub async fn send(&self, ask: Ask<'_>) -> Result<(StatusCode, Value), Failure> {
+    pub(crate) async fn send(&self, ask: Ask<'_>) -> Result<(StatusCode, Value), Failure> {
         let what = ask.what;
         let (status, value) = self.exchange(ask).await?;
         if status.is_success() { Ok((status, value)) } else { Err(self.refused(what, status, &value)) }
@@ -180,7 +180,7 @@ impl Api {
     ///
     /// # Errors
     /// A usage failure if the URL is invalid; [`Failure::nobody`] if nobody answers, or not the management API.
-    pub async fn exchange(&self, ask: Ask<'_>) -> Result<(StatusCode, Value), Failure> {
+    pub(crate) async fn exchange(&self, ask: Ask<'_>) -> Result<(StatusCode, Value), Failure> {
         self.attempt(ask).await.map_err(|unanswered| unanswered.failure)
     }
 
@@ -188,7 +188,7 @@ impl Api {
     ///
     /// # Errors
     /// The errors of [`Api::exchange`].
-    pub async fn attempt(&self, ask: Ask<'_>) -> Result<(StatusCode, Value), Unanswered> {
+    pub(crate) async fn attempt(&self, ask: Ask<'_>) -> Result<(StatusCode, Value), Unanswered> {
         let (status, octets) = self.octets(ask).await?;
         Ok((status, serde_json::from_slice(&octets).unwrap_or(Value::Null)))
     }
@@ -223,7 +223,7 @@ impl Api {
     ///
     /// # Errors
     /// The broker has no such listener, or it cannot be reached from here.
-    pub async fn metrics(&self, what: &str, listeners: &Value) -> Result<String, Failure> {
+    pub(crate) async fn metrics(&self, what: &str, listeners: &Value) -> Result<String, Failure> {
         let of_metrics =
             |row: &&Value| row["protocol"].as_str().is_some_and(|protocol| protocol.ends_with("/prometheus"));
         let listener = listeners.as_array().into_iter().flatten().find(of_metrics);
@@ -242,7 +242,7 @@ impl Api {
     }
 
     /// Returns the failure of an operation whose response was not successful.
-    pub fn refused(&self, what: &str, status: StatusCode, value: &Value) -> Failure {
+    pub(crate) fn refused(&self, what: &str, status: StatusCode, value: &Value) -> Failure {
         if is_refused_login(status, value) {
             return match &self.token_file {
                 Some(file) => self.failed(what, &format!("the token in {} is refused", file.display())),
@@ -292,14 +292,14 @@ impl Api {
     ///
     /// # Errors
     /// The errors of [`Api::ask`], or the response does not name the node.
-    pub async fn node(&self, what: &str) -> Result<String, Failure> {
+    pub(crate) async fn node(&self, what: &str) -> Result<String, Failure> {
         let (_, overview) = self.ask(what, Method::GET, "/api/overview", None).await?;
         let node = overview["node"].as_str().map(str::to_owned);
         node.ok_or_else(|| self.failed(what, "the overview does not name the node"))
     }
 
     /// Returns the failure of an operation whose response was successful but not usable.
-    pub fn failed(&self, what: &str, why: &str) -> Failure {
+    pub(crate) fn failed(&self, what: &str, why: &str) -> Failure {
         let place = self.url().map_or_else(|_| String::new(), |url| url.place());
         Failure::failed(format!("cannot {what} at {place}: {why}"))
     }
@@ -310,13 +310,13 @@ const HOW_TO_LOG_IN: &str =
     "; user and password are in --url http://USER:PASSWORD@HOST:PORT, or in SLUICE_HTTP_URL";
 
 /// Returns true if the response says that the user, the password or the token is wrong. A user who only lacks a tag gets another one.
-pub fn is_refused_login(status: StatusCode, value: &Value) -> bool {
+pub(crate) fn is_refused_login(status: StatusCode, value: &Value) -> bool {
     status == StatusCode::UNAUTHORIZED && value["error"] == "not_authorized"
 }
 
 /// The virtual host in which names are looked up.
 #[derive(Args, Debug)]
-pub struct Vhost {
+pub(crate) struct Vhost {
     /// The virtual host
     #[arg(long, short = 'p', global = true, value_name = "NAME", default_value = "/")]
     pub vhost: String,

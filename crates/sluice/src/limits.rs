@@ -13,7 +13,7 @@ const HTTP_PART: u64 = 16;
 const HTTP_CONNECTIONS: std::ops::RangeInclusive<u64> = 8..=1024;
 
 /// The number of connections that an HTTP port may have.
-pub fn http_connections() -> u64 {
+pub(crate) fn http_connections() -> u64 {
     let most = *HTTP_CONNECTIONS.end();
     let limit = getrlimit(Resource::Nofile).current;
     limit.map_or(most, |limit| (limit / HTTP_PART).clamp(*HTTP_CONNECTIONS.start(), most))
@@ -21,7 +21,7 @@ pub fn http_connections() -> u64 {
 
 /// Raises the limit to the most that the system allows. Returns a line for the log, with a warning if the
 /// limit is low.
-pub fn raise_file_descriptors() -> String {
+pub(crate) fn raise_file_descriptors() -> String {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = match current == maximum {
         true => Ok(()),

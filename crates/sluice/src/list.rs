@@ -16,7 +16,7 @@ use crate::table::{self, Column};
 use crate::watch::Watch;
 
 #[derive(Args, Debug)]
-pub struct List {
+pub(crate) struct List {
     #[command(subcommand)]
     what: What,
     /// Print the response of the management API
@@ -170,7 +170,7 @@ struct Ends {
 ///
 /// # Errors
 /// The broker's error.
-pub fn run(list: &List) -> Result<(), Failure> {
+pub(crate) fn run(list: &List) -> Result<(), Failure> {
     let List { what, vhost, selection, api, .. } = list;
     let words = format!("list {}", what.noun());
     let make = async || {
@@ -211,7 +211,7 @@ fn now_s() -> u64 {
 
 /// Adds to a queue what its table shows and the API does not have in this form: the age of its first message in seconds, null if it has none,
 /// and the messages that were published to it and delivered from it per second, with one decimal.
-pub fn measure(queue: &mut Value) {
+pub(crate) fn measure(queue: &mut Value) {
     measure_at(queue, now_s());
 }
 
@@ -428,7 +428,7 @@ impl What {
 
 /// Returns a row for each link of a connection. `unsettled` counts the messages that one side has sent and
 /// the other has not settled, and `age_ms` is the age of the oldest of them. `direction` is as the broker sees it.
-pub fn links(connection: &Value) -> Vec<Value> {
+pub(crate) fn links(connection: &Value) -> Vec<Value> {
     let sessions = connection["sessions"].as_array().into_iter().flatten();
     let links = sessions.flat_map(|session| {
         let of = |field: &str, direction: &'static str, names: [&'static str; 3]| {

@@ -28,13 +28,13 @@ use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use wal::files::Sharing;
 
-pub use self::exchange::LogExchange;
-pub use self::file::LogFile;
-pub use self::outputs::Levels;
+pub(crate) use self::exchange::LogExchange;
+pub(crate) use self::file::LogFile;
+pub(crate) use self::outputs::Levels;
 use crate::config::LogOptions;
 
 /// The interval at which the number of suppressed lines is logged.
-pub const PERIOD: Duration = Duration::from_secs(10);
+pub(crate) const PERIOD: Duration = Duration::from_secs(10);
 
 /// The lines of one place that are written in each period. This suffices for a few clients that connect,
 /// close or fail together.
@@ -53,7 +53,7 @@ const OUTPUTS: usize = 3;
 
 /// The log that has been started.
 #[derive(Clone, Debug)]
-pub struct Log {
+pub(crate) struct Log {
     pub limiter: Limiter,
     pub levels: Levels,
     /// The exchange that gets the lines, if there is one.
@@ -66,7 +66,7 @@ pub struct Log {
 ///
 /// # Errors
 /// The file of the log cannot be opened.
-pub fn start(options: &LogOptions, data_dir: &Path, sharing: Sharing) -> Result<Log, String> {
+pub(crate) fn start(options: &LogOptions, data_dir: &Path, sharing: Sharing) -> Result<Log, String> {
     let limiter = Limiter::default();
     let file = outputs::open_file(options, data_dir, sharing)?;
     let exchange = LogExchange::default();
@@ -76,7 +76,7 @@ pub fn start(options: &LogOptions, data_dir: &Path, sharing: Sharing) -> Result<
 }
 
 /// Opens the file of the log again, after another program has renamed it.
-pub fn reopen(file: &LogFile) {
+pub(crate) fn reopen(file: &LogFile) {
     match file.reopen() {
         Ok(()) => tracing::info!("the log file was opened again"),
         Err(error) => tracing::error!("the log file cannot be opened again: {error}"),
@@ -86,7 +86,7 @@ pub fn reopen(file: &LogFile) {
 /// Suppresses excess lines that peers cause, and counts them. Each output has its own counts, because each has its own levels:
 /// lines that an output does not want never hide lines that it wants.
 #[derive(Clone, Debug, Default)]
-pub struct Limiter {
+pub(crate) struct Limiter {
     places: Arc<Mutex<HashMap<Key, CallSite>>>,
 }
 
@@ -125,7 +125,7 @@ struct LeftOut {
 
 impl Limiter {
     /// Starts a new period. Logs how many lines were suppressed in the last one.
-    pub fn report(&self) {
+    pub(crate) fn report(&self) {
         for LeftOut { level, target, lines, example } in self.take() {
             // `tracing` needs level and target as constants.
             macro_rules! report {

@@ -33,14 +33,14 @@ const CERTIFICATE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
 #[derive(Debug, Subcommand)]
-pub enum Make {
+pub(crate) enum Make {
     /// An authority, a certificate of a server and one of a client, with their keys, to try TLS
     #[command(alias = "certificate")]
     Certificates(Certificates),
 }
 
 #[derive(Args, Debug)]
-pub struct Certificates {
+pub(crate) struct Certificates {
     /// The directory to write the files to; it is created if it does not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
@@ -59,7 +59,7 @@ pub struct Certificates {
 ///
 /// # Errors
 /// A usage failure if a host is no name, or if one of the files exists; a failure if a file cannot be written.
-pub fn run(make: &Make) -> Result<(), Failure> {
+pub(crate) fn run(make: &Make) -> Result<(), Failure> {
     let Make::Certificates(certificates) = make;
     certificates.make()
 }

@@ -15,13 +15,13 @@ Examples:
   sluice completion bash > /usr/share/bash-completion/completions/sluice
   sluice completion zsh > /usr/local/share/zsh/site-functions/_sluice
   sluice completion fish > ~/.config/fish/completions/sluice.fish")]
-pub struct Completion {
+pub(crate) struct Completion {
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Args, Debug)]
-pub struct Man {
+pub(crate) struct Man {
     /// The directory to write the pages to; it is created if it does not exist
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
@@ -31,7 +31,7 @@ pub struct Man {
 ///
 /// # Errors
 /// Nobody reads it.
-pub fn complete(completion: &Completion, mut command: Command) -> Result<(), Failure> {
+pub(crate) fn complete(completion: &Completion, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
     clap_complete::generate(completion.shell, &mut command, name, &mut script);
@@ -42,7 +42,7 @@ pub fn complete(completion: &Completion, mut command: Command) -> Result<(), Fai
 ///
 /// # Errors
 /// The directory cannot be written to.
-pub fn write_pages(man: &Man, command: Command) -> Result<(), Failure> {
+pub(crate) fn write_pages(man: &Man, command: Command) -> Result<(), Failure> {
     let directory = man.directory.as_path();
     let failed = |error| Failure::failed(format!("cannot write to {}: {error}", directory.display()));
     match std::fs::create_dir_all(directory) {

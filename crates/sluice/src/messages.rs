@@ -46,7 +46,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 #[derive(Args, Debug)]
-pub struct Publish {
+pub(crate) struct Publish {
     /// The exchange; amq.default is the default exchange, whose keys are names of queues
     exchange: String,
     /// The body; `-` or no argument reads standard input
@@ -77,7 +77,7 @@ pub struct Publish {
 }
 
 #[derive(Args, Debug)]
-pub struct Get {
+pub(crate) struct Get {
     /// The queue
     queue: String,
     /// The most messages to take
@@ -119,7 +119,7 @@ enum AckMode {
 ///
 /// # Errors
 /// The broker's error, or that no queue takes the message.
-pub fn publish(publish: &Publish) -> Result<(), Failure> {
+pub(crate) fn publish(publish: &Publish) -> Result<(), Failure> {
     let Publish { exchange: name, key, vhost, api, .. } = publish;
     let body = body(publish.body.as_deref(), publish.file.as_deref())?;
     let (payload, encoding) = match String::from_utf8(body) {
@@ -150,7 +150,7 @@ pub fn publish(publish: &Publish) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The broker's error.
-pub fn get(get: &Get) -> Result<(), Failure> {
+pub(crate) fn get(get: &Get) -> Result<(), Failure> {
     let Get { queue: name, count, vhost, api, .. } = get;
     let mode = get.ackmode.to_possible_value().map(|mode| mode.get_name().to_owned());
     let encoding = if get.base64 { "base64" } else { "auto" };

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::moving::{Choice, Moving};
 
 #[derive(Args, Debug)]
-pub struct Move {
+pub(crate) struct Move {
     /// The name of the queue that has the messages
     queue: String,
     #[command(flatten)]
@@ -35,7 +35,7 @@ struct To {
 ///
 /// # Errors
 /// The broker's error, or why it has ended too early.
-pub fn run(arguments: &Move) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
     let Move { queue, to: To { to_queue, to_exchange }, key, choice } = arguments;
     let to = match (to_queue, to_exchange) {
         (Some(name), _) => format!(" to queue '{name}'"),

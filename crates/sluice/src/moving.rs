@@ -23,7 +23,7 @@ const ALARM_RETRY: Duration = Duration::from_secs(1);
 
 /// Which messages of a queue, and how the result is printed.
 #[derive(Args, Debug)]
-pub struct Choice {
+pub(crate) struct Choice {
     /// End after this many messages (default: when all were looked at)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -46,7 +46,7 @@ pub struct Choice {
 }
 
 /// A verb that moves messages.
-pub struct Moving<'a> {
+pub(crate) struct Moving<'a> {
     pub choice: &'a Choice,
     /// The queue that has the messages.
     pub queue: &'a str,
@@ -68,7 +68,7 @@ impl Moving<'_> {
     ///
     /// # Errors
     /// The broker's error, or why it has ended too early.
-    pub async fn run(&self) -> Result<(), Failure> {
+    pub(crate) async fn run(&self) -> Result<(), Failure> {
         let Self { choice, done, until, verb, .. } = self;
         let mut signals =
             Signals::new().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;

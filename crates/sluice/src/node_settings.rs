@@ -21,7 +21,7 @@ const UNTIL: &str = "until the broker stops; set it in the configuration to keep
 
 /// Whose lines a level is for.
 #[derive(Args, Debug)]
-pub struct Lines {
+pub(crate) struct Lines {
     /// Only lines of this category
     #[arg(long, value_enum, value_name = "NAME", conflicts_with = "output")]
     category: Option<Category>,
@@ -52,7 +52,7 @@ enum Output {
 
 impl Lines {
     /// Returns the key of the configuration.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         let category = self.category.and_then(|category| category.to_possible_value());
         let output = || self.output.and_then(|output| output.to_possible_value());
         let named = category.or_else(output).map(|value| format!("log.{}.level", value.get_name()));
@@ -64,7 +64,7 @@ impl Lines {
 ///
 /// # Errors
 /// The broker's error, for example that there is no such level.
-pub async fn set_level(api: &Api, level: &str, lines: &Lines) -> Result<(), Failure> {
+pub(crate) async fn set_level(api: &Api, level: &str, lines: &Lines) -> Result<(), Failure> {
     let key = lines.key();
     set(api, "set the level of the log", &key, level).await?;
     print(&format!("{key} is {level} {UNTIL}\n"))?;
@@ -86,14 +86,14 @@ const LEVELS: &[Column] = &[("KEY", "key"), ("LEVEL", "value"), ("FROM", "from")
 ///
 /// # Errors
 /// The broker's error.
-pub async fn levels(api: &Api) -> Result<Vec<Value>, Failure> {
+pub(crate) async fn levels(api: &Api) -> Result<Vec<Value>, Failure> {
     let mut settings = effective(api, "show the level of the log").await?;
     settings.retain(is_level);
     Ok(settings)
 }
 
 /// Renders levels as a table.
-pub fn level_table(levels: &[Value]) -> String {
+pub(crate) fn level_table(levels: &[Value]) -> String {
     table(LEVELS, levels)
 }
 
@@ -103,7 +103,7 @@ fn is_level(row: &Value) -> bool {
 
 /// A limit of the node, at which publishers are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeLimit {
+pub(crate) enum NodeLimit {
     Memory,
     Disk,
 }
@@ -113,7 +113,11 @@ impl NodeLimit {
     ///
     /// # Errors
     /// A usage failure if a user or a virtual host is named, too.
-    pub fn named(name: &str, user: Option<&str>, vhost: Option<&str>) -> Result<Option<Self>, Failure> {
+    pub(crate) fn named(
+        name: &str,
+        user: Option<&str>,
+        vhost: Option<&str>,
+    ) -> Result<Option<Self>, Failure> {
         let limit = match name {
             "memory" => Self::Memory,
             "disk" => Self::Disk,
@@ -136,7 +140,7 @@ impl NodeLimit {
     }
 
     /// Returns the key that is cleared. Both forms of the limit go with it.
-    pub fn key_to_clear(self) -> String {
+    pub(crate) fn key_to_clear(self) -> String {
         format!("{}.absolute", self.prefix())
     }
 
@@ -159,7 +163,7 @@ impl NodeLimit {
 ///
 /// # Errors
 /// A usage failure for an ambiguous value; otherwise the broker's error.
-pub async fn set_limit(api: &Api, limit: NodeLimit, value: &str) -> Result<(), Failure> {
+pub(crate) async fn set_limit(api: &Api, limit: NodeLimit, value: &str) -> Result<(), Failure> {
     let key = limit.key(value).map_err(Failure::usage)?;
     set(api, "set the limit", &key, value).await?;
     print(&format!("{key} is {value} {UNTIL}\n"))

@@ -6,19 +6,19 @@ use crate::amqp::SEGMENT;
 
 /// An object of the broker.
 #[derive(Debug)]
-pub struct Object {
+pub(crate) struct Object {
     /// The name of the object in messages.
     pub words: String,
     pub path: String,
 }
 
 /// Encodes one segment of a path. The default exchange is called `amq.default` there.
-pub fn segment(name: &str) -> String {
+pub(crate) fn segment(name: &str) -> String {
     utf8_percent_encode(if name.is_empty() { "amq.default" } else { name }, SEGMENT).to_string()
 }
 
 /// Returns a queue or stream.
-pub fn queue(vhost: &str, name: &str) -> Object {
+pub(crate) fn queue(vhost: &str, name: &str) -> Object {
     Object {
         words: format!("queue '{name}'"),
         path: format!("/api/queues/{}/{}", segment(vhost), segment(name)),
@@ -26,7 +26,7 @@ pub fn queue(vhost: &str, name: &str) -> Object {
 }
 
 /// Returns an exchange.
-pub fn exchange(vhost: &str, name: &str) -> Object {
+pub(crate) fn exchange(vhost: &str, name: &str) -> Object {
     Object {
         words: format!("exchange '{name}'"),
         path: format!("/api/exchanges/{}/{}", segment(vhost), segment(name)),
@@ -34,27 +34,27 @@ pub fn exchange(vhost: &str, name: &str) -> Object {
 }
 
 /// Returns a connection.
-pub fn connection(name: &str) -> Object {
+pub(crate) fn connection(name: &str) -> Object {
     Object { words: format!("connection '{name}'"), path: format!("/api/connections/{}", segment(name)) }
 }
 
 /// Returns a channel.
-pub fn channel(name: &str) -> Object {
+pub(crate) fn channel(name: &str) -> Object {
     Object { words: format!("channel '{name}'"), path: format!("/api/channels/{}", segment(name)) }
 }
 
 /// Returns a user.
-pub fn user(name: &str) -> Object {
+pub(crate) fn user(name: &str) -> Object {
     Object { words: format!("user '{name}'"), path: format!("/api/users/{}", segment(name)) }
 }
 
 /// Returns a virtual host.
-pub fn vhost(name: &str) -> Object {
+pub(crate) fn vhost(name: &str) -> Object {
     Object { words: format!("vhost '{name}'"), path: format!("/api/vhosts/{}", segment(name)) }
 }
 
 /// Returns what a user may do in a virtual host.
-pub fn permission(user: &str, vhost: &str) -> Object {
+pub(crate) fn permission(user: &str, vhost: &str) -> Object {
     Object {
         words: format!("the permissions of user '{user}' in vhost '{vhost}'"),
         path: format!("/api/permissions/{}/{}", segment(vhost), segment(user)),
@@ -62,7 +62,7 @@ pub fn permission(user: &str, vhost: &str) -> Object {
 }
 
 /// Returns the topic permissions of a user in a virtual host: for one exchange, or for all.
-pub fn topic_permission(user: &str, vhost: &str, exchange: Option<&str>) -> Object {
+pub(crate) fn topic_permission(user: &str, vhost: &str, exchange: Option<&str>) -> Object {
     let exchange = exchange.map(|exchange| format!("/{}", segment(exchange))).unwrap_or_default();
     Object {
         words: format!("the topic permissions of user '{user}' in vhost '{vhost}'"),
@@ -71,7 +71,7 @@ pub fn topic_permission(user: &str, vhost: &str, exchange: Option<&str>) -> Obje
 }
 
 /// Returns a limit of a user, or of the virtual host if there is no user. The words do not name the limit.
-pub fn limit(limit: &str, user: Option<&str>, vhost: &str) -> Object {
+pub(crate) fn limit(limit: &str, user: Option<&str>, vhost: &str) -> Object {
     let (words, path) = match user {
         Some(user) => (format!("user '{user}'"), format!("/api/user-limits/{}", segment(user))),
         None => (format!("vhost '{vhost}'"), format!("/api/vhost-limits/{}", segment(vhost))),
@@ -80,7 +80,7 @@ pub fn limit(limit: &str, user: Option<&str>, vhost: &str) -> Object {
 }
 
 /// Returns a policy, or an operator policy.
-pub fn policy(name: &str, vhost: &str, operator: bool) -> Object {
+pub(crate) fn policy(name: &str, vhost: &str, operator: bool) -> Object {
     let (kind, list) = match operator {
         true => ("operator policy", "operator-policies"),
         false => ("policy", "policies"),
@@ -92,7 +92,7 @@ pub fn policy(name: &str, vhost: &str, operator: bool) -> Object {
 }
 
 /// Returns a parameter of a component in a virtual host.
-pub fn parameter(component: &str, name: &str, vhost: &str) -> Object {
+pub(crate) fn parameter(component: &str, name: &str, vhost: &str) -> Object {
     Object {
         words: format!("parameter '{name}' of component '{component}' in vhost '{vhost}'"),
         path: format!("/api/parameters/{}/{}/{}", segment(component), segment(vhost), segment(name)),
@@ -100,7 +100,7 @@ pub fn parameter(component: &str, name: &str, vhost: &str) -> Object {
 }
 
 /// Returns a parameter of the whole cluster.
-pub fn global_parameter(name: &str) -> Object {
+pub(crate) fn global_parameter(name: &str) -> Object {
     Object {
         words: format!("global parameter '{name}'"),
         path: format!("/api/global-parameters/{}", segment(name)),
@@ -108,15 +108,15 @@ pub fn global_parameter(name: &str) -> Object {
 }
 
 /// The path of the settings in force.
-pub const EFFECTIVE: &str = "/api/config/effective";
+pub(crate) const EFFECTIVE: &str = "/api/config/effective";
 
 /// Returns a setting of the running broker.
-pub fn setting(key: &str) -> Object {
+pub(crate) fn setting(key: &str) -> Object {
     Object { words: format!("the setting '{key}'"), path: format!("{EFFECTIVE}/{}", segment(key)) }
 }
 
 /// The path of the name of the cluster.
-pub const CLUSTER_NAME: &str = "/api/cluster-name";
+pub(crate) const CLUSTER_NAME: &str = "/api/cluster-name";
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 ///
 /// # Errors
 /// Nobody reads it, or there is no room.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     write(&escape::lines(text))
 }
 
@@ -20,7 +20,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The errors of [`print`].
-pub fn redraw(text: &str) -> Result<(), Failure> {
+pub(crate) fn redraw(text: &str) -> Result<(), Failure> {
     let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
     write(&format!("{clear}{}", escape::lines(text)))
 }
@@ -31,23 +31,23 @@ fn write(text: &str) -> Result<(), Failure> {
 }
 
 /// Writes the line of a failure to standard error.
-pub fn complain(failure: &Failure) {
+pub(crate) fn complain(failure: &Failure) {
     tell(&failure.to_string());
 }
 
 /// Writes a warning to standard error.
-pub fn warn(warning: &str) {
+pub(crate) fn warn(warning: &str) {
     tell(&format!("warning: {warning}"));
 }
 
 /// Writes a line to standard error that is no failure, for example how to go on.
-pub fn tell(line: &str) {
+pub(crate) fn tell(line: &str) {
     // If standard error is closed, there is nobody left to notify.
     drop(writeln!(std::io::stderr(), "sluice: {line}"));
 }
 
 /// Writes a line of progress to standard error, if that is a terminal.
-pub fn show_progress(line: &str) {
+pub(crate) fn show_progress(line: &str) {
     if std::io::stderr().is_terminal() {
         tell(line);
     }

@@ -13,7 +13,7 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 
 /// Where a password comes from.
 #[derive(Args, Debug)]
-pub struct PasswordFrom {
+pub(crate) struct PasswordFrom {
     /// Read the password from the first line of a file (- for standard input), not from the terminal
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
@@ -24,7 +24,7 @@ impl PasswordFrom {
     ///
     /// # Errors
     /// The errors of [`PasswordFrom::read`].
-    pub fn read_for(&self, user: &str) -> Result<String, Failure> {
+    pub(crate) fn read_for(&self, user: &str) -> Result<String, Failure> {
         self.read(&format!("Password for user '{user}'"))
     }
 
@@ -32,7 +32,7 @@ impl PasswordFrom {
     ///
     /// # Errors
     /// The errors of [`PasswordFrom::read`].
-    pub fn read_known(&self, user: &str) -> Result<String, Failure> {
+    pub(crate) fn read_known(&self, user: &str) -> Result<String, Failure> {
         self.read_with(|| typed(&format!("Password for user '{user}'")))
     }
 
@@ -41,7 +41,7 @@ impl PasswordFrom {
     ///
     /// # Errors
     /// There is no password, or it cannot be read, or the two that were typed differ.
-    pub fn read(&self, prompt: &str) -> Result<String, Failure> {
+    pub(crate) fn read(&self, prompt: &str) -> Result<String, Failure> {
         self.read_with(|| typed_twice(prompt))
     }
 

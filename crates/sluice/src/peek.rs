@@ -11,7 +11,7 @@ use crate::objects::segment;
 use crate::table::cell;
 
 #[derive(Args, Debug)]
-pub struct Peek {
+pub(crate) struct Peek {
     /// The queue
     queue: String,
     /// The position of the message, counted from 1 in the order of delivery
@@ -30,7 +30,7 @@ pub struct Peek {
 ///
 /// # Errors
 /// The broker's error, for example that there is no message at this position.
-pub fn run(peek: &Peek) -> Result<(), Failure> {
+pub(crate) fn run(peek: &Peek) -> Result<(), Failure> {
     let Peek { queue, position, vhost, json, api } = peek;
     let path = format!("/api/queues/{}/{}/peek/{position}", segment(&vhost.vhost), segment(queue));
     let words = format!("peek at queue '{queue}'");

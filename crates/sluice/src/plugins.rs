@@ -9,21 +9,21 @@ use crate::failure::Failure;
 use crate::output::print;
 
 #[derive(Debug, Subcommand)]
-pub enum Enable {
+pub(crate) enum Enable {
     /// A plugin of RabbitMQ: no effect if it is built in, and an error if it does not exist here
     #[command(alias = "plugins")]
     Plugin(Names),
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Disable {
+pub(crate) enum Disable {
     /// A plugin of RabbitMQ: no effect
     #[command(alias = "plugins")]
     Plugin(Names),
 }
 
 #[derive(Args, Debug)]
-pub struct Names {
+pub(crate) struct Names {
     /// The name in RabbitMQ, such as `rabbitmq_management`
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Names {
 /// # Errors
 /// A usage failure if a plugin is unknown, and then nothing is printed; otherwise a failure if something does not exist here. It names all
 /// of those plugins.
-pub fn enable(enable: &Enable) -> Result<(), Failure> {
+pub(crate) fn enable(enable: &Enable) -> Result<(), Failure> {
     let Enable::Plugin(names) = enable;
     let mut missing = Vec::new();
     for plugin in names.find()? {
@@ -53,7 +53,7 @@ pub fn enable(enable: &Enable) -> Result<(), Failure> {
 ///
 /// # Errors
 /// A usage failure if a plugin is unknown, and then nothing is printed.
-pub fn disable(disable: &Disable) -> Result<(), Failure> {
+pub(crate) fn disable(disable: &Disable) -> Result<(), Failure> {
     let Disable::Plugin(names) = disable;
     names.find()?.into_iter().try_for_each(|plugin| print(&line(plugin)))
 }
@@ -76,7 +76,7 @@ fn line(plugin: Plugin) -> String {
 }
 
 /// Returns the plugins that a node lists, with their descriptions.
-pub fn of_node(node: &Value) -> Vec<Value> {
+pub(crate) fn of_node(node: &Value) -> Vec<Value> {
     let rows = |field: &str| node[field].as_array().into_iter().flatten();
     let is_plugin = |row: &&Value| rows("enabled_plugins").any(|name| *name == row["name"]);
     rows("applications").filter(is_plugin).cloned().collect()

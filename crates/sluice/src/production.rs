@@ -10,7 +10,7 @@ use crate::config::{BackendName, Config, ExternalName, SetValues};
 use crate::first_user::GUEST;
 
 /// Returns one line for each setting, with the file and the line that have set it.
-pub fn problems(config: &Config, values: &SetValues) -> Vec<String> {
+pub(crate) fn problems(config: &Config, values: &SetValues) -> Vec<String> {
     let mut found: Vec<(&str, String)> = Vec::new();
     users(config, &mut found);
     listeners(config, &mut found);

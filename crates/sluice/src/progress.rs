@@ -8,7 +8,7 @@ use crate::output::show_progress;
 const TICK: Duration = Duration::from_secs(2);
 
 /// Waits for a request. If standard error is a terminal, writes a line there every 2 seconds. `words` names the operation.
-pub async fn watched<T>(words: &str, request: impl Future<Output = T>) -> T {
+pub(crate) async fn watched<T>(words: &str, request: impl Future<Output = T>) -> T {
     watched_with(words, request, TICK, show_progress).await
 }
 

@@ -10,19 +10,19 @@ use crate::objects::{self, Object};
 use crate::output::print;
 
 #[derive(Debug, Subcommand)]
-pub enum Protect {
+pub(crate) enum Protect {
     /// A virtual host: it cannot be deleted
     Vhost(VirtualHost),
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Unprotect {
+pub(crate) enum Unprotect {
     /// A virtual host: it may be deleted again
     Vhost(VirtualHost),
 }
 
 #[derive(Args, Debug)]
-pub struct VirtualHost {
+pub(crate) struct VirtualHost {
     name: String,
     #[command(flatten)]
     api: Api,
@@ -32,7 +32,7 @@ pub struct VirtualHost {
 ///
 /// # Errors
 /// The broker's error, for example that there is no such virtual host.
-pub fn protect(protect: &Protect) -> Result<(), Failure> {
+pub(crate) fn protect(protect: &Protect) -> Result<(), Failure> {
     let Protect::Vhost(vhost) = protect;
     vhost.change("protect", Method::POST, "is protected from deletion")
 }
@@ -41,7 +41,7 @@ pub fn protect(protect: &Protect) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The broker's error, for example that there is no such virtual host.
-pub fn unprotect(unprotect: &Unprotect) -> Result<(), Failure> {
+pub(crate) fn unprotect(unprotect: &Unprotect) -> Result<(), Failure> {
     let Unprotect::Vhost(vhost) = unprotect;
     vhost.change("unprotect", Method::DELETE, "may be deleted")
 }

@@ -12,44 +12,44 @@ use crate::objects::segment;
 use crate::progress::watched;
 
 #[derive(Debug, Subcommand)]
-pub enum Checkpoint {
+pub(crate) enum Checkpoint {
     /// A queue: write a new base of its log, so that older entries are no longer needed
     Queue(Group),
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Reclaim {
+pub(crate) enum Reclaim {
     /// The memory of a queue: free what is not needed, and page out the ready messages
     Memory(Group),
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Transfer {
+pub(crate) enum Transfer {
     /// The leadership of a queue's group: the member on a node becomes the leader
     Leadership(Leadership),
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Grow {
+pub(crate) enum Grow {
     /// The groups of all quorum queues: add a member on a node to each that has none there
     Groups(Node),
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Shrink {
+pub(crate) enum Shrink {
     /// The groups of all quorum queues: remove their members on a node
     Groups(Node),
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Rebalance {
+pub(crate) enum Rebalance {
     /// The leaders of all queues: distribute them over the nodes
     Leaders(Options),
 }
 
 /// The Raft group of a queue.
 #[derive(Args, Debug)]
-pub struct Group {
+pub(crate) struct Group {
     queue: String,
     #[command(flatten)]
     vhost: Vhost,
@@ -58,7 +58,7 @@ pub struct Group {
 }
 
 #[derive(Args, Debug)]
-pub struct Leadership {
+pub(crate) struct Leadership {
     queue: String,
     node: String,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub struct Leadership {
 
 /// A member of a group. The verb has the options of the management API.
 #[derive(Args, Debug)]
-pub struct Member {
+pub(crate) struct Member {
     queue: String,
     node: String,
     #[command(flatten)]
@@ -80,14 +80,14 @@ pub struct Member {
 }
 
 #[derive(Args, Debug)]
-pub struct Node {
+pub(crate) struct Node {
     node: String,
     #[command(flatten)]
     options: Options,
 }
 
 #[derive(Args, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// Print the response of the management API
     #[arg(long)]
     json: bool,
@@ -99,7 +99,7 @@ pub struct Options {
 ///
 /// # Errors
 /// The broker's error.
-pub fn checkpoint(verb: &Checkpoint) -> Result<(), Failure> {
+pub(crate) fn checkpoint(verb: &Checkpoint) -> Result<(), Failure> {
     let Checkpoint::Queue(Group { queue, vhost, options }) = verb;
     let words = format!("checkpoint queue '{queue}'");
     options.ask(&words, Method::POST, &group(vhost, queue, "checkpoint"), None, base)
@@ -109,7 +109,7 @@ pub fn checkpoint(verb: &Checkpoint) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The broker's error.
-pub fn reclaim(verb: &Reclaim) -> Result<(), Failure> {
+pub(crate) fn reclaim(verb: &Reclaim) -> Result<(), Failure> {
     let Reclaim::Memory(Group { queue, vhost, options }) = verb;
     let words = format!("reclaim memory of queue '{queue}'");
     options.ask(&words, Method::POST, &group(vhost, queue, "reclaim-memory"), None, reclaimed)
@@ -119,7 +119,7 @@ pub fn reclaim(verb: &Reclaim) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The broker's error.
-pub fn transfer(verb: &Transfer) -> Result<(), Failure> {
+pub(crate) fn transfer(verb: &Transfer) -> Result<(), Failure> {
     let Transfer::Leadership(Leadership { queue, node, vhost, options }) = verb;
     let words = format!("transfer queue '{queue}'");
     let body = json!({ "node": node });
@@ -130,7 +130,7 @@ pub fn transfer(verb: &Transfer) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The broker's error.
-pub fn grow(verb: &Grow) -> Result<(), Failure> {
+pub(crate) fn grow(verb: &Grow) -> Result<(), Failure> {
     let Grow::Groups(Node { node, options }) = verb;
     let path = format!("/api/queues/quorum/replicas/on/{}/grow", segment(node));
     options.ask("grow the quorum queues", Method::POST, &path, None, done)
@@ -140,7 +140,7 @@ pub fn grow(verb: &Grow) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The broker's error.
-pub fn shrink(verb: &Shrink) -> Result<(), Failure> {
+pub(crate) fn shrink(verb: &Shrink) -> Result<(), Failure> {
     let Shrink::Groups(Node { node, options }) = verb;
     let path = format!("/api/queues/quorum/replicas/on/{}/shrink", segment(node));
     options.ask("shrink the quorum queues", Method::DELETE, &path, None, done)
@@ -150,7 +150,7 @@ pub fn shrink(verb: &Shrink) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The broker's error.
-pub fn rebalance(verb: &Rebalance) -> Result<(), Failure> {
+pub(crate) fn rebalance(verb: &Rebalance) -> Result<(), Failure> {
     let Rebalance::Leaders(options) = verb;
     options.ask("rebalance the queues", Method::POST, "/api/rebalance/queues", None, done)
 }
@@ -160,7 +160,7 @@ impl Member {
     ///
     /// # Errors
     /// The broker's error.
-    pub async fn add(&self, api: &Api) -> Result<(), Failure> {
+    pub(crate) async fn add(&self, api: &Api) -> Result<(), Failure> {
         self.ask(api, "add", Method::POST).await
     }
 
@@ -168,7 +168,7 @@ impl Member {
     ///
     /// # Errors
     /// The broker's error.
-    pub async fn delete(&self, api: &Api) -> Result<(), Failure> {
+    pub(crate) async fn delete(&self, api: &Api) -> Result<(), Failure> {
         self.ask(api, "delete", Method::DELETE).await
     }
 

@@ -1,7 +1,7 @@
 //! The commands of RabbitMQ's tools, and what stands for each of them here. docs/from-rabbitmq.md shows the same table.
 
 /// A tool of RabbitMQ, and its commands. A command that several tools have is in the tool whose name fits best.
-pub struct Tool {
+pub(crate) struct Tool {
     pub name: &'static str,
     commands: &'static [Command],
 }
@@ -11,7 +11,7 @@ type Command = (&'static str, &'static str);
 
 /// Returns the line for an operator who has typed a command of RabbitMQ, alone or after the name of its tool: `list_queues`,
 /// `ctl list_queues` or `rabbitmqctl list_queues`. Returns nothing if there is no such command.
-pub fn answer<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn answer<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<String> {
     let first = words.next()?;
     let named = TOOLS.iter().find(|tool| first == tool.name || first == tool.short_name());
     let (tool, (command, here)) = match named {

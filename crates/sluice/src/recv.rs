@@ -20,7 +20,7 @@ use crate::recv::filters::Filters;
 use crate::words::counted;
 
 #[derive(Args, Debug)]
-pub struct Recv {
+pub(crate) struct Recv {
     /// /queues/QUEUE with the name percent-encoded, or the plain name of a queue
     address: String,
     /// End after this many messages; no more are taken from the queue
@@ -51,7 +51,7 @@ pub struct Recv {
 ///
 /// # Errors
 /// Nothing arrived in time, or why the link ended.
-pub fn run(recv: &Recv) -> Result<(), Failure> {
+pub(crate) fn run(recv: &Recv) -> Result<(), Failure> {
     crate::amqp::block_on(recv.receive())
 }
 
@@ -227,7 +227,7 @@ async fn within<T>(seconds: Option<u32>, future: impl Future<Output = T>) -> Opt
 }
 
 /// The signals that end a verb.
-pub struct Signals {
+pub(crate) struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
@@ -237,12 +237,12 @@ impl Signals {
     ///
     /// # Errors
     /// The system refuses to install a handler.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// Returns when one of the signals arrives.
-    pub async fn recv(&mut self) {
+    pub(crate) async fn recv(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

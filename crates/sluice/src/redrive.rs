@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::moving::{Choice, Moving};
 
 #[derive(Args, Debug)]
-pub struct Redrive {
+pub(crate) struct Redrive {
     /// The name of the queue that has the dead letters
     queue: String,
     /// Only messages that died for this reason
@@ -58,7 +58,7 @@ enum To {
 ///
 /// # Errors
 /// The broker's error, or why it has ended too early.
-pub fn run(redrive: &Redrive) -> Result<(), Failure> {
+pub(crate) fn run(redrive: &Redrive) -> Result<(), Failure> {
     let Redrive { queue, reason, from_queue, older_than, younger_than, to, to_queue, choice } = redrive;
     let reason = reason.as_ref().and_then(Reason::to_possible_value);
     let moving = Moving {

@@ -13,7 +13,7 @@ use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::log::{self, Levels, LogFile};
 
 /// What a running broker reads or opens again.
-pub struct Reload {
+pub(crate) struct Reload {
     sources: Sources,
     /// The values with which the broker has started.
     at_start: SetValues,
@@ -34,7 +34,7 @@ pub struct Reload {
 
 impl Reload {
     /// Creates the state of a broker that has started with these values.
-    pub fn new(
+    pub(crate) fn new(
         sources: Sources,
         values: SetValues,
         levels: Levels,
@@ -58,13 +58,13 @@ impl Reload {
     }
 
     /// Returns the settings in force. They change with each reload.
-    pub fn in_force(&self) -> SettingsInForce {
+    pub(crate) fn in_force(&self) -> SettingsInForce {
         self.in_force.clone()
     }
 
     /// Does everything that SIGHUP asks for, one after the other. When it returns, all of it is done, so that systemd can be
     /// told.
-    pub async fn run(&mut self, node: &Node) {
+    pub(crate) async fn run(&mut self, node: &Node) {
         if let Some(file) = &self.log_file {
             log::reopen(file);
         }
@@ -73,7 +73,7 @@ impl Reload {
     }
 
     /// Returns the next change that an administrator asks for. Dropping the future loses none.
-    pub async fn next_change(&mut self) -> SettingChange {
+    pub(crate) async fn next_change(&mut self) -> SettingChange {
         match self.changes.recv().await {
             Some(change) => change,
             // `in_force` has a sender, so the channel is never closed.
@@ -82,7 +82,7 @@ impl Reload {
     }
 
     /// Carries out a change, and answers.
-    pub fn change(&mut self, change: SettingChange, node: &Node) {
+    pub(crate) fn change(&mut self, change: SettingChange, node: &Node) {
         let SettingChange { key, value, user, answer } = change;
         let changed = self.set_at_run_time(&key, value.as_deref(), &user, node);
         // The administrator may be gone. The change counts nevertheless.

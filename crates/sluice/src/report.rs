@@ -63,7 +63,7 @@ const CHECKS: [&str; 6] = [
 ];
 
 #[derive(Args, Debug)]
-pub struct ExportReport {
+pub(crate) struct ExportReport {
     /// The file to write; only its owner can read it (default: standard output)
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub struct ExportReport {
 ///
 /// # Errors
 /// The broker does not answer, or refuses the user; or the error of a file. What a user may not see is said in the report.
-pub fn run(export: &ExportReport) -> Result<(), Failure> {
+pub(crate) fn run(export: &ExportReport) -> Result<(), Failure> {
     block_on(async {
         let text = Making { export, until: Instant::now() + PATIENCE }.make().await?;
         match &export.output {

@@ -10,7 +10,7 @@ use crate::objects::segment;
 use crate::output::print;
 
 #[derive(Args, Debug)]
-pub struct Reset {
+pub(crate) struct Reset {
     #[command(subcommand)]
     what: What,
     #[command(flatten)]
@@ -27,7 +27,7 @@ enum What {
 ///
 /// # Errors
 /// The broker's error.
-pub fn run(reset: &Reset) -> Result<(), Failure> {
+pub(crate) fn run(reset: &Reset) -> Result<(), Failure> {
     let Reset { what: What::AuthAttempts, api } = reset;
     block_on(async {
         let words = "reset the counts of logins";

@@ -12,7 +12,7 @@ use crate::table::{Column, cell, field_of};
 
 /// What to show of a list.
 #[derive(Args, Debug, Default)]
-pub struct Selection {
+pub(crate) struct Selection {
     /// Sort by this column: its heading, or a field of the JSON such as message_stats.publish
     #[arg(long, global = true, value_name = "COLUMN")]
     sort: Option<String>,
@@ -81,7 +81,7 @@ impl Selection {
     ///
     /// # Errors
     /// A usage failure: there is no such column.
-    pub fn apply(
+    pub(crate) fn apply(
         &self,
         rows: &mut Vec<Value>,
         known: &[Column],
@@ -106,12 +106,12 @@ impl Selection {
     }
 
     /// Returns true if the columns to show were named.
-    pub fn chooses_columns(&self) -> bool {
+    pub(crate) fn chooses_columns(&self) -> bool {
         !self.columns.is_empty()
     }
 
     /// Returns the rows with the selected fields only, if columns are selected.
-    pub fn project(&self, rows: Vec<Value>, columns: &[(String, String)]) -> Vec<Value> {
+    pub(crate) fn project(&self, rows: Vec<Value>, columns: &[(String, String)]) -> Vec<Value> {
         if self.columns.is_empty() {
             return rows;
         }

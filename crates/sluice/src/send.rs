@@ -21,7 +21,7 @@ use crate::words::counted;
 const IN_FLIGHT_MAX: usize = 1_000;
 
 #[derive(Args, Debug)]
-pub struct Send {
+pub(crate) struct Send {
     /// /queues/QUEUE, /exchanges/EXCHANGE or /exchanges/EXCHANGE/KEY with each part percent-encoded, or the
     /// plain name of a queue
     address: String,
@@ -78,7 +78,7 @@ impl From<Kind> for Checksum {
 ///
 /// # Errors
 /// The outcomes other than accepted, with their reasons; or why nothing could be sent.
-pub fn run(send: &Send) -> Result<(), Failure> {
+pub(crate) fn run(send: &Send) -> Result<(), Failure> {
     let message = send.message()?;
     crate::amqp::block_on(send.send(message))
 }
@@ -224,7 +224,7 @@ impl Tally {
 }
 
 /// Describes an outcome, with the reason and the queue if the broker names them.
-pub fn words(outcome: &DeliveryState) -> String {
+pub(crate) fn words(outcome: &DeliveryState) -> String {
     match outcome {
         DeliveryState::Released => "released (no queue accepts it)".to_owned(),
         DeliveryState::Rejected(None) => "rejected".to_owned(),
@@ -251,7 +251,7 @@ pub fn words(outcome: &DeliveryState) -> String {
 ///
 /// # Errors
 /// There is none, or it cannot be read.
-pub fn body(text: Option<&str>, file: Option<&Path>) -> Result<Vec<u8>, Failure> {
+pub(crate) fn body(text: Option<&str>, file: Option<&Path>) -> Result<Vec<u8>, Failure> {
     match (text, file) {
         (_, Some(file)) => std::fs::read(file)
             .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display()))),
@@ -270,7 +270,7 @@ pub fn body(text: Option<&str>, file: Option<&Path>) -> Result<Vec<u8>, Failure>
 }
 
 /// Parses `KEY=VALUE`.
-pub fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("KEY=VALUE is needed".to_owned()),

@@ -27,7 +27,7 @@ use crate::systemd;
 use crate::unix_socket::{self, SocketFile};
 
 #[derive(Args, Debug)]
-pub struct Serve {
+pub(crate) struct Serve {
     #[command(flatten)]
     sources: Sources,
     /// The directory of durable messages and definitions
@@ -40,7 +40,7 @@ pub struct Serve {
 /// # Errors
 /// A usage failure if the configuration is refused; otherwise why the broker cannot start, or could not stop
 /// cleanly.
-pub fn run(serve: &Serve) -> Result<(), Failure> {
+pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     // These errors name what the operator has set, one problem on each line.
     let failed = |error: &dyn std::fmt::Display| Failure { code: FAILED, line: error.to_string() };
     let loaded = Config::load(&serve.sources).map_err(|error| Failure::usage(error.to_string()))?;

@@ -15,7 +15,7 @@ use crate::password::PasswordFrom;
 use crate::tags;
 
 #[derive(Args, Debug)]
-pub struct Set {
+pub(crate) struct Set {
     #[command(subcommand)]
     what: What,
     #[command(flatten)]
@@ -120,7 +120,7 @@ Their values are sizes (4GiB, 500MB), or parts of the memory with a decimal poin
 ///
 /// # Errors
 /// The broker's error, for example that a key of a policy is unknown, or there is no password.
-pub fn run(set: &Set) -> Result<(), Failure> {
+pub(crate) fn run(set: &Set) -> Result<(), Failure> {
     block_on(carry_out(set))
 }
 

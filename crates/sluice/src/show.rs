@@ -15,7 +15,7 @@ use crate::table::{cell, fields};
 use crate::watch::Watch;
 
 #[derive(Debug, Subcommand)]
-pub enum Show {
+pub(crate) enum Show {
     /// The totals and rates of the cluster, and its listeners
     Overview(Options),
     /// The name of the cluster
@@ -67,14 +67,14 @@ pub enum Show {
 }
 
 #[derive(Args, Debug)]
-pub struct Named {
+pub(crate) struct Named {
     name: String,
     #[command(flatten)]
     options: Options,
 }
 
 #[derive(Args, Debug)]
-pub struct InVhost {
+pub(crate) struct InVhost {
     name: String,
     #[command(flatten)]
     vhost: Vhost,
@@ -83,7 +83,7 @@ pub struct InVhost {
 }
 
 #[derive(Args, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// Print the response of the management API
     #[arg(long)]
     json: bool,
@@ -97,7 +97,7 @@ pub struct Options {
 ///
 /// # Errors
 /// The broker's error, for example that there is no such object.
-pub fn run(show: &Show) -> Result<(), Failure> {
+pub(crate) fn run(show: &Show) -> Result<(), Failure> {
     let (object, options) = match show {
         Show::Config(config) => return configuration::show(config),
         Show::Overview(options) => (fixed("the overview", "/api/overview"), options),

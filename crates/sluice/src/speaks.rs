@@ -15,14 +15,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A protocol that a port speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
+pub(crate) enum Speaks {
     Amqp,
     Http,
     Tls,
 }
 
 /// Returns what the port speaks, by its answer to the protocol header of AMQP 1.0. `None` if nobody knows.
-pub async fn probe(host: &str, port: u16) -> Option<Speaks> {
+pub(crate) async fn probe(host: &str, port: u16) -> Option<Speaks> {
     let answer = async {
         let mut stream = TcpStream::connect((host, port)).await.ok()?;
         stream.write_all(&SASL_HEADER).await.ok()?;
@@ -44,12 +44,12 @@ fn of_answer(first: [u8; 4]) -> Option<Speaks> {
 }
 
 /// Returns true if the port answered the handshake with something else than TLS.
-pub fn is_without_tls(error: &io::Error) -> bool {
+pub(crate) fn is_without_tls(error: &io::Error) -> bool {
     Refusal::of(error) == Some(Refusal::NoTls)
 }
 
 /// Returns what is wrong with a certificate, in words. `None` if the error is about something else.
-pub fn of_certificate(error: &io::Error, host: &str) -> Option<String> {
+pub(crate) fn of_certificate(error: &io::Error, host: &str) -> Option<String> {
     let expired = |when: &Option<u64>| {
         let when = when.and_then(|seconds| i64::try_from(seconds).ok());
         when.map_or_else(String::new, |seconds| format!(": {}", moment(seconds)))

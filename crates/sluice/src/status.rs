@@ -16,7 +16,7 @@ use crate::words::counted;
 use crate::{alarms, words};
 
 #[derive(Args, Debug)]
-pub struct Status {
+pub(crate) struct Status {
     /// Print the response of the management API
     #[arg(long)]
     json: bool,
@@ -30,7 +30,7 @@ pub struct Status {
 ///
 /// # Errors
 /// The broker's error.
-pub fn run(status: &Status) -> Result<(), Failure> {
+pub(crate) fn run(status: &Status) -> Result<(), Failure> {
     let make = async || {
         let words = "show the status";
         let (_, answer) = status.api.ask(words, Method::GET, "/api/nodes", None).await?;
@@ -53,7 +53,7 @@ const BUDGETS: &[Column] =
     &[("MEMORY FOR", "name"), ("USED (BYTES)", "used"), ("LIMIT (BYTES)", "limit"), ("USED (%)", "percent")];
 
 /// Renders a node, its alarms and its budgets. `overview` is that of the broker; without it, listeners and totals are left out.
-pub fn show(node: &Value, overview: Option<&Value>) -> String {
+pub(crate) fn show(node: &Value, overview: Option<&Value>) -> String {
     let mut lines: Vec<(&str, String)> = Vec::new();
     lines.push(("node", cell(&node["name"])));
     if let Some(overview) = overview {
@@ -144,7 +144,7 @@ fn totals(overview: &Value) -> Vec<(&'static str, String)> {
 }
 
 /// Returns how many shards a node has and how busy they are, in one line. Returns `None` if the node does not say.
-pub fn shards(node: &Value) -> Option<String> {
+pub(crate) fn shards(node: &Value) -> Option<String> {
     let all = node["shards"].as_array().filter(|all| !all.is_empty())?;
     let busy = |shard: &Value| shard["busy"].as_f64().unwrap_or_default() * 100.0;
     let mut text = all.len().to_string();

@@ -9,12 +9,12 @@ use node::NodeAdminApi;
 use sd_notify::NotifyState;
 
 /// Says that clients can connect.
-pub fn ready() {
+pub(crate) fn ready() {
     tell(&[NotifyState::Ready, NotifyState::Status("takes connections")]);
 }
 
 /// Says that the configuration is read again. [`ready`] follows.
-pub fn reloading() {
+pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
         Err(error) => tracing::warn!("systemd cannot be told of the reload: there is no clock: {error}"),
@@ -22,13 +22,13 @@ pub fn reloading() {
 }
 
 /// Says that the broker stops.
-pub fn stopping() {
+pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("stops")]);
 }
 
 /// Tells the watchdog that the broker lives, as long as every shard answers, until the task ends. If a shard hangs, systemd
 /// ends the broker and starts it again (`WatchdogSec=`).
-pub async fn feed_watchdog(api: NodeAdminApi) {
+pub(crate) async fn feed_watchdog(api: NodeAdminApi) {
     let Some(period) = sd_notify::watchdog_enabled() else { return };
     let who = Identity::metrics_reader();
     loop {

@@ -12,14 +12,14 @@ use crate::http::{Api, Ask};
 use crate::output::print;
 
 /// A column of a table: its heading, and the field that it shows. A field in an object is given as a JSON pointer.
-pub type Column = (&'static str, &'static str);
+pub(crate) type Column = (&'static str, &'static str);
 
 impl Ask<'_> {
     /// Sends the request, and prints the answer: as JSON, or as `show` renders it.
     ///
     /// # Errors
     /// The broker's error.
-    pub async fn print(
+    pub(crate) async fn print(
         self,
         api: &Api,
         json: bool,
@@ -34,7 +34,7 @@ impl Ask<'_> {
 ///
 /// # Errors
 /// The broker's error, or the answer is not a list. `words` names what cannot be done.
-pub async fn list(api: &Api, words: &str, path: &str) -> Result<Vec<Value>, Failure> {
+pub(crate) async fn list(api: &Api, words: &str, path: &str) -> Result<Vec<Value>, Failure> {
     match api.ask(words, Method::GET, path, None).await? {
         (_, Value::Array(rows)) => Ok(rows),
         _ => Err(api.failed(words, "the answer is not a list")),
@@ -42,17 +42,17 @@ pub async fn list(api: &Api, words: &str, path: &str) -> Result<Vec<Value>, Fail
 }
 
 /// Renders a list: as a table, or as JSON.
-pub fn list_text<T: AsRef<str>>(rows: Vec<Value>, columns: &[(T, T)], json: bool) -> String {
+pub(crate) fn list_text<T: AsRef<str>>(rows: Vec<Value>, columns: &[(T, T)], json: bool) -> String {
     if json { escape::json(&Value::from(rows)) } else { table(columns, &rows) }
 }
 
 /// Returns the rows of a list; none if it is something else.
-pub fn rows_of(answer: &Value) -> &[Value] {
+pub(crate) fn rows_of(answer: &Value) -> &[Value] {
     answer.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Returns the field of a column; null if the row has none.
-pub fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
+pub(crate) fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
     match field.starts_with('/') {
         true => row.pointer(field).unwrap_or(&Value::Null),
         false => &row[field],
@@ -60,12 +60,12 @@ pub fn field_of<'a>(row: &'a Value, field: &str) -> &'a Value {
 }
 
 /// Renders rows as a table. Columns are two spaces apart; numbers are right-aligned. Widths are those on a terminal.
-pub fn table<T: AsRef<str>>(columns: &[(T, T)], rows: &[Value]) -> String {
+pub(crate) fn table<T: AsRef<str>>(columns: &[(T, T)], rows: &[Value]) -> String {
     table_of(columns, rows, cell)
 }
 
 /// Like [`table`], with another rendering of fields in one line.
-pub fn table_of<T: AsRef<str>>(
+pub(crate) fn table_of<T: AsRef<str>>(
     columns: &[(T, T)],
     rows: &[Value],
     cell: impl Fn(&Value) -> String,
@@ -96,7 +96,7 @@ pub fn table_of<T: AsRef<str>>(
 }
 
 /// Renders a field for people, in one line.
-pub fn cell(value: &Value) -> String {
+pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::Bool(true) => "yes".to_owned(),
@@ -116,7 +116,7 @@ pub fn cell(value: &Value) -> String {
 
 /// Renders an object with one field per line, in the order of the object. The fields of an object in a field follow
 /// with the names of both, with a dot between.
-pub fn fields(object: &Value) -> String {
+pub(crate) fn fields(object: &Value) -> String {
     let mut lines = Vec::new();
     collect_fields("", object, &mut lines);
     let width = lines.iter().map(|(name, _)| name.width()).max().unwrap_or_default();

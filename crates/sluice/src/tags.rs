@@ -7,7 +7,7 @@ use crate::escape;
 use crate::output::warn;
 
 /// Writes a warning for each tag that gives a user no rights.
-pub fn warn_of_unknown(tags: &[String]) {
+pub(crate) fn warn_of_unknown(tags: &[String]) {
     tags.iter().filter_map(|tag| warning(tag)).for_each(|text| warn(&text));
 }
 

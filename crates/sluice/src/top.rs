@@ -27,7 +27,7 @@ const ROWS: usize = 20;
 const LINES: usize = 6;
 
 #[derive(Args, Debug)]
-pub struct Top {
+pub(crate) struct Top {
     #[arg(value_enum, default_value_t = What::Queues)]
     what: What,
     /// The seconds between two answers; rates are over this time
@@ -67,7 +67,7 @@ struct Seen {
 ///
 /// # Errors
 /// The first answer failed, or nobody reads the output any more.
-pub fn run(top: &Top) -> Result<(), Failure> {
+pub(crate) fn run(top: &Top) -> Result<(), Failure> {
     crate::amqp::block_on(async {
         let mut sees_nodes = true;
         let mut last = top.look(&mut sees_nodes).await?;

@@ -34,7 +34,7 @@ const QUEUE_MESSAGES_MAX: u64 = 10_000;
 const QUEUE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[derive(Args, Debug)]
-pub struct TraceArgs {
+pub(crate) struct TraceArgs {
     /// What is traced
     #[arg(value_enum)]
     kind: Kind,
@@ -65,7 +65,7 @@ enum Kind {
 ///
 /// # Errors
 /// The broker's error, for example that the user may not trace.
-pub fn run(trace: &TraceArgs) -> Result<(), Failure> {
+pub(crate) fn run(trace: &TraceArgs) -> Result<(), Failure> {
     crate::amqp::block_on(trace.run())
 }
 

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 /// TLS of a verb.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Trust {
+pub(crate) struct Trust {
     /// The authorities whose servers are trusted, in PEM (default: those that the system trusts)
     #[arg(long, global = true, env = "SLUICE_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
@@ -27,7 +27,7 @@ impl Trust {
     ///
     /// # Errors
     /// A usage failure: a file cannot be used.
-    pub fn load(&self) -> Result<Arc<ClientConfig>, Failure> {
+    pub(crate) fn load(&self) -> Result<Arc<ClientConfig>, Failure> {
         let options = ClientOptions {
             authorities: self.cacert.clone(),
             identity: self.cert.clone().zip(self.cert_key.clone()),

@@ -17,7 +17,7 @@ const SETTING: &str = "listeners.unix.default";
 
 /// The file of a listening socket. It is removed when this is dropped.
 #[derive(Debug)]
-pub struct SocketFile {
+pub(crate) struct SocketFile {
     path: PathBuf,
     /// The device and the inode of the file.
     identity: (u64, u64),
@@ -38,7 +38,10 @@ impl Drop for SocketFile {
 ///
 /// # Errors
 /// Something else has this path, or the socket cannot be made. The error names the path and the setting.
-pub async fn listen_on(path: &str, mode: u32) -> Result<(tokio::net::UnixListener, SocketFile), String> {
+pub(crate) async fn listen_on(
+    path: &str,
+    mode: u32,
+) -> Result<(tokio::net::UnixListener, SocketFile), String> {
     let file = Path::new(path);
     let failed =
         |error: io::Error| format!("cannot listen on unix:{path}: {error}; the path is set by {SETTING}");

@@ -11,7 +11,7 @@ use crate::output::{complain, print, redraw};
 const SECONDS_MAX: u64 = 86_400;
 
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     /// Show it again every SECONDS (2 if none are given), until interrupted
     #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "2", value_parser = seconds)]
@@ -19,7 +19,7 @@ pub struct Watch {
 }
 
 /// Parses the seconds between two answers.
-pub fn seconds(text: &str) -> Result<u64, String> {
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
     seconds.ok_or_else(|| format!("a number of seconds from 1 to {SECONDS_MAX} is needed"))
 }
@@ -30,7 +30,7 @@ impl Watch {
     ///
     /// # Errors
     /// The first answer failed, or nobody reads the output any more.
-    pub async fn print(self, make: impl AsyncFn() -> Result<String, Failure>) -> Result<(), Failure> {
+    pub(crate) async fn print(self, make: impl AsyncFn() -> Result<String, Failure>) -> Result<(), Failure> {
         let first = make().await?;
         let Some(seconds) = self.watch else { return print(&first) };
         redraw(&first)?;

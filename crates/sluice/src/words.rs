@@ -3,13 +3,13 @@
 use time::OffsetDateTime;
 
 /// Returns the number and the noun: `1 queue`, `2 queues`.
-pub fn counted(number: u64, noun: &str) -> String {
+pub(crate) fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
 /// Returns a size: `17 B`, `38.3 MiB`. A whole number of kB, MB, ... is shown as such, because it was set so: `50 MB`.
-pub fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     const DECIMAL: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     const BINARY: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut whole, mut unit) = (bytes, 0);
@@ -28,7 +28,7 @@ pub fn bytes(bytes: u64) -> String {
 }
 
 /// Returns a duration with its two largest units: `3 days 4 h`, `12 s`.
-pub fn duration(ms: u64) -> String {
+pub(crate) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
@@ -40,7 +40,7 @@ pub fn duration(ms: u64) -> String {
 }
 
 /// Returns a time, given in seconds since the epoch: `2026-11-29 08:59 UTC`. A time that no calendar has is shown as the number.
-pub fn moment(seconds: i64) -> String {
+pub(crate) fn moment(seconds: i64) -> String {
     let Ok(time) = OffsetDateTime::from_unix_timestamp(seconds) else { return seconds.to_string() };
     let (year, month, day) = (time.year(), u8::from(time.month()), time.day());
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", time.hour(), time.minute())

@@ -22,7 +22,7 @@ const CAPABILITIES: [&str; 3] =
     ["connection.blocked", "consumer_cancel_notify", "authentication_failure_close"];
 
 /// A connection of a client.
-pub struct Client {
+pub(crate) struct Client {
     pub conn: Connection,
     stream: TcpStream,
     input: Vec<u8>,
@@ -39,14 +39,14 @@ impl Client {
     }
 
     /// Opens a connection of a user.
-    pub fn open_as(broker: &Broker, user: &str, password: &str) -> Self {
+    pub(crate) fn open_as(broker: &Broker, user: &str, password: &str) -> Self {
         let mut client = Self::log_in(broker, "PLAIN", format!("\0{user}\0{password}").into_bytes());
         client.wait_for("open");
         client
     }
 
     /// Connects, and answers with this response when the broker asks for a login.
-    pub fn log_in(broker: &Broker, mechanism: &'static str, response: Vec<u8>) -> Self {
+    pub(crate) fn log_in(broker: &Broker, mechanism: &'static str, response: Vec<u8>) -> Self {
         let config = Config {
             channel_max: 0,
             frame_max: 0,
@@ -91,13 +91,13 @@ impl Client {
     }
 
     /// Writes the header, and answers the question for a login. Does not wait for the result.
-    pub fn send_login(&mut self) {
+    pub(crate) fn send_login(&mut self) {
         self.wait_for("connection.start");
         self.flush();
     }
 
     /// Reads until the broker closes the socket, and takes note of why.
-    pub fn read_to_the_end(&mut self) {
+    pub(crate) fn read_to_the_end(&mut self) {
         let mut is_answered = false;
         loop {
             while self.next_event().is_some() {}
@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// Reads until something of this name arrives: a method, or `open` for the connection.
-    pub fn wait_for(&mut self, name: &str) {
+    pub(crate) fn wait_for(&mut self, name: &str) {
         loop {
             self.flush();
             while let Some(arrived) = self.next_event() {
@@ -182,12 +182,12 @@ impl Client {
         name
     }
 
-    pub fn open_channel(&mut self, channel: u16) {
+    pub(crate) fn open_channel(&mut self, channel: u16) {
         assert!(self.conn.open_channel(channel));
         self.wait_for("channel.open-ok");
     }
 
-    pub fn declare(&mut self, channel: u16, queue: &str) {
+    pub(crate) fn declare(&mut self, channel: u16, queue: &str) {
         self.conn.send(
             channel,
             &Method::QueueDeclare(QueueDeclare { queue, durable: true, ..QueueDeclare::default() }),
@@ -196,19 +196,19 @@ impl Client {
     }
 
     /// Sends new credentials (`connection.update-secret`), and waits for what the broker says first.
-    pub fn renew(&mut self, secret: &str, answer: &str) {
+    pub(crate) fn renew(&mut self, secret: &str, answer: &str) {
         self.conn.update_secret(Secret::new(secret.as_bytes()), "renewal");
         self.wait_for(answer);
     }
 
-    pub fn consume(&mut self, channel: u16, queue: &str) {
+    pub(crate) fn consume(&mut self, channel: u16, queue: &str) {
         let consume = BasicConsume { queue, consumer_tag: queue, ..BasicConsume::default() };
         self.conn.send(channel, &Method::BasicConsume(consume));
         self.wait_for("basic.consume-ok");
     }
 
     /// Puts messages in the output.
-    pub fn publish(&mut self, channel: u16, queue: &str, messages: usize) {
+    pub(crate) fn publish(&mut self, channel: u16, queue: &str, messages: usize) {
         for _ in 0..messages {
             let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
             // No properties: the flags alone.

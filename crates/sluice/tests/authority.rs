@@ -15,13 +15,13 @@ use tokio_rustls::rustls::ClientConnection;
 use crate::broker::{Broker, Directory, Starting};
 
 /// An authority that signs certificates into files of a directory.
-pub struct Authority {
+pub(crate) struct Authority {
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    pub fn make(folder: &Path, name: &str) -> Self {
+    pub(crate) fn make(folder: &Path, name: &str) -> Self {
         let mut params = params(name, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -31,7 +31,7 @@ impl Authority {
     }
 
     /// Writes `file.pem` and `file.key`.
-    pub fn sign(&self, file: &str, common_name: &str) {
+    pub(crate) fn sign(&self, file: &str, common_name: &str) {
         self.sign_params(file, params(common_name, file));
     }
 
@@ -43,14 +43,14 @@ impl Authority {
     }
 
     /// Writes `file.pem` and `file.key`. The certificate has this serial number.
-    pub fn sign_numbered(&self, file: &str, common_name: &str, serial: u64) {
+    pub(crate) fn sign_numbered(&self, file: &str, common_name: &str, serial: u64) {
         let mut params = params(common_name, file);
         params.serial_number = Some(SerialNumber::from(serial));
         self.sign_params(file, params);
     }
 
     /// Writes `file.pem` and `file.key`. The certificate has expired in the year 2001.
-    pub fn sign_expired(&self, file: &str, common_name: &str) {
+    pub(crate) fn sign_expired(&self, file: &str, common_name: &str) {
         let mut params = params(common_name, file);
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(2001, 1, 1);
@@ -58,7 +58,7 @@ impl Authority {
     }
 
     /// Writes `file.pem` and `file.key`. The certificate is one of X.509 version 1, which has no extensions.
-    pub fn sign_version_1(&self, file: &str, common_name: &str) {
+    pub(crate) fn sign_version_1(&self, file: &str, common_name: &str) {
         let key = KeyPair::generate().unwrap();
         let made = params(common_name, file).signed_by(&key, &self.issuer).unwrap();
         let parts = elements(content(made.der()));
@@ -77,7 +77,7 @@ impl Authority {
     }
 
     /// Writes `file.pem` for a key that exists already, with these DNS names.
-    pub fn certify(&self, file: &str, key: &Path, names: &[&str]) {
+    pub(crate) fn certify(&self, file: &str, key: &Path, names: &[&str]) {
         let key = KeyPair::from_pem(&std::fs::read_to_string(key).unwrap()).unwrap();
         let mut params = params(file, file);
         params.subject_alt_names =
@@ -87,7 +87,7 @@ impl Authority {
     }
 
     /// Writes `file.pem` and `file.key` of a client, whose chain has an authority in between.
-    pub fn sign_indirectly(&self, file: &str, common_name: &str) {
+    pub(crate) fn sign_indirectly(&self, file: &str, common_name: &str) {
         let mut between = params("between", "between");
         between.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -100,7 +100,7 @@ impl Authority {
     }
 
     /// Writes `file.pem`, a list that revokes the certificates with these serial numbers.
-    pub fn revoke(&self, file: &str, serials: &[u64]) {
+    pub(crate) fn revoke(&self, file: &str, serials: &[u64]) {
         let revoked = |serial: &u64| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),
             revocation_time: date_time_ymd(2020, 1, 1),
@@ -119,12 +119,12 @@ impl Authority {
         std::fs::write(self.folder.join(format!("{file}.pem")), list.pem().unwrap()).unwrap();
     }
 
-    pub fn path(&self, file: &str) -> String {
+    pub(crate) fn path(&self, file: &str) -> String {
         self.folder.join(file).to_str().unwrap().to_owned()
     }
 
     /// The settings of a broker whose certificate is in `server.pem`.
-    pub fn settings(&self) -> Vec<String> {
+    pub(crate) fn settings(&self) -> Vec<String> {
         vec![
             "listeners.ssl.default=0".to_owned(),
             "management.ssl.port=0".to_owned(),
@@ -134,7 +134,7 @@ impl Authority {
     }
 
     /// Returns what a client trusts, and the certificate that it shows.
-    pub fn client(&self, file: Option<&str>) -> ClientOptions {
+    pub(crate) fn client(&self, file: Option<&str>) -> ClientOptions {
         let path = |ending: &str| file.map(|file| self.path(&format!("{file}.{ending}")).into());
         ClientOptions {
             authorities: Some(self.path("ca.pem").into()),
@@ -195,19 +195,19 @@ fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     element
 }
 
-pub fn start(directory: &Directory, settings: &[String]) -> Broker {
+pub(crate) fn start(directory: &Directory, settings: &[String]) -> Broker {
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     Starting::spawn(directory, &settings).finish()
 }
 
-pub fn port(broker: &Broker, protocol: &str) -> u64 {
+pub(crate) fn port(broker: &Broker, protocol: &str) -> u64 {
     let listeners = broker.get("/api/overview").1["listeners"].clone();
     let found = listeners.as_array().unwrap().iter().find(|row| row["protocol"] == protocol).cloned();
     found.unwrap_or_else(|| panic!("no {protocol} in {listeners}"))["port"].as_u64().unwrap()
 }
 
 /// Returns the subject of the certificate that a client gets which asks for this name.
-pub fn server_of(port: u64, authority: &Authority, name: &str) -> Result<String, String> {
+pub(crate) fn server_of(port: u64, authority: &Authority, name: &str) -> Result<String, String> {
     let config = authority.client(None).load().unwrap();
     let mut client = ClientConnection::new(config, name.to_owned().try_into().unwrap()).unwrap();
     let mut socket = std::net::TcpStream::connect(("127.0.0.1", u16::try_from(port).unwrap())).unwrap();
@@ -219,7 +219,7 @@ pub fn server_of(port: u64, authority: &Authority, name: &str) -> Result<String,
 }
 
 /// Waits until the log has these words.
-pub fn wait_for(directory: &Directory, words: &str) {
+pub(crate) fn wait_for(directory: &Directory, words: &str) {
     while !directory.logged().contains(words) {
         std::thread::sleep(Duration::from_millis(50));
     }

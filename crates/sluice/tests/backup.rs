@@ -15,7 +15,7 @@ fn identity(broker: &Broker) -> (String, u64) {
 }
 
 /// Copies a directory with all files in it, as `cp -a` does.
-pub fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let from = entry.unwrap().path();

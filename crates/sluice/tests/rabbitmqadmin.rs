@@ -15,8 +15,8 @@ use serde_json::Value;
 
 const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/interop/rabbitmqadmin");
 /// How often a request is repeated whose page says `until`. A guard against hanging.
-pub const TRIES_MAX: u32 = 6_000;
-pub const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+pub(crate) const TRIES_MAX: u32 = 6_000;
+pub(crate) const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 /// What the tool accepts. The pages leave it out because every request has it.
 const ACCEPT: &str = "accept: */*";
 
@@ -185,7 +185,7 @@ fn json(text: &str) -> Result<Value, String> {
 
 /// Returns true if a value has what is wanted: objects have these members. If `whole`, arrays have these elements only, in
 /// this order; otherwise they contain them.
-pub fn contains(wanted: &Value, found: &Value, whole: bool) -> bool {
+pub(crate) fn contains(wanted: &Value, found: &Value, whole: bool) -> bool {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => wanted
             .iter()
@@ -201,7 +201,7 @@ pub fn contains(wanted: &Value, found: &Value, whole: bool) -> bool {
 }
 
 /// A request of a page, and what its answer must be.
-pub struct Step<'a> {
+pub(crate) struct Step<'a> {
     pub line: usize,
     pub method: &'a str,
     pub path: &'a str,
@@ -214,14 +214,14 @@ pub struct Step<'a> {
     pub wanted: Vec<(&'a str, &'a str)>,
 }
 
-pub enum Body<'a> {
+pub(crate) enum Body<'a> {
     None,
     Text(&'a str),
     /// The last answer to this request of the page.
     AnswerTo(&'a str),
 }
 
-pub fn read_steps<'a>(check: &str, page: &'a str) -> Vec<Step<'a>> {
+pub(crate) fn read_steps<'a>(check: &str, page: &'a str) -> Vec<Step<'a>> {
     let mut steps: Vec<Step<'a>> = Vec::new();
     let mut is_fenced = false;
     for (index, text) in page.lines().enumerate() {

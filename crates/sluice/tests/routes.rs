@@ -82,7 +82,7 @@ fn is_for(request: &str, route: &str) -> bool {
 }
 
 /// Returns the route that the broker would use for a request, which is a method and a path without its query.
-pub fn route_of(request: &str) -> Option<String> {
+pub(crate) fn route_of(request: &str) -> Option<String> {
     ROUTES.iter().map(name).find(|route| matches(route, request))
 }
 

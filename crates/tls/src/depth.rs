@@ -43,7 +43,7 @@ impl LimitedDepth {
     ///
     /// # Errors
     /// A list cannot be parsed.
-    pub fn new(
+    pub(crate) fn new(
         inner: Arc<dyn ClientCertVerifier>,
         roots: Arc<RootCertStore>,
         revoked: &[CertificateRevocationListDer<'static>],

@@ -9,7 +9,7 @@ use crate::files::{Options, Tls};
 use crate::pairs::Pair;
 
 /// An authority, and a server's certificate and key, in files.
-pub struct Files {
+pub(crate) struct Files {
     pub authority: PathBuf,
     pub certificate: PathBuf,
     pub key: PathBuf,
@@ -27,7 +27,7 @@ fn named(mut params: CertificateParams, name: &str) -> CertificateParams {
 }
 
 impl Files {
-    pub fn make(folder: &str) -> Self {
+    pub(crate) fn make(folder: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("sluice-tls-{}-{folder}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut authority = params("authority");
@@ -46,12 +46,12 @@ impl Files {
         files
     }
 
-    pub fn path(&self, file: &str) -> PathBuf {
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.key.with_file_name(file)
     }
 
     /// Makes a further pair that is valid for these names.
-    pub fn pair(&self, name: &str, names: &[&str]) -> Pair {
+    pub(crate) fn pair(&self, name: &str, names: &[&str]) -> Pair {
         let (key, names) = (KeyPair::generate().unwrap(), names.iter().map(|name| (*name).to_owned()));
         let params = named(CertificateParams::new(names.collect::<Vec<_>>()).unwrap(), name);
         let made = params.signed_by(&key, &self.issuer).unwrap();
@@ -63,14 +63,14 @@ impl Files {
     }
 
     /// Makes the server's certificate for an existing key.
-    pub fn certify(&self, key: &Path) {
+    pub(crate) fn certify(&self, key: &Path) {
         let key = KeyPair::from_pem(&std::fs::read_to_string(key).unwrap()).unwrap();
         let made = params("certified").signed_by(&key, &self.issuer).unwrap();
         std::fs::write(&self.certificate, made.pem()).unwrap();
     }
 
     /// Makes a client's certificate with this number of authorities between it and the trusted one.
-    pub fn client(&self, name: &str, between: usize) {
+    pub(crate) fn client(&self, name: &str, between: usize) {
         let mut chain = String::new();
         let mut last: Option<Issuer<'static, KeyPair>> = None;
         for number in 0..between {
@@ -89,7 +89,7 @@ impl Files {
     }
 
     /// Makes a new certificate with a new key.
-    pub fn renew(&self, name: &str) {
+    pub(crate) fn renew(&self, name: &str) {
         let key = KeyPair::generate().unwrap();
         let made = params(name).signed_by(&key, &self.issuer).unwrap();
         std::fs::write(&self.certificate, made.pem()).unwrap();
@@ -105,7 +105,7 @@ impl Drop for Files {
 }
 
 /// Returns the settings of a listener that asks clients for nothing.
-pub fn options(files: &Files) -> Options {
+pub(crate) fn options(files: &Files) -> Options {
     Options {
         setting: "ssl_options",
         pair: Pair { certificate: files.certificate.clone(), key: files.key.clone() },
@@ -116,7 +116,7 @@ pub fn options(files: &Files) -> Options {
 }
 
 /// Returns the certificates of a listener that asks clients for nothing.
-pub fn server(files: &Files) -> Tls {
+pub(crate) fn server(files: &Files) -> Tls {
     Tls::load(options(files)).unwrap()
 }
 
@@ -124,7 +124,7 @@ pub fn server(files: &Files) -> Tls {
 ///
 /// # Errors
 /// One of both refuses the other.
-pub fn connect(client: &mut ClientConnection, tls: &Tls) -> Result<(), rustls::Error> {
+pub(crate) fn connect(client: &mut ClientConnection, tls: &Tls) -> Result<(), rustls::Error> {
     let mut server = ServerConnection::new(tls.config())?;
     // The server speaks last, because with TLS 1.3 it may refuse a client that has finished already.
     while client.is_handshaking() || server.is_handshaking() || client.wants_write() {

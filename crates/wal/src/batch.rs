@@ -57,7 +57,7 @@ pub(crate) struct BatchHeader {
 }
 
 impl BatchHeader {
-    pub fn encode(&self) -> [u8; BATCH_HEADER] {
+    pub(crate) fn encode(&self) -> [u8; BATCH_HEADER] {
         let mut bytes = [0; BATCH_HEADER];
         bytes[..4].copy_from_slice(&BATCH_MAGIC);
         bytes[8..16].copy_from_slice(&self.generation.to_le_bytes());
@@ -75,7 +75,7 @@ impl BatchHeader {
 
     /// Reads the header at the front of `bytes`. Returns `None` if its check fails, or if its generation is
     /// not `generation`. With `generation` = `None`, any generation is accepted.
-    pub fn decode(bytes: &[u8], generation: Option<u64>) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8], generation: Option<u64>) -> Option<Self> {
         let bytes = bytes.get(..BATCH_HEADER)?;
         let header = Self {
             generation: u64_at(bytes, 8),
@@ -97,17 +97,17 @@ impl BatchHeader {
     }
 
     /// Returns true if this batch is the mark of a clean stop.
-    pub fn is_mark(&self) -> bool {
+    pub(crate) fn is_mark(&self) -> bool {
         self.length == 0 && self.records == CLEAN
     }
 
     /// Returns true if somebody waited for the sync of an earlier batch when this one was written.
-    pub fn has_waited(&self) -> bool {
+    pub(crate) fn has_waited(&self) -> bool {
         self.records & WAITED != 0 && !self.is_mark()
     }
 
     /// Returns true if this header was written for `payload`.
-    pub fn matches(&self, payload: &[u8]) -> bool {
+    pub(crate) fn matches(&self, payload: &[u8]) -> bool {
         let mut proof = Proof::new([self.generation, self.number]);
         proof.update(payload);
         proof.finish() == self.proof
@@ -119,17 +119,17 @@ impl BatchHeader {
 pub(crate) struct Proof(Digest);
 
 impl Proof {
-    pub fn new<const N: usize>(seed: [u64; N]) -> Self {
+    pub(crate) fn new<const N: usize>(seed: [u64; N]) -> Self {
         let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
         seed.iter().for_each(|word| digest.update(&word.to_le_bytes()));
         Self(digest)
     }
 
-    pub fn update(&mut self, piece: &[u8]) {
+    pub(crate) fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    pub fn finish(&self) -> u32 {
+    pub(crate) fn finish(&self) -> u32 {
         self.0.finalize() as u32
     }
 }

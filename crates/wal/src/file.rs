@@ -65,7 +65,7 @@ pub(crate) struct FileHeader {
 }
 
 impl FileHeader {
-    pub fn encode(&self, magic: [u8; 8]) -> [u8; FILE_HEADER] {
+    pub(crate) fn encode(&self, magic: [u8; 8]) -> [u8; FILE_HEADER] {
         let mut bytes = [0; FILE_HEADER];
         bytes[..8].copy_from_slice(&magic);
         bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
@@ -78,7 +78,7 @@ impl FileHeader {
     }
 
     /// Reads the header at the front of `bytes`, of any version. Returns `None` if its check fails.
-    pub fn decode(bytes: &[u8], magic: [u8; 8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8], magic: [u8; 8]) -> Option<Self> {
         let bytes = bytes.get(..FILE_HEADER)?;
         let is_valid = bytes[..8] == magic && bytes[44..] == crc32c(&bytes[..44]).to_le_bytes();
         is_valid.then(|| Self {

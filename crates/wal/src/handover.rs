@@ -84,7 +84,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub fn with(&self, records: Records) -> WriteError {
+    pub(crate) fn with(&self, records: Records) -> WriteError {
         let (kind, errno) = (self.error.kind(), self.error.raw_os_error());
         WriteError { kind, errno, file: self.file.clone(), records }
     }

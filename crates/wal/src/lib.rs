@@ -73,6 +73,7 @@ mod survey;
 /// they need the `Disk` of this build.
 #[cfg(test)]
 #[allow(dead_code, reason = "unit tests need a part of it")]
+#[allow(unreachable_pub, reason = "the crate wal-testing has the same file")]
 #[path = "../../wal-testing/src/lib.rs"]
 mod testing;
 pub mod tighten;

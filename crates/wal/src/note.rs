@@ -41,7 +41,7 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    pub fn encode(&self) -> [u8; NOTE] {
+    pub(crate) fn encode(&self) -> [u8; NOTE] {
         let mut bytes = [0; NOTE];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..24].copy_from_slice(&self.boot);
@@ -54,7 +54,7 @@ impl Note {
     }
 
     /// Reads the note at the front of `bytes`. Returns `None` if its check fails.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..NOTE)?;
         let is_valid = bytes[..8] == MAGIC && bytes[48..] == crc32c(&bytes[..48]).to_le_bytes();
         is_valid.then(|| {

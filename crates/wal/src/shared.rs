@@ -46,12 +46,12 @@ impl<M> State<M> {
 }
 
 impl<M> Shared<M> {
-    pub fn new(machine: M) -> Self {
+    pub(crate) fn new(machine: M) -> Self {
         Self { state: Mutex::new(State { machine: Some(machine), paused_until: None }) }
     }
 
     /// Runs a round of one of the machine's own threads. Returns `None` once [`Shared::take`] was called.
-    pub fn round<R>(&self, round: impl FnOnce(&mut M) -> R) -> Option<R> {
+    pub(crate) fn round<R>(&self, round: impl FnOnce(&mut M) -> R) -> Option<R> {
         self.lock().machine.as_mut().map(round)
     }
 
@@ -60,7 +60,11 @@ impl<M> Shared<M> {
     /// # Errors
     /// Returns the work unchanged if the machine is in use, if a recent step was slow, or if the step
     /// refuses.
-    pub fn try_step<W, R>(&self, work: W, step: impl FnOnce(&mut M, W) -> Result<R, W>) -> Result<R, W> {
+    pub(crate) fn try_step<W, R>(
+        &self,
+        work: W,
+        step: impl FnOnce(&mut M, W) -> Result<R, W>,
+    ) -> Result<R, W> {
         let Ok(mut state) = self.state.try_lock() else { return Err(work) };
         if state.is_paused() {
             return Err(work);
@@ -73,7 +77,7 @@ impl<M> Shared<M> {
     }
 
     /// Takes the machine out, when the thread ends.
-    pub fn take(&self) -> Option<M> {
+    pub(crate) fn take(&self) -> Option<M> {
         self.lock().machine.take()
     }
 

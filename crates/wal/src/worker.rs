@@ -26,7 +26,10 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
     ///
     /// # Errors
     /// The errors of starting a thread.
-    pub fn spawn(name: &str, run: impl FnOnce(&Arc<Inbox<W>>) -> R + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn spawn(
+        name: &str,
+        run: impl FnOnce(&Arc<Inbox<W>>) -> R + Send + 'static,
+    ) -> io::Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let theirs = Arc::clone(&inbox);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(&theirs))?;
@@ -34,7 +37,7 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
     }
 
     /// Adds to the work of the next round. Does nothing once the thread was stopped.
-    pub fn add(&self, add: impl FnOnce(&mut W)) {
+    pub(crate) fn add(&self, add: impl FnOnce(&mut W)) {
         let state = self.inner.inbox.lock();
         if !state.stop {
             self.inner.inbox.ring(state, add);
@@ -43,7 +46,7 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
 
     /// Returns true if the thread sleeps, has no work and was not stopped. Then the caller may do one step of
     /// the thread's work itself. The thread wakes once some time later; see [`Inbox::take_or_nap`].
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let inbox = &self.inner.inbox;
         let mut state = inbox.lock();
         let is_idle = state.asleep && !state.has_work && !state.stop;
@@ -61,7 +64,7 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
     ///
     /// # Errors
     /// [`io::ErrorKind::BrokenPipe`]: the thread has panicked.
-    pub fn stop(self) -> io::Result<Option<R>> {
+    pub(crate) fn stop(self) -> io::Result<Option<R>> {
         self.inner.inbox.stop();
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ended = thread.map(JoinHandle::join).transpose();
@@ -117,7 +120,7 @@ impl<W> Inbox<W> {
     /// Waits for work and swaps it with `into`, which must be empty. The memory of `into` is reused. Returns
     /// false when the thread must end. If `expects` is true, the thread waits for an [`Inbox::answer`], so it
     /// is not told to end yet.
-    pub fn take(&self, into: &mut W, expects: bool) -> bool {
+    pub(crate) fn take(&self, into: &mut W, expects: bool) -> bool {
         let mut state = self.lock();
         while !state.has_work && (!state.stop || expects) {
             state.asleep = true;
@@ -131,7 +134,7 @@ impl<W> Inbox<W> {
     /// Like [`Inbox::take`], but returns [`Taken::Idle`] when a [`NAP`] has passed since the last work,
     /// whether the thread or another did it. It does so once per idle period, and again after every nap in
     /// which others did work.
-    pub fn take_or_nap(&self, into: &mut W, expects: bool) -> Taken {
+    pub(crate) fn take_or_nap(&self, into: &mut W, expects: bool) -> Taken {
         let mut state = self.lock();
         while !state.has_work && (!state.stop || expects) {
             state.asleep = true;
@@ -156,7 +159,7 @@ impl<W> Inbox<W> {
     }
 
     /// Adds the answer of another thread, even after a stop.
-    pub fn answer(&self, add: impl FnOnce(&mut W)) {
+    pub(crate) fn answer(&self, add: impl FnOnce(&mut W)) {
         self.ring(self.lock(), add);
     }
 

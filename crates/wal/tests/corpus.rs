@@ -1,9 +1,12 @@
 //! Replays the inputs that the fuzz targets have saved.
 
+#[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
 #[path = "../../../fuzz/checks/log_files.rs"]
 mod log_files;
+#[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
 #[path = "../../../fuzz/checks/replay.rs"]
 mod replay;
+#[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
 #[path = "../../../fuzz/checks/stream_segment.rs"]
 mod stream_segment;
 

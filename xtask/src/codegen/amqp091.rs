@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{camel, shout};
 
-pub mod table;
+pub(crate) mod table;
 
 /// Arguments that the specification reserves, as `class.method.argument`. They have no field: they are skipped when a
 /// method is read, and zero or empty when it is written.
@@ -35,13 +35,13 @@ const SECRETS: [&str; 3] =
     ["connection.start-ok.response", "connection.secure-ok.response", "connection.update-secret.new-secret"];
 
 /// Writes the generated file.
-pub fn write() -> Result<(), Box<dyn Error>> {
+pub(crate) fn write() -> Result<(), Box<dyn Error>> {
     std::fs::write(target(), generate()?)?;
     Ok(())
 }
 
 /// Returns the text that the file should have.
-pub fn generate() -> Result<String, Box<dyn Error>> {
+pub(crate) fn generate() -> Result<String, Box<dyn Error>> {
     let spec = read_spec()?;
     let classes = classes(&spec)?;
     let mut out = String::from(HEAD);

@@ -17,7 +17,7 @@ use crate::reply::{Failure, Reply};
 use crate::{accounts, bindings, exchanges, json, policies, topics, vhosts};
 
 /// Everything of the node.
-pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let overview = call.api.overview(&call.who).await?;
     let users = call.api.users(&call.who)?;
     let mut vhosts = call.api.vhosts(&call.who).await?;
@@ -46,7 +46,7 @@ pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// What is in one virtual host. The rows do not name it, so that they can be imported into another.
-pub async fn get_of_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get_of_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.param(0);
     let settings = vhosts::require(call, vhost).await?;
     let overview = call.api.overview(&call.who).await?;

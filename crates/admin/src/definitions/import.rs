@@ -18,7 +18,7 @@ use broker::catalog::{
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-pub use self::route::{post, post_to_vhost};
+pub(crate) use self::route::{post, post_to_vhost};
 use super::unchanged::{self, Hasher};
 use super::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::reply::Failure;

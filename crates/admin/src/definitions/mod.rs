@@ -5,8 +5,9 @@ mod import;
 mod passwords;
 mod unchanged;
 
-pub use export::{get, get_of_vhost};
-pub use import::{Definitions, Problem, Problems, Reading, post, post_to_vhost};
+pub(crate) use export::{get, get_of_vhost};
+pub use import::{Definitions, Problem, Problems, Reading};
+pub(crate) use import::{post, post_to_vhost};
 
 use crate::reply::Failure;
 
@@ -25,7 +26,7 @@ const WITH_ROUTES: [(&str, &str, &str); 3] = [
 ];
 
 /// Returns true if parameters of this component have a route of their own, and are never kept as parameters.
-pub fn has_route(component: &str) -> bool {
+pub(crate) fn has_route(component: &str) -> bool {
     WITH_ROUTES.iter().any(|(known, ..)| *known == component)
 }
 
@@ -33,7 +34,7 @@ pub fn has_route(component: &str) -> bool {
 ///
 /// # Errors
 /// 400, whose reason names the route.
-pub fn check_component(component: &str) -> Result<(), Failure> {
+pub(crate) fn check_component(component: &str) -> Result<(), Failure> {
     let Some((_, route, section)) = WITH_ROUTES.iter().find(|(known, ..)| *known == component) else {
         return Ok(());
     };

@@ -12,7 +12,7 @@ use crate::reply::Failure;
 ///
 /// # Errors
 /// The admin API's error.
-pub async fn hash<D: AdminApi>(
+pub(super) async fn hash<D: AdminApi>(
     api: &D,
     who: &Identity,
     passwords: Vec<(usize, Secret)>,

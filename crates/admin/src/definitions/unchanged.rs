@@ -14,17 +14,17 @@ use sha2::{Digest as _, Sha256};
 const NAME: &str = "imported_definition_hash_value";
 
 /// Returns the key of the parameter.
-pub fn key() -> ParameterKey {
+pub(super) fn key() -> ParameterKey {
     ParameterKey { vhost: None, component: "".into(), name: NAME.into() }
 }
 
 /// Returns true if this global parameter is the hash. It says nothing about another broker, so it is neither exported nor imported.
-pub fn is_hash(name: &str) -> bool {
+pub(super) fn is_hash(name: &str) -> bool {
     name == NAME
 }
 
 /// Returns the command that stores the hash, or removes the one that is stored.
-pub fn command(hash: Option<Arc<str>>) -> Command {
+pub(super) fn command(hash: Option<Arc<str>>) -> Command {
     match hash {
         Some(value) => Command::SetParameter { key: key(), value },
         None => Command::ClearParameter { key: key() },
@@ -33,17 +33,17 @@ pub fn command(hash: Option<Arc<str>>) -> Command {
 
 /// The hash of the texts that were added, in their order.
 #[derive(Clone, Debug, Default)]
-pub struct Hasher(Sha256);
+pub(super) struct Hasher(Sha256);
 
 impl Hasher {
-    pub fn add(&mut self, text: &str) {
+    pub(super) fn add(&mut self, text: &str) {
         // The length says where each text ends.
         self.0.update((text.len() as u64).to_be_bytes());
         self.0.update(text);
     }
 
     /// Returns the hash as the JSON value of a parameter.
-    pub fn value(&self) -> Arc<str> {
+    pub(super) fn value(&self) -> Arc<str> {
         let mut value = String::from("\"");
         for byte in self.0.clone().finalize() {
             let _ = write!(value, "{byte:02x}");

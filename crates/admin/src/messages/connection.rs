@@ -17,10 +17,10 @@ use crate::reply::Failure;
 
 /// The time for a whole request: connecting, messages and closing. It is longer than the time after which the broker gives up a
 /// change of its own, and shorter than the patience of most HTTP clients.
-pub const TIME_MAX: Duration = Duration::from_secs(10);
+pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Every connection has one channel.
-pub const CHANNEL: u16 = 1;
+pub(super) const CHANNEL: u16 = 1;
 
 /// The program's name in the list of connections.
 const PRODUCT: &str = "Sluice HTTP API";
@@ -29,7 +29,7 @@ const PRODUCT: &str = "Sluice HTTP API";
 ///
 /// # Errors
 /// See [`failure`]. The user may not use the virtual host, for example, or there are as many connections as allowed.
-pub async fn open<D: AdminApi>(call: &Call<'_, D>) -> Result<Connection, Failure> {
+pub(super) async fn open<D: AdminApi>(call: &Call<'_, D>) -> Result<Connection, Failure> {
     let vhost = super::name(call.param(0), "virtual host");
     let vhost = vhost.map_err(|failure| failure.naming("vhost_not_found"))?;
     let socket = call.api.connect(&call.who, call.peer).await?;
@@ -58,7 +58,10 @@ fn stream(socket: net::UnixStream) -> io::Result<UnixStream> {
 ///
 /// # Errors
 /// 503 if it takes longer. `then` says what this means for the messages.
-pub async fn place<'a, D>(call: &Call<'a, D>, then: &str) -> Result<Option<SemaphorePermit<'a>>, Failure> {
+pub(crate) async fn place<'a, D>(
+    call: &Call<'a, D>,
+    then: &str,
+) -> Result<Option<SemaphorePermit<'a>>, Failure> {
     let late = |_| {
         let seconds = TIME_MAX.as_secs();
         Failure::unavailable(format!("other requests for messages have not ended within {seconds} s: {then}"))
@@ -70,7 +73,7 @@ pub async fn place<'a, D>(call: &Call<'a, D>, then: &str) -> Result<Option<Semap
 ///
 /// # Errors
 /// 503 if it takes longer. `then` says what this means for the messages.
-pub async fn in_time<T>(
+pub(super) async fn in_time<T>(
     then: impl Fn() -> &'static str,
     request: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
@@ -95,7 +98,7 @@ async fn ended_by<T>(
 
 /// Returns what an error of AMQP 0.9.1 is over HTTP. As in RabbitMQ, it is 404 for what does not exist, 401 for what the user may
 /// not do, and 400 for every other refusal.
-pub fn failure(error: &Error) -> Failure {
+pub(super) fn failure(error: &Error) -> Failure {
     let Error::Refused { code, text, .. } = error else {
         return Failure::unavailable(format!("the connection to the broker has failed: {error}"));
     };

@@ -24,7 +24,7 @@ use client::Error;
 use client::amqp091::Connection;
 use serde_json::{Map as Object, Value, json};
 
-pub use self::connection::place;
+pub(crate) use self::connection::place;
 use self::connection::{CHANNEL, failure, in_time, open};
 use crate::browse::put_payload;
 use crate::call::Call;
@@ -53,7 +53,7 @@ const SHORT_STRING_MAX: usize = KEY_BYTES_MAX;
 /// # Errors
 /// 400 for a bad field and for a message that the broker refuses, 401 without the permission, 404 without the exchange, 503
 /// while an alarm stops publishers and if the broker does not answer in time.
-pub async fn publish<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn publish<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let [routing_key, properties, payload, encoding] =
         required(&call.fields, ["routing_key", "properties", "payload", "payload_encoding"])?;
     let exchange = name(call.param(1), "exchange")?;
@@ -227,7 +227,7 @@ struct Wanted<'a> {
 /// # Errors
 /// 400 for a bad field, and for a queue that refuses, for example a stream; 401 without the permission, 404 without the queue,
 /// 503 if the broker does not answer in time.
-pub async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let wanted = wanted(call)?;
     let mut held = call.ports.answers().hold();
     let _place = place(call, "no message was taken").await?;

@@ -12,7 +12,7 @@ use crate::reply::Failure;
 ///
 /// # Errors
 /// 400 if a property or a header has a value that AMQP 0.9.1 cannot have.
-pub fn encode(properties: &Value) -> Result<BytesMut, Failure> {
+pub(super) fn encode(properties: &Value) -> Result<BytesMut, Failure> {
     let none = Object::new();
     let fields = match properties {
         Value::Object(fields) => fields,

@@ -7,7 +7,7 @@ use broker::exchange_counts::ExchangeCounts;
 use crate::exposition::Kind;
 
 /// A measure of an object whose rows have the type `R`.
-pub struct Measure<R: 'static> {
+pub(super) struct Measure<R: 'static> {
     pub kind: Kind,
     pub name: &'static str,
     pub help: &'static str,
@@ -15,16 +15,16 @@ pub struct Measure<R: 'static> {
 }
 
 /// A measure of a connection.
-pub type OfConnection = Measure<fn(&ConnectionRow) -> u64>;
+pub(super) type OfConnection = Measure<fn(&ConnectionRow) -> u64>;
 
 /// A measure of a channel.
-pub type OfChannel = Measure<fn(&ChannelRow) -> u64>;
+pub(super) type OfChannel = Measure<fn(&ChannelRow) -> u64>;
 
 /// A measure of an exchange.
-pub type OfExchange = Measure<fn(&ExchangeCounts) -> u64>;
+pub(super) type OfExchange = Measure<fn(&ExchangeCounts) -> u64>;
 
 /// How to read a measure of a queue.
-pub enum OfQueue {
+pub(super) enum OfQueue {
     Queue(fn(&QueueRow) -> u64),
     /// Of queues that have a Raft group.
     Group(fn(&GroupRow) -> u64),
@@ -37,7 +37,7 @@ pub enum OfQueue {
 }
 
 /// What a measure says of a queue.
-pub enum Value {
+pub(super) enum Value {
     Number(u64),
     Milliseconds(u64),
     Info { queue_type: &'static str, membership: &'static str },
@@ -45,7 +45,7 @@ pub enum Value {
 
 impl OfQueue {
     /// Returns the value for a queue, or `None` if such a queue has no value.
-    pub fn value(&self, row: &QueueRow) -> Option<Value> {
+    pub(super) fn value(&self, row: &QueueRow) -> Option<Value> {
         Some(match self {
             Self::Queue(of) => Value::Number(of(row)),
             Self::Group(of) => Value::Number(of(row.group.as_ref()?)),
@@ -65,7 +65,7 @@ impl OfQueue {
 }
 
 /// The measures of a family, by the objects that have them.
-pub enum Rows {
+pub(super) enum Rows {
     Queues(&'static [Measure<OfQueue>]),
     Connections(&'static [OfConnection]),
     /// Channels of AMQP 0.9.1.
@@ -81,7 +81,7 @@ pub enum Rows {
 }
 
 /// A family, as `/metrics/detailed?family=NAME` names it.
-pub struct Family {
+pub(super) struct Family {
     pub name: &'static str,
     pub rows: Rows,
     /// True if `/metrics/per-object` has the family. The others may have very many rows.
@@ -103,7 +103,7 @@ const fn counter<R>(name: &'static str, help: &'static str, of: R) -> Measure<R>
 use OfQueue::{Group, GroupTime, Info, Known, Queue};
 
 /// All families, in the order in which they are shown.
-pub const FAMILIES: &[Family] = &[
+pub(super) const FAMILIES: &[Family] = &[
     family("auth_attempt_metrics", true, Rows::AuthAttempts),
     family("auth_attempt_detailed_metrics", true, Rows::AuthAttemptsBySource),
     family("connection_churn_metrics", false, Rows::Churn),
@@ -127,7 +127,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// The families of queues with which `/metrics/detailed` shows [`INFO`] too, as in RabbitMQ.
-pub const WITH_INFO: [&str; 3] = ["queue_coarse_metrics", "queue_consumer_count", "queue_metrics"];
+pub(super) const WITH_INFO: [&str; 3] = ["queue_coarse_metrics", "queue_consumer_count", "queue_metrics"];
 
 const COARSE: &[Measure<OfQueue>] = &[
     gauge("queue_messages_ready", "Messages ready to be delivered", Queue(|q| q.report.ready)),

@@ -26,7 +26,7 @@ type Metric = (Kind, String, &'static str);
 type Labels = Vec<(&'static str, Arc<str>)>;
 
 /// Metrics of objects of one kind.
-pub struct Listed {
+pub(super) struct Listed {
     metrics: Vec<Metric>,
     /// For each object: its labels, and the values of all metrics.
     rows: Vec<(Labels, Box<[u64]>)>,
@@ -47,7 +47,7 @@ impl Listed {
     ///
     /// # Errors
     /// The admin API's error, or 503 if too much memory is in use for responses.
-    pub async fn collect<D: AdminApi>(
+    pub(super) async fn collect<D: AdminApi>(
         rows: &Rows,
         prefix: &str,
         (api, who, ports): (&D, &Identity, &Ports),
@@ -130,7 +130,7 @@ impl Listed {
     }
 
     /// Adds samples to a page until it is full. Returns true if all samples are on it or on an earlier one.
-    pub fn add_to(&mut self, page: &mut Exposition) -> bool {
+    pub(super) fn add_to(&mut self, page: &mut Exposition) -> bool {
         while let Some((kind, name, help)) = self.metrics.get(self.metric) {
             if page.len() >= PAGE_BYTES {
                 return false;

@@ -9,7 +9,7 @@ use crate::process::Process;
 const QUORUM_QUEUES: (&str, &str) = ("ra_system", "quorum_queues");
 
 /// Adds all metrics of the node.
-pub fn add(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
+pub(super) fn add(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     churn(page, "rabbitmq_", overview);
     let evicted = "Connections closed before they logged in, to make room for others";
     page.own_family(Kind::Counter, "handshakes_evicted_total", evicted)
@@ -45,7 +45,7 @@ pub fn add(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
 }
 
 /// Adds what was opened, declared and closed.
-pub fn churn(page: &mut Exposition, prefix: &str, overview: &Overview) {
+pub(super) fn churn(page: &mut Exposition, prefix: &str, overview: &Overview) {
     let c = &overview.counters;
     for (name, help, value) in [
         ("connections_opened_total", "Connections opened", c.connections_opened),
@@ -61,7 +61,7 @@ pub fn churn(page: &mut Exposition, prefix: &str, overview: &Overview) {
 }
 
 /// Adds what the process uses, and the limits at which publishers are stopped.
-pub fn resources(page: &mut Exposition, prefix: &str, overview: &Overview) {
+pub(super) fn resources(page: &mut Exposition, prefix: &str, overview: &Overview) {
     let (process, limits) = (Process::read(), &overview.limits);
     for (name, help, value) in [
         ("process_resident_memory_bytes", "Memory used in bytes", process.resident_bytes),
@@ -99,7 +99,7 @@ const BUDGETS: &[BudgetFigure] = &[
 ];
 
 /// Adds the memory that clients can make the node use.
-pub fn memory(page: &mut Exposition, overview: &Overview) {
+pub(super) fn memory(page: &mut Exposition, overview: &Overview) {
     for (name, help, of) in BUDGETS {
         let mut family = page.own_family(Kind::Gauge, name, help);
         for row in &overview.budgets {
@@ -135,7 +135,7 @@ const RAFT_SUMS: &[RaftSum] = {
 };
 
 /// Adds what rows of queues show on other pages, as sums over all Raft groups. Of latencies it is the longest.
-pub fn raft_sums(page: &mut Exposition, overview: &Overview) {
+pub(super) fn raft_sums(page: &mut Exposition, overview: &Overview) {
     for (kind, name, help, of) in RAFT_SUMS {
         page.family(*kind, name, help).sample(&[QUORUM_QUEUES], of(&overview.counters.raft));
     }

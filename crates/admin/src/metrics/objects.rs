@@ -16,7 +16,7 @@ use crate::reply::Failure;
 
 /// Which objects have rows.
 #[derive(Default)]
-pub struct Filter {
+pub(super) struct Filter {
     /// The virtual hosts; all of them if it is empty.
     pub vhosts: Vec<String>,
     /// The pattern that the names of queues match.
@@ -25,13 +25,13 @@ pub struct Filter {
 
 impl Filter {
     /// Returns true if the filter wants the queues of this virtual host.
-    pub fn wants_vhost(&self, name: &str) -> bool {
+    pub(super) fn wants_vhost(&self, name: &str) -> bool {
         self.vhosts.is_empty() || self.vhosts.iter().any(|vhost| *vhost == *name)
     }
 }
 
 /// Generates families one after the other. The rows of one family are in memory while its pages are read.
-pub struct Objects<D> {
+pub(super) struct Objects<D> {
     api: D,
     who: Identity,
     ports: Ports,
@@ -50,7 +50,7 @@ pub struct Objects<D> {
 
 impl<D: AdminApi> Objects<D> {
     /// `page` is what comes before the families.
-    pub fn new(
+    pub(super) fn new(
         (api, who, ports): (D, Identity, Ports),
         filter: Filter,
         prefix: &'static str,

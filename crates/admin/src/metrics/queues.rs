@@ -28,7 +28,7 @@ const VHOST_STEPS: u64 = 1;
 type Row = (Arc<str>, Arc<str>, Box<[Option<Value>]>);
 
 /// A family of queues, as far as it is not on a page yet.
-pub struct OfQueues {
+pub(super) struct OfQueues {
     measures: &'static [Measure<OfQueue>],
     rows: Vec<Row>,
     /// The index of the next measure, and its next row.
@@ -45,7 +45,7 @@ impl OfQueues {
     ///
     /// # Errors
     /// The admin API's error, 400 if the pattern of the filter costs too much for so many queues, or 503 if too much memory is in use for responses.
-    pub async fn collect<D: AdminApi>(
+    pub(super) async fn collect<D: AdminApi>(
         measures: &'static [Measure<OfQueue>],
         filter: &Filter,
         (api, who, ports): (&D, &Identity, &Ports),
@@ -82,7 +82,7 @@ impl OfQueues {
     }
 
     /// Adds samples to a page until it is full. Returns true if all samples are on it or on an earlier one.
-    pub fn add_to(&mut self, page: &mut Exposition, prefix: &str) -> bool {
+    pub(super) fn add_to(&mut self, page: &mut Exposition, prefix: &str) -> bool {
         while let Some(measure) = self.measures.get(self.measure) {
             let name = format!("{prefix}{}", measure.name);
             while let Some((vhost, queue, values)) = self.rows.get(self.from) {

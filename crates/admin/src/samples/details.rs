@@ -12,7 +12,7 @@ const SAMPLES_MAX: u64 = 500;
 
 /// The samples that a request asks for, by part of the answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ranges {
+pub(crate) struct Ranges {
     lengths: Option<Range>,
     messages: Option<Range>,
     data: Option<Range>,
@@ -25,7 +25,7 @@ impl Ranges {
     ///
     /// # Errors
     /// 400 if they are no numbers, are 0, or ask for too many samples.
-    pub fn of(query: &Query) -> Result<Self, Failure> {
+    pub(crate) fn of(query: &Query) -> Result<Self, Failure> {
         Ok(Self {
             lengths: range(query, "lengths")?,
             messages: range(query, "msg_rates")?,
@@ -35,7 +35,7 @@ impl Ranges {
     }
 
     /// Returns true if the request asks for samples.
-    pub fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         [self.lengths, self.messages, self.data, self.node].iter().any(Option::is_some)
     }
 
@@ -64,7 +64,7 @@ fn range(query: &Query, prefix: &str) -> Result<Option<Range>, Failure> {
 
 /// Returns the fields of one part of an answer: each figure of a row with its details. `rates_are_known` is there, and false, if
 /// there are too few samples for a rate.
-pub fn fields<R, const N: usize>(
+pub(super) fn fields<R, const N: usize>(
     figures: &[Figure<R>; N],
     part: Part,
     row: &R,
@@ -101,7 +101,7 @@ pub fn fields<R, const N: usize>(
 }
 
 /// Returns the same fields without their details.
-pub fn plain<R, const N: usize>(figures: &[Figure<R>; N], part: Part, row: &R) -> Map<String, Value> {
+pub(crate) fn plain<R, const N: usize>(figures: &[Figure<R>; N], part: Part, row: &R) -> Map<String, Value> {
     let of_part = figures.iter().filter(|figure| figure.part == part);
     of_part.map(|figure| (figure.name.to_owned(), (figure.of)(row).into())).collect()
 }

@@ -8,7 +8,7 @@ use crate::process::Process;
 
 /// The part of an answer that a figure is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     /// Numbers of messages: `queue_totals`, and fields of a queue.
     Lengths,
     /// `message_stats`.
@@ -23,7 +23,7 @@ pub enum Part {
 
 impl Part {
     /// Returns true if its figures only grow. If such a figure is smaller than before, it has started again, and has the rate 0.
-    pub fn counts(self) -> bool {
+    pub(crate) fn counts(self) -> bool {
         match self {
             Self::Messages | Self::Churn | Self::Data => true,
             Self::Lengths | Self::Node => false,
@@ -32,7 +32,7 @@ impl Part {
 }
 
 /// A figure of an object, whose rows have the type `R`.
-pub struct Figure<R> {
+pub(crate) struct Figure<R> {
     pub part: Part,
     pub name: &'static str,
     pub of: fn(&R) -> u64,
@@ -51,12 +51,12 @@ const fn usage(name: &'static str, of: fn(&NodeRow) -> u64) -> Figure<NodeRow> {
 }
 
 /// The values of all figures of a row.
-pub fn values<R, const N: usize>(figures: &[Figure<R>; N], row: &R) -> [u64; N] {
+pub(super) fn values<R, const N: usize>(figures: &[Figure<R>; N], row: &R) -> [u64; N] {
     std::array::from_fn(|i| (figures[i].of)(row))
 }
 
 /// What is sampled of the node. Its sums over protocols and queue types are made once per sample.
-pub struct NodeRow {
+pub(crate) struct NodeRow {
     traffic: Traffic,
     deliveries: Deliveries,
     overview: Overview,
@@ -65,24 +65,24 @@ pub struct NodeRow {
 
 impl NodeRow {
     /// `process` is needed for [`Part::Node`] only.
-    pub fn new(overview: Overview, process: Process) -> Self {
+    pub(crate) fn new(overview: Overview, process: Process) -> Self {
         let traffic = overview.counters.traffic();
         Self { deliveries: traffic.deliveries(), traffic, overview, process }
     }
 
-    pub fn overview(&self) -> &Overview {
+    pub(crate) fn overview(&self) -> &Overview {
         &self.overview
     }
 
-    pub fn process(&self) -> &Process {
+    pub(crate) fn process(&self) -> &Process {
         &self.process
     }
 }
 
 /// The number of figures of the node.
-pub const NODE: usize = 25;
+pub(super) const NODE: usize = 25;
 
-pub const NODE_FIGURES: [Figure<NodeRow>; NODE] = {
+pub(crate) const NODE_FIGURES: [Figure<NodeRow>; NODE] = {
     use Part::{Churn, Messages};
     [
         length("messages", |row| row.overview.depth.messages()),
@@ -115,9 +115,9 @@ pub const NODE_FIGURES: [Figure<NodeRow>; NODE] = {
 };
 
 /// The number of figures of a queue.
-pub const QUEUE: usize = 16;
+pub(super) const QUEUE: usize = 16;
 
-pub const QUEUE_FIGURES: [Figure<QueueRow>; QUEUE] = {
+pub(super) const QUEUE_FIGURES: [Figure<QueueRow>; QUEUE] = {
     use Part::Messages;
     [
         length("messages", |q| q.report.messages()),
@@ -142,9 +142,9 @@ pub const QUEUE_FIGURES: [Figure<QueueRow>; QUEUE] = {
 };
 
 /// The number of figures of an exchange.
-pub const EXCHANGE: usize = 4;
+pub(super) const EXCHANGE: usize = 4;
 
-pub const EXCHANGE_FIGURES: [Figure<ExchangeCounts>; EXCHANGE] = {
+pub(super) const EXCHANGE_FIGURES: [Figure<ExchangeCounts>; EXCHANGE] = {
     use Part::Messages;
     [
         counter(Messages, "publish_in", |counts| counts.published),
@@ -155,9 +155,9 @@ pub const EXCHANGE_FIGURES: [Figure<ExchangeCounts>; EXCHANGE] = {
 };
 
 /// The number of figures of a virtual host, without those of its channels and sessions, which are [`CHANNEL_FIGURES`].
-pub const VHOST: usize = 5;
+pub(super) const VHOST: usize = 5;
 
-pub const VHOST_FIGURES: [Figure<VhostNumbers>; VHOST] = [
+pub(super) const VHOST_FIGURES: [Figure<VhostNumbers>; VHOST] = [
     length("messages", |v| v.depth.messages()),
     length("messages_ready", |v| v.depth.ready),
     length("messages_unacknowledged", |v| v.depth.unsettled),
@@ -166,15 +166,15 @@ pub const VHOST_FIGURES: [Figure<VhostNumbers>; VHOST] = [
 ];
 
 /// The number of figures of a connection.
-pub const CONNECTION: usize = 2;
+pub(super) const CONNECTION: usize = 2;
 
-pub const CONNECTION_FIGURES: [Figure<ConnectionRow>; CONNECTION] =
+pub(super) const CONNECTION_FIGURES: [Figure<ConnectionRow>; CONNECTION] =
     [counter(Part::Data, "recv_oct", |c| c.recv_bytes), counter(Part::Data, "send_oct", |c| c.send_bytes)];
 
 /// The number of figures of a channel or a session.
-pub const CHANNEL: usize = 12;
+pub(super) const CHANNEL: usize = 12;
 
-pub const CHANNEL_FIGURES: [Figure<PassedCounts>; CHANNEL] = {
+pub(super) const CHANNEL_FIGURES: [Figure<PassedCounts>; CHANNEL] = {
     use Part::Messages;
     [
         counter(Messages, "publish", |c| c.received),

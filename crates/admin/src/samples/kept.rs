@@ -6,10 +6,10 @@ use std::hash::Hash;
 use super::series::{Retention, SLACK_MS, Sample, Series};
 
 /// The time between two samples, in milliseconds.
-pub const EVERY_MS: u64 = 60_000;
+pub(super) const EVERY_MS: u64 = 60_000;
 
 /// The rings of an object, as RabbitMQ keeps them for the node: an hour, eight hours, and a day.
-pub const RINGS: [Retention; 3] = [
+pub(super) const RINGS: [Retention; 3] = [
     Retention { samples_max: 62, every_ms: EVERY_MS - SLACK_MS },
     Retention { samples_max: 50, every_ms: 600_000 - SLACK_MS },
     Retention { samples_max: 50, every_ms: 1_800_000 - SLACK_MS },
@@ -17,7 +17,7 @@ pub const RINGS: [Retention; 3] = [
 
 /// The most objects of one kind that have a history. A queue takes up to 25 kB and an exchange up to 8 kB, so they take 16 MB.
 /// Objects beyond it have none, until one of the others has been silent for [`SILENT_MS`].
-pub const OBJECTS_MAX: usize = 500;
+pub(super) const OBJECTS_MAX: usize = 500;
 
 /// An object without messages for this time, in milliseconds, gives its place to another one that has some.
 const SILENT_MS: u64 = 3_600_000;
@@ -27,7 +27,7 @@ const FORGOTTEN_MS: u64 = 86_400_000;
 
 /// The histories of the objects of one kind.
 #[derive(Debug)]
-pub struct Kept<K, const N: usize> {
+pub(super) struct Kept<K, const N: usize> {
     objects: HashMap<K, Object<N>>,
     /// Each object that has had messages, with a history or without. It takes 32 bytes for each of them.
     known: HashMap<K, Use>,
@@ -59,7 +59,7 @@ impl<K: Clone + Eq + Hash, const N: usize> Default for Kept<K, N> {
 impl<K: Copy + Eq + Hash + Ord, const N: usize> Kept<K, N> {
     /// Begins a round. `used` has each object that exists and has had messages, with their number. Returns the objects that need a
     /// sample.
-    pub fn begin_round(&mut self, used: &[(K, u64)], now_ms: u64) -> Vec<K> {
+    pub(super) fn begin_round(&mut self, used: &[(K, u64)], now_ms: u64) -> Vec<K> {
         let exist: HashSet<K> = used.iter().map(|(key, _)| *key).collect();
         self.objects.retain(|key, object| exist.contains(key) && now_ms < object.used_ms + FORGOTTEN_MS);
         let mut silent: Vec<(u64, K)> =
@@ -91,18 +91,18 @@ impl<K: Copy + Eq + Hash + Ord, const N: usize> Kept<K, N> {
         self.objects.keys().copied().collect()
     }
 
-    pub fn push(&mut self, key: &K, sample: Sample<N>) {
+    pub(super) fn push(&mut self, key: &K, sample: Sample<N>) {
         if let Some(object) = self.objects.get_mut(key) {
             object.series.push(sample);
         }
     }
 
     /// Returns when messages were last seen to pass through an object, whether it has a history or not.
-    pub fn used_ms(&self, key: &K) -> Option<u64> {
+    pub(super) fn used_ms(&self, key: &K) -> Option<u64> {
         self.known.get(key).map(|last| last.used_ms)
     }
 
-    pub fn get(&self, key: &K) -> Option<&Series<N>> {
+    pub(super) fn get(&self, key: &K) -> Option<&Series<N>> {
         self.objects.get(key).map(|object| &object.series)
     }
 }

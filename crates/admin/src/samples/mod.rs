@@ -29,14 +29,14 @@ use broker::ids::QueueId;
 use serde_json::{Map, Value};
 use tokio::time::MissedTickBehavior;
 
-pub use self::details::Ranges;
+pub(crate) use self::details::Ranges;
 use self::details::fields;
-pub use self::details::plain;
+pub(crate) use self::details::plain;
 use self::figures::{
     CHANNEL, CHANNEL_FIGURES, CONNECTION, CONNECTION_FIGURES, EXCHANGE, EXCHANGE_FIGURES, NODE, QUEUE,
     QUEUE_FIGURES, VHOST, VHOST_FIGURES, values,
 };
-pub use self::figures::{NODE_FIGURES, NodeRow, Part};
+pub(crate) use self::figures::{NODE_FIGURES, NodeRow, Part};
 use self::kept::Kept;
 use self::series::{History, Retention, SLACK_MS, Sample, Series};
 use self::watched::Watched;
@@ -65,7 +65,7 @@ const QUEUES_PER_REQUEST: usize = 500;
 
 /// The samples of the node, and of the objects that somebody looks at.
 #[derive(Debug)]
-pub struct Samples {
+pub(crate) struct Samples {
     state: Mutex<State>,
     /// Returns the time of a request, in milliseconds since the epoch.
     clock: fn() -> u64,
@@ -134,7 +134,7 @@ pub async fn run<D: AdminApi>(api: D, ports: Ports, every: Duration) {
 }
 
 impl Samples {
-    pub fn with_clock(clock: fn() -> u64) -> Self {
+    pub(crate) fn with_clock(clock: fn() -> u64) -> Self {
         Self { state: Mutex::default(), clock }
     }
 
@@ -143,7 +143,7 @@ impl Samples {
     ///
     /// # Errors
     /// The admin API's error. What was sampled until then is kept.
-    pub async fn take<D: AdminApi>(&self, api: &D, now_ms: u64) -> Result<(), AdminError> {
+    pub(crate) async fn take<D: AdminApi>(&self, api: &D, now_ms: u64) -> Result<(), AdminError> {
         let who = Identity::metrics_reader();
         let (queues, exchanges, vhosts, names) = {
             let mut state = self.state();
@@ -257,13 +257,13 @@ impl Samples {
     }
 
     /// Returns the fields of one part of the answer about the node, with rates.
-    pub fn node(&self, part: Part, row: &NodeRow, ranges: &Ranges) -> Map<String, Value> {
+    pub(crate) fn node(&self, part: Part, row: &NodeRow, ranges: &Ranges) -> Map<String, Value> {
         fields(&NODE_FIGURES, part, row, self.history(Some(&self.state().node)), ranges)
     }
 
     /// Returns in which part of the time the thread of a shard was awake, from 0 to 1, with at most four digits. It is the part between
     /// the last two samples, as a rate is.
-    pub fn busy(&self, row: &ShardRow) -> f64 {
+    pub(crate) fn busy(&self, row: &ShardRow) -> f64 {
         let state = self.state();
         let history = self.history(state.shards.get(usize::from(row.number)));
         let [busy, total] = times(row);
@@ -274,7 +274,7 @@ impl Samples {
     }
 
     /// Returns the lengths and the `message_stats` of a queue, with rates. The queue is sampled from now on.
-    pub fn queue(&self, row: &QueueRow, ranges: &Ranges) -> (Map<String, Value>, Map<String, Value>) {
+    pub(crate) fn queue(&self, row: &QueueRow, ranges: &Ranges) -> (Map<String, Value>, Map<String, Value>) {
         let mut state = self.state();
         let State { queues, used_queues, .. } = &mut *state;
         let recent = queues.ask(&row.id, ranges.is_any());
@@ -285,13 +285,13 @@ impl Samples {
 
     /// Returns since when no message has passed through a queue, in milliseconds since the epoch. The node looks once a minute, so this
     /// is known of queues that had messages and have had none for a minute or more.
-    pub fn idle_since(&self, queue: QueueId) -> Option<u64> {
+    pub(crate) fn idle_since(&self, queue: QueueId) -> Option<u64> {
         let used_ms = self.state().used_queues.used_ms(&queue)?;
         (used_ms + kept::EVERY_MS <= (self.clock)()).then_some(used_ms)
     }
 
     /// Returns the `message_stats` of an exchange, with rates. The exchange is sampled from now on.
-    pub fn exchange(&self, row: &ExchangeRow, ranges: &Ranges) -> Map<String, Value> {
+    pub(crate) fn exchange(&self, row: &ExchangeRow, ranges: &Ranges) -> Map<String, Value> {
         let mut state = self.state();
         let State { exchanges, used_exchanges, .. } = &mut *state;
         let recent = exchanges.ask(&row.id, ranges.is_any());
@@ -301,7 +301,12 @@ impl Samples {
 
     /// Returns the fields of a virtual host, with rates: its messages, its data, and its `message_stats`. It is sampled from
     /// now on.
-    pub fn vhost(&self, name: &Arc<str>, numbers: &VhostNumbers, ranges: &Ranges) -> Map<String, Value> {
+    pub(crate) fn vhost(
+        &self,
+        name: &Arc<str>,
+        numbers: &VhostNumbers,
+        ranges: &Ranges,
+    ) -> Map<String, Value> {
         let mut state = self.state();
         let traffic = state.vhost_traffic.ask(name, ranges.is_any());
         let traffic = self.history(traffic);
@@ -314,14 +319,14 @@ impl Samples {
     }
 
     /// Returns the fields about the data of a connection, with rates. The connection is sampled from now on.
-    pub fn connection(&self, row: &ConnectionRow, ranges: &Ranges) -> Map<String, Value> {
+    pub(crate) fn connection(&self, row: &ConnectionRow, ranges: &Ranges) -> Map<String, Value> {
         let mut state = self.state();
         let series = state.connections.ask(&row.name, ranges.is_any());
         fields(&CONNECTION_FIGURES, Part::Data, row, self.history(series), ranges)
     }
 
     /// Returns the `message_stats` of the channel or the session with this number, with rates. It is sampled from now on.
-    pub fn channel(
+    pub(crate) fn channel(
         &self,
         connection: &Arc<str>,
         number: u16,

@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 
 /// The values of an object at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample<const N: usize> {
+pub(super) struct Sample<const N: usize> {
     /// The time, in milliseconds since the epoch.
     pub at_ms: u64,
     pub values: [u64; N],
 }
 
 /// A sample may be this early, in milliseconds. Samples are not taken exactly every five seconds.
-pub const SLACK_MS: u64 = 2_500;
+pub(super) const SLACK_MS: u64 = 2_500;
 
 /// How long samples are kept, and how far apart they are.
 #[derive(Clone, Copy, Debug)]
-pub struct Retention {
+pub(super) struct Retention {
     /// The most samples.
     pub samples_max: usize,
     /// The least time between two samples, in milliseconds. 0 takes each.
@@ -32,20 +32,20 @@ struct Ring<const N: usize> {
 /// The samples of an object, in one or more rings. The first ring has the finest samples, and later rings reach further
 /// back.
 #[derive(Clone, Debug)]
-pub struct Series<const N: usize> {
+pub(super) struct Series<const N: usize> {
     rings: Vec<Ring<N>>,
 }
 
 /// The times at which samples are shown: from `age_ms` ago until the newest sample, `step_ms` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub(super) struct Range {
     pub age_ms: u64,
     /// Not 0.
     pub step_ms: u64,
 }
 
 /// One value at a time, in milliseconds since the epoch.
-pub type Point = (u64, u64);
+pub(super) type Point = (u64, u64);
 
 /// The shortest time between a sample and a request for which a rate is calculated, in milliseconds. In a shorter time, a few
 /// messages make a high rate.
@@ -53,7 +53,7 @@ const RATE_MS_MIN: u64 = 1_000;
 
 /// What is known of an object: the samples since somebody looks at it, those of its history, and the time of the request.
 #[derive(Clone, Copy, Debug)]
-pub struct History<'a, const N: usize> {
+pub(super) struct History<'a, const N: usize> {
     pub recent: Option<&'a Series<N>>,
     pub older: Option<&'a Series<N>>,
     pub now_ms: u64,
@@ -66,7 +66,7 @@ impl<'a, const N: usize> History<'a, N> {
 
     /// Returns the change per second of one value between the last two recent samples. With fewer of them, returns the change from
     /// the newest sample of all until now, and `None` without a sample. `now` is the value at the time of the request.
-    pub fn rate(&self, value: usize, now: u64) -> Option<f64> {
+    pub(super) fn rate(&self, value: usize, now: u64) -> Option<f64> {
         let of_samples = self.recent.and_then(|series| series.rate(value));
         of_samples.or_else(|| {
             let is_before = |sample: &&Sample<N>| sample.at_ms + RATE_MS_MIN <= self.now_ms;
@@ -79,7 +79,7 @@ impl<'a, const N: usize> History<'a, N> {
     /// Returns one value at the times of a range, newest first. The newest time is that of the newest recent sample. Without
     /// one it is the time of the request, when the value is `now`. Between two samples, the value is on the line between them.
     /// Times before the oldest sample are left out.
-    pub fn points(&self, value: usize, range: Range, now: u64) -> Vec<Point> {
+    pub(super) fn points(&self, value: usize, range: Range, now: u64) -> Vec<Point> {
         let newest = self.both().filter_map(Series::newest).max_by_key(|sample| sample.at_ms);
         let newest = newest.map(|sample| (sample.at_ms, sample.values[value]));
         let has_recent = self.recent.is_some_and(|series| series.newest().is_some());
@@ -107,7 +107,7 @@ impl<'a, const N: usize> History<'a, N> {
 }
 
 impl<const N: usize> Series<N> {
-    pub fn new(retentions: &[Retention]) -> Self {
+    pub(super) fn new(retentions: &[Retention]) -> Self {
         // Most objects never have more samples than a rate needs.
         let samples = |retention: &Retention| VecDeque::with_capacity(retention.samples_max.min(2));
         let ring = |retention: &Retention| Ring { retention: *retention, samples: samples(retention) };
@@ -115,7 +115,7 @@ impl<const N: usize> Series<N> {
     }
 
     /// Adds a sample. If the clock was set back, the earlier samples are forgotten, because they lie in the future.
-    pub fn push(&mut self, sample: Sample<N>) {
+    pub(super) fn push(&mut self, sample: Sample<N>) {
         if self.newest().is_some_and(|newest| newest.at_ms >= sample.at_ms) {
             self.rings.iter_mut().for_each(|ring| ring.samples.clear());
         }
@@ -123,7 +123,7 @@ impl<const N: usize> Series<N> {
     }
 
     /// Changes how many samples the finest ring keeps. The oldest ones leave at once.
-    pub fn keep(&mut self, samples_max: usize) {
+    pub(super) fn keep(&mut self, samples_max: usize) {
         if let Some(ring) = self.rings.first_mut() {
             ring.retention.samples_max = samples_max;
             ring.cut_to(samples_max);
@@ -131,18 +131,18 @@ impl<const N: usize> Series<N> {
         }
     }
 
-    pub fn newest(&self) -> Option<&Sample<N>> {
+    pub(super) fn newest(&self) -> Option<&Sample<N>> {
         self.rings.first()?.samples.back()
     }
 
     /// Returns the number of samples in the finest ring.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.rings.first().map_or(0, |ring| ring.samples.len())
     }
 
     /// Returns the change per second of one value between the last two samples. Returns `None` with fewer samples.
-    pub fn rate(&self, value: usize) -> Option<f64> {
+    pub(super) fn rate(&self, value: usize) -> Option<f64> {
         let samples = &self.rings.first()?.samples;
         let (before, last) = (samples.get(samples.len().checked_sub(2)?)?, samples.back()?);
         Some(per_second((before.at_ms, before.values[value]), (last.at_ms, last.values[value])))
@@ -185,7 +185,7 @@ fn between((from_ms, from): Point, (to_ms, to): Point, at_ms: u64) -> u64 {
 }
 
 /// Returns the change per second from one point to a later one.
-pub fn per_second((from_ms, from): Point, (to_ms, to): Point) -> f64 {
+pub(super) fn per_second((from_ms, from): Point, (to_ms, to): Point) -> f64 {
     let time_ms = to_ms.saturating_sub(from_ms);
     match time_ms {
         0 => 0.0,

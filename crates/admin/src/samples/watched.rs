@@ -6,10 +6,10 @@ use std::hash::Hash;
 use super::series::{Retention, Sample, Series};
 
 /// The most objects of one kind that are sampled. With two samples each, queues take about 5 MB.
-pub const OBJECTS_MAX: usize = 10_000;
+pub(super) const OBJECTS_MAX: usize = 10_000;
 
 /// The most objects of one kind that have a history. Histories of queues take about 8 MB.
-pub const HISTORIES_MAX: usize = 500;
+pub(super) const HISTORIES_MAX: usize = 500;
 
 /// The number of samples of an object without a history: as many as a rate needs.
 const BRIEF: usize = 2;
@@ -23,7 +23,7 @@ const ROUNDS_MIN: u64 = 2;
 
 /// The samples of objects, by key. A round begins with each sample.
 #[derive(Debug)]
-pub struct Watched<K, const N: usize> {
+pub(super) struct Watched<K, const N: usize> {
     objects: HashMap<K, Object<N>>,
     /// The keys in the order in which the objects were last asked for.
     order: BTreeMap<u64, K>,
@@ -55,7 +55,7 @@ struct Object<const N: usize> {
 }
 
 impl<K: Clone + Eq + Hash, const N: usize> Watched<K, N> {
-    pub fn new(history: Retention) -> Self {
+    pub(super) fn new(history: Retention) -> Self {
         Self::with_max(history, OBJECTS_MAX, HISTORIES_MAX)
     }
 
@@ -77,7 +77,7 @@ impl<K: Clone + Eq + Hash, const N: usize> Watched<K, N> {
     /// Called when somebody asks for an object, `with_history` if also for its samples. Returns its samples so far.
     /// Returns `None` if there are too many objects. A new object takes the place of the one that nobody has asked for
     /// for the longest time, but not of one that was asked for in this round: otherwise a long list would keep none.
-    pub fn ask(&mut self, key: &K, with_history: bool) -> Option<&Series<N>> {
+    pub(super) fn ask(&mut self, key: &K, with_history: bool) -> Option<&Series<N>> {
         self.asked += 1;
         let (asked, round_ms) = (self.asked, self.round_ms.unwrap_or_default());
         match self.objects.get_mut(key) {
@@ -148,7 +148,7 @@ impl<K: Clone + Eq + Hash, const N: usize> Watched<K, N> {
     }
 
     /// Begins a round. Forgets objects that nobody asked for during the last five minutes. Returns the keys of the others.
-    pub fn begin_round(&mut self, now_ms: u64) -> Vec<K> {
+    pub(super) fn begin_round(&mut self, now_ms: u64) -> Vec<K> {
         // Before the first round there was no time, and a clock that was set back begins again.
         if self.round_ms.is_none_or(|before| now_ms < before) {
             self.objects.values_mut().for_each(|object| object.round_ms = now_ms);
@@ -171,7 +171,7 @@ impl<K: Clone + Eq + Hash, const N: usize> Watched<K, N> {
     }
 
     /// Adds a sample of an object. Does nothing if the object was forgotten meanwhile.
-    pub fn push(&mut self, key: &K, sample: Sample<N>) {
+    pub(super) fn push(&mut self, key: &K, sample: Sample<N>) {
         if let Some(object) = self.objects.get_mut(key) {
             object.series.push(sample);
         }

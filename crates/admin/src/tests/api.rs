@@ -24,7 +24,7 @@ use broker::traces::{TraceChange, Traces};
 use self::state::State;
 
 #[derive(Clone)]
-pub struct FakeAdminApi(Arc<Mutex<State>>);
+pub(super) struct FakeAdminApi(Arc<Mutex<State>>);
 
 impl AdminApi for FakeAdminApi {
     fn traces(&self, who: &Identity) -> Result<Traces, AdminError> {

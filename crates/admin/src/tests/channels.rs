@@ -6,7 +6,7 @@ use broker::admin_api::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
 use super::connection;
 use super::http::Server;
 
-pub const NAME: &str = "10.0.0.1:1 -> 10.0.0.2:5672";
+pub(super) const NAME: &str = "10.0.0.1:1 -> 10.0.0.2:5672";
 
 fn consumer(tag: &str, active: Option<bool>) -> ConsumerRow {
     ConsumerRow {
@@ -43,7 +43,7 @@ fn channel(number: u16, consumers: Vec<ConsumerRow>) -> ChannelRow {
     }
 }
 
-pub fn connection_of_091(user: &str, is_held_back: bool) -> ConnectionRow {
+pub(super) fn connection_of_091(user: &str, is_held_back: bool) -> ConnectionRow {
     ConnectionRow {
         protocol: ProtocolRow::Amqp091(Amqp091Row {
             client_properties: [("product".to_owned(), "p")].into_iter().collect(),

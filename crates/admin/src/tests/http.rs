@@ -12,7 +12,7 @@ use crate::{Ports, management_router, metrics_router, serve};
 
 /// A response.
 #[derive(Debug)]
-pub struct Answer {
+pub(super) struct Answer {
     pub status: u16,
     /// Names are in lower case.
     pub headers: Vec<(String, String)>,
@@ -20,24 +20,24 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 }
 
 /// A management server and a metrics server that share an admin API.
-pub struct Server {
+pub(super) struct Server {
     pub api: FakeAdminApi,
     pub management: SocketAddr,
     pub metrics: SocketAddr,
 }
 
 impl Server {
-    pub async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         Self::start_with(Ports::default()).await
     }
 
-    pub async fn start_with(ports: Ports) -> Self {
+    pub(super) async fn start_with(ports: Ports) -> Self {
         let (api, ports) = (FakeAdminApi::new(), ports.naming_node("n@h"));
         let mut addresses = Vec::new();
         for router in
@@ -51,7 +51,7 @@ impl Server {
     }
 
     /// Sends a request to the management server, as this user; the password equals the name.
-    pub async fn ask(&self, user: Option<&str>, method: &str, path: &str, body: &str) -> Answer {
+    pub(super) async fn ask(&self, user: Option<&str>, method: &str, path: &str, body: &str) -> Answer {
         let authorization = user.map_or(String::new(), |u| {
             format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{u}:{u}")))
         });
@@ -60,7 +60,7 @@ impl Server {
 
     /// Runs a transcript: lines of `METHOD path [body] -> status [body]`. Each request sees the state that
     /// the previous ones left. A body that ends in `..` gives only the start of the response.
-    pub async fn check(&self, user: &str, transcript: &str) {
+    pub(super) async fn check(&self, user: &str, transcript: &str) {
         for line in transcript.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
             let (request, expected) = line.split_once(" -> ").unwrap();
             let mut words = request.splitn(3, ' ');
@@ -76,7 +76,7 @@ impl Server {
 }
 
 /// Sends one request on a new connection.
-pub async fn request(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+pub(super) async fn request(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let text = format!(
         "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n{body}",
         body.len()
@@ -85,7 +85,7 @@ pub async fn request(to: SocketAddr, method: &str, path: &str, headers: &str, bo
 }
 
 /// Sends raw text on a new connection. The server must close it.
-pub async fn raw(to: SocketAddr, text: &str) -> Answer {
+pub(super) async fn raw(to: SocketAddr, text: &str) -> Answer {
     let mut stream = TcpStream::connect(to).await.unwrap();
     // The server may answer and close before it has read a body that it refuses.
     let _ = stream.write_all(text.as_bytes()).await;

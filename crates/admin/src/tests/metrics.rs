@@ -11,7 +11,7 @@ use super::connection;
 use super::http::{Server, request};
 
 /// The counters of the admin API at the start.
-pub fn counters() -> Counters {
+pub(super) fn counters() -> Counters {
     let mut counters = Counters::default();
     (counters.raft_entries, counters.raft_bytes) = (5, 600);
     counters.raft = RaftSums { term: 2, written_index: 9, commit_index: 8, applied_index: 7, base_index: 3 };
@@ -35,11 +35,11 @@ pub fn counters() -> Counters {
 }
 
 /// Returns a shard whose thread was awake for so many nanoseconds, out of so many.
-pub fn shard(number: u8, busy_ns: u64, total_ns: u64) -> ShardRow {
+pub(super) fn shard(number: u8, busy_ns: u64, total_ns: u64) -> ShardRow {
     ShardRow { number, busy: BusyTime { busy_ns, total_ns }, ..ShardRow::default() }
 }
 
-pub async fn read(server: &Server, path: &str) -> String {
+pub(super) async fn read(server: &Server, path: &str) -> String {
     let answer = request(server.metrics, "GET", path, "", "").await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
@@ -247,7 +247,7 @@ async fn the_text_is_well_formed() {
 }
 
 /// Returns the path of a page with all families.
-pub fn all_families() -> String {
+pub(super) fn all_families() -> String {
     let names = [
         "auth_attempt_metrics",
         "auth_attempt_detailed_metrics",

@@ -5,7 +5,7 @@ use client::Message;
 
 use super::http::Server;
 
-pub fn group() -> GroupRow {
+pub(super) fn group() -> GroupRow {
     GroupRow {
         leads: true,
         rests: false,

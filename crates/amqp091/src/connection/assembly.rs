@@ -29,7 +29,7 @@ pub(super) struct Partial {
 
 impl Partial {
     /// Returns the bytes of memory that the content takes.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.buffer.capacity()
     }
 

@@ -47,12 +47,12 @@ pub(super) struct Channels {
 
 impl Channels {
     #[inline]
-    pub fn get(&self, channel: u16) -> &Channel {
+    pub(super) fn get(&self, channel: u16) -> &Channel {
         self.channels.get(usize::from(channel)).unwrap_or(&Channel::Closed)
     }
 
     /// Replaces the state of a channel. Returns the previous state.
-    pub fn set(&mut self, channel: u16, state: Channel) -> Channel {
+    pub(super) fn set(&mut self, channel: u16, state: Channel) -> Channel {
         let at = usize::from(channel);
         self.incomplete_bytes += state.incomplete_bytes();
         let before = match self.channels.get_mut(at) {
@@ -70,7 +70,7 @@ impl Channels {
         before
     }
 
-    pub fn incomplete_bytes(&self) -> usize {
+    pub(super) fn incomplete_bytes(&self) -> usize {
         self.incomplete_bytes
     }
 }

@@ -6,7 +6,7 @@ use amqp091::{Config, Connection, ConnectionStartOk, Event, Fault, Secret, State
 use bytes::Bytes;
 
 /// The limits of a server, as they are by default.
-pub const CONFIG: Config = Config {
+pub(crate) const CONFIG: Config = Config {
     channel_max: 2047,
     frame_max: 131_072,
     initial_frame_max: 8192,
@@ -16,10 +16,10 @@ pub const CONFIG: Config = Config {
 };
 
 /// Frames of this many bytes are passed to the endpoint in a buffer of their own.
-pub const LARGE: usize = 500;
+pub(crate) const LARGE: usize = 500;
 
 /// Returns the bytes that an endpoint wants to write, and removes them.
-pub fn written(endpoint: &mut Connection) -> Vec<u8> {
+pub(crate) fn written(endpoint: &mut Connection) -> Vec<u8> {
     let mut bytes = Vec::new();
     while endpoint.output_len() > 0 {
         let mut slices = [IoSlice::new(&[]); 8];
@@ -34,13 +34,13 @@ pub fn written(endpoint: &mut Connection) -> Vec<u8> {
 
 /// Reads from a socket as a shard does: frames that are incomplete are kept, large ones get a buffer of their own.
 #[derive(Default)]
-pub struct Socket {
+pub(crate) struct Socket {
     kept: Vec<u8>,
 }
 
 impl Socket {
     /// Passes bytes to the endpoint, and each event or fault to `handle`. After a fault, the endpoint is told to fail.
-    pub fn read(
+    pub(crate) fn read(
         &mut self,
         endpoint: &mut Connection,
         bytes: &[u8],
@@ -75,7 +75,7 @@ impl Socket {
         self.kept = rest.to_vec();
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 }
@@ -96,7 +96,7 @@ fn pass(
 }
 
 /// Answers the events of the handshake. Does nothing for all others.
-pub fn shake_hands(endpoint: &mut Connection, event: &Event<'_>, server: bool) {
+pub(crate) fn shake_hands(endpoint: &mut Connection, event: &Event<'_>, server: bool) {
     match event {
         Event::HeaderExchanged => endpoint.start("PLAIN AMQPLAIN", Table::EMPTY),
         Event::Start(start) => {
@@ -129,7 +129,11 @@ pub fn shake_hands(endpoint: &mut Connection, event: &Event<'_>, server: bool) {
 }
 
 /// Returns a client and a server that are connected, with these channels open, and what the client has written.
-pub fn connected(client: Config, server: Config, channels: &[u16]) -> (Connection, Connection, Vec<u8>) {
+pub(crate) fn connected(
+    client: Config,
+    server: Config,
+    channels: &[u16],
+) -> (Connection, Connection, Vec<u8>) {
     let mut ends = [Connection::client(client, 0), Connection::server(server, 0)];
     let mut sockets = [Socket::default(), Socket::default()];
     let mut sent = Vec::new();
@@ -162,7 +166,7 @@ pub fn connected(client: Config, server: Config, channels: &[u16]) -> (Connectio
 }
 
 /// Returns a text that says all about an event. Contents look the same whether they are borrowed or assembled.
-pub fn shown(event: &Result<Event<'_>, Fault>) -> String {
+pub(crate) fn shown(event: &Result<Event<'_>, Fault>) -> String {
     match event {
         Ok(Event::Content { channel, content }) => {
             let method = (content.publish(), content.deliver(), content.get_ok(), content.returned());

@@ -22,7 +22,7 @@ pub(crate) struct PlainFields<'a> {
 impl<'a> PlainFields<'a> {
     /// Returns the fields of the list at the start of `bytes`, and the bytes after the list.
     #[inline(always)]
-    pub fn of_list(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+    pub(crate) fn of_list(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[0xc0, size, left], rest) = bytes.split_first_chunk()? else { return None };
         // The size includes the count.
         let (fields, after) = rest.split_at_checked(usize::from(size.checked_sub(1)?))?;
@@ -51,12 +51,12 @@ impl<'a> PlainFields<'a> {
 
     /// Reads a field that must be null.
     #[inline(always)]
-    pub fn null(&mut self) -> Option<()> {
+    pub(crate) fn null(&mut self) -> Option<()> {
         self.next()?.is_none().then_some(())
     }
 
     #[inline(always)]
-    pub fn boolean(&mut self) -> Option<Option<bool>> {
+    pub(crate) fn boolean(&mut self) -> Option<Option<bool>> {
         match self.next()? {
             None => Some(None),
             Some(0x41) => Some(Some(true)),
@@ -66,7 +66,7 @@ impl<'a> PlainFields<'a> {
     }
 
     #[inline(always)]
-    pub fn ubyte(&mut self) -> Option<Option<u8>> {
+    pub(crate) fn ubyte(&mut self) -> Option<Option<u8>> {
         match self.next()? {
             None => Some(None),
             Some(0x50) => self.take::<1>().map(|[n]| Some(n)),
@@ -75,7 +75,7 @@ impl<'a> PlainFields<'a> {
     }
 
     #[inline(always)]
-    pub fn uint(&mut self) -> Option<Option<u32>> {
+    pub(crate) fn uint(&mut self) -> Option<Option<u32>> {
         match self.next()? {
             None => Some(None),
             Some(0x70) => self.take().map(|bytes| Some(u32::from_be_bytes(bytes))),
@@ -86,7 +86,7 @@ impl<'a> PlainFields<'a> {
     }
 
     #[inline(always)]
-    pub fn binary(&mut self) -> Option<Option<&'a [u8]>> {
+    pub(crate) fn binary(&mut self) -> Option<Option<&'a [u8]>> {
         match self.next()? {
             None => Some(None),
             Some(0xa0) => {
@@ -101,7 +101,7 @@ impl<'a> PlainFields<'a> {
 
     /// Ends the composite. Returns `None` if anything is left.
     #[inline(always)]
-    pub fn finish(self) -> Option<()> {
+    pub(crate) fn finish(self) -> Option<()> {
         (self.left == 0 && self.rest.is_empty()).then_some(())
     }
 }

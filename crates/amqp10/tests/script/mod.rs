@@ -12,17 +12,17 @@ use amqp10::{
 };
 use bytes::{Bytes, BytesMut};
 
-pub struct Script {
+pub(crate) struct Script {
     pub endpoint: Connection,
 }
 
 /// The name of the event or the fault that a frame caused, if any.
-pub type Handled = Result<Option<String>, Fault>;
+pub(crate) type Handled = Result<Option<String>, Fault>;
 
 /// The limit for incomplete deliveries, in bytes.
-pub const INCOMPLETE_MAX: usize = 80;
+pub(crate) const INCOMPLETE_MAX: usize = 80;
 
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config {
         max_frame_size: 4096,
         initial_max_frame_size: amqp10::frame::INITIAL_MAX_FRAME_SIZE,
@@ -36,12 +36,12 @@ pub fn config() -> Config {
 #[allow(dead_code, reason = "each test file uses some of it")]
 impl Script {
     /// Returns a server with a new connection.
-    pub fn fresh() -> Self {
+    pub(crate) fn fresh() -> Self {
         Self { endpoint: Connection::server(config(), 0) }
     }
 
     /// Returns a server that waits for OPEN.
-    pub fn logged_in() -> Self {
+    pub(crate) fn logged_in() -> Self {
         let mut script = Self::fresh();
         script.bytes(&frame::SASL_HEADER).unwrap();
         let mut init = BytesMut::new();
@@ -53,7 +53,7 @@ impl Script {
         script
     }
 
-    pub fn opened() -> Self {
+    pub(crate) fn opened() -> Self {
         let mut script = Self::logged_in();
         script
             .receive(0, &Open { idle_time_out: Some(10_000), max_frame_size: 65_536, ..Open::new("client") })
@@ -64,7 +64,7 @@ impl Script {
     }
 
     /// Returns a server with a session on channel 0 whose peer accepts `window` transfers.
-    pub fn begun(window: u32) -> Self {
+    pub(crate) fn begun(window: u32) -> Self {
         let mut script = Self::opened();
         script.receive(0, &Begin { incoming_window: window, handle_max: 7, ..Begin::default() }).unwrap();
         script.endpoint.begin(Some(0), true);
@@ -73,7 +73,7 @@ impl Script {
     }
 
     /// Returns a server that also has a link with handle and number 0, on which the peer has this role.
-    pub fn attached(role: Role, window: u32) -> Self {
+    pub(crate) fn attached(role: Role, window: u32) -> Self {
         let mut script = Self::begun(window);
         script.attach("link", 0, role);
         script.sent();
@@ -81,7 +81,7 @@ impl Script {
     }
 
     /// The peer attaches and is answered. Returns the number of the link.
-    pub fn attach(&mut self, name: &str, handle: u32, role: Role) -> u32 {
+    pub(crate) fn attach(&mut self, name: &str, handle: u32, role: Role) -> u32 {
         self.receive(0, &attach(name, handle, role)).unwrap();
         let session = self.endpoint.session(0).unwrap();
         let (number, _) = session.links().find(|(_, l)| l.remote_handle == Some(handle)).unwrap();
@@ -91,7 +91,7 @@ impl Script {
         self.endpoint.attach(0, Some(number), answer).unwrap()
     }
 
-    pub fn bytes(&mut self, bytes: &[u8]) -> Handled {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Handled {
         let len = self.endpoint.frame_len(bytes)?;
         assert_eq!(len, Some(bytes.len()));
         let event = self.endpoint.handle_frame(Chunk::Borrowed(bytes), 0)?;
@@ -106,25 +106,25 @@ impl Script {
         }))
     }
 
-    pub fn receive(&mut self, channel: u16, performative: &dyn Encode) -> Handled {
+    pub(crate) fn receive(&mut self, channel: u16, performative: &dyn Encode) -> Handled {
         let mut out = BytesMut::new();
         put_frame(&mut out, channel, performative);
         self.bytes(&out)
     }
 
-    pub fn transfer(&mut self, head: &TransferHead<'_>, payload: &[u8]) -> Handled {
+    pub(crate) fn transfer(&mut self, head: &TransferHead<'_>, payload: &[u8]) -> Handled {
         let mut out = BytesMut::new();
         put_transfer_frame(&mut out, 0, head, payload.len());
         out.extend_from_slice(payload);
         self.bytes(&out)
     }
 
-    pub fn flow(&mut self, flow: Flow) -> Handled {
+    pub(crate) fn flow(&mut self, flow: Flow) -> Handled {
         self.receive(0, &flow)
     }
 
     /// The peer grants credit on handle 0.
-    pub fn credit(&mut self, seen: u32, window: u32, count: u32, credit: u32) -> Handled {
+    pub(crate) fn credit(&mut self, seen: u32, window: u32, count: u32, credit: u32) -> Handled {
         self.flow(Flow {
             handle: Some(0),
             delivery_count: Some(count),
@@ -133,13 +133,13 @@ impl Script {
         })
     }
 
-    pub fn send(&mut self, payload: &[u8], cookie: u64) -> bool {
+    pub(crate) fn send(&mut self, payload: &[u8], cookie: u64) -> bool {
         let payload = Bytes::copy_from_slice(payload);
         self.endpoint.send(0, 0, &Outgoing::whole(Tag::from_number(cookie), false, &payload, cookie))
     }
 
     /// Returns the frames sent since the last call, in short form.
-    pub fn sent(&mut self) -> Vec<String> {
+    pub(crate) fn sent(&mut self) -> Vec<String> {
         let mut slices = [IoSlice::new(&[]); 64];
         let output = self.endpoint.output();
         let n = output.slices(&mut slices);
@@ -202,11 +202,11 @@ fn shown(properties: &Map) -> String {
     properties.iter().map(shown).collect()
 }
 
-pub fn session_flow(seen: u32, window: u32) -> Flow {
+pub(crate) fn session_flow(seen: u32, window: u32) -> Flow {
     Flow { next_incoming_id: Some(seen), ..Flow::new(window, 0, u32::MAX) }
 }
 
-pub fn attach(name: &str, handle: u32, role: Role) -> Attach {
+pub(crate) fn attach(name: &str, handle: u32, role: Role) -> Attach {
     let mut attach = Attach::new(name, handle, role);
     attach.source = Some(Source::default());
     attach.target = Some(TargetArchetype::Target(Target::default()));
@@ -215,6 +215,6 @@ pub fn attach(name: &str, handle: u32, role: Role) -> Attach {
 }
 
 /// Returns the first transfer of delivery `id` on handle 0.
-pub fn head(id: u32, tag: &[u8]) -> TransferHead<'_> {
+pub(crate) fn head(id: u32, tag: &[u8]) -> TransferHead<'_> {
     TransferHead { delivery_id: Some(id), delivery_tag: Some(tag), ..TransferHead::default() }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 /// Counts of what happened.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub received: u64,
     /// Deliveries that needed several transfers.
     pub split: u64,
@@ -19,7 +19,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.received += other.received;
         self.split += other.split;
         self.settled += other.settled;
@@ -30,7 +30,7 @@ impl Seen {
 }
 
 /// The true state of a link, independent of its two ends.
-pub struct Model {
+pub(crate) struct Model {
     /// The side that sends.
     pub sender: usize,
     /// Messages sent and not yet received.

@@ -171,14 +171,14 @@ impl Waiting {
 
 impl Guesses {
     /// Counts a failed login.
-    pub fn record_failure(&self, from: IpAddr, user: &str, now_ms: u64) {
+    pub(super) fn record_failure(&self, from: IpAddr, user: &str, now_ms: u64) {
         let network = network(from);
         self.addresses.add(network, ADDRESS_MAX, now_ms);
         self.users.add((network, cut(user)), USER_MAX, now_ms);
     }
 
     /// Returns true if a failure of this address with this user would wait.
-    pub fn is_suspect(&self, from: IpAddr, user: &str, now_ms: u64) -> bool {
+    pub(super) fn is_suspect(&self, from: IpAddr, user: &str, now_ms: u64) -> bool {
         self.over(network(from), user, now_ms) > 0
     }
 
@@ -190,7 +190,7 @@ impl Guesses {
 
     /// Returns what happens to a login that has failed, and that would otherwise be answered after `usual_ms`. Takes a place for it
     /// if it waits.
-    pub fn fail(&self, from: IpAddr, user: &str, now_ms: u64, usual_ms: u64) -> Failed {
+    pub(super) fn fail(&self, from: IpAddr, user: &str, now_ms: u64, usual_ms: u64) -> Failed {
         let network = network(from);
         let over = self.over(network, user, now_ms);
         if over == 0 {
@@ -212,26 +212,26 @@ impl Guesses {
     }
 
     /// Returns what is known about the failures of an address.
-    pub fn of_address(&self, from: IpAddr, now_ms: u64) -> Guessing {
+    pub(super) fn of_address(&self, from: IpAddr, now_ms: u64) -> Guessing {
         let network = network(from);
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).count(network, now_ms);
         Guessing { failures: self.addresses.count(network, now_ms), waiting }
     }
 
     /// Notes that a user has logged in from this address.
-    pub fn note_success(&self, from: IpAddr, user: &str, now_ms: u64) {
+    pub(super) fn note_success(&self, from: IpAddr, user: &str, now_ms: u64) {
         self.successes.place(network(from), user).store(now_ms, Ordering::Relaxed);
     }
 
     /// Returns true if this user has logged in from this address within the last day.
-    pub fn is_proven(&self, from: IpAddr, user: &str, now_ms: u64) -> bool {
+    pub(super) fn is_proven(&self, from: IpAddr, user: &str, now_ms: u64) -> bool {
         let at_ms = self.successes.place(network(from), user).load(Ordering::Relaxed);
         at_ms > 0 && now_ms.saturating_sub(at_ms) < PROVEN_MS
     }
 
     /// Returns the name by which a login is counted. A token names its user itself, so each token without a user name has a name of
     /// its own.
-    pub fn name_of<'a>(&self, user: &'a str, password: &Secret) -> Cow<'a, str> {
+    pub(super) fn name_of<'a>(&self, user: &'a str, password: &Secret) -> Cow<'a, str> {
         match user {
             "" => format!("token {:016x}", self.successes.names.hash_one(password.expose())).into(),
             user => cut(user).into(),

@@ -50,12 +50,12 @@ impl fmt::Debug for Remembered {
 }
 
 impl Remembered {
-    pub fn new(key: RememberKey) -> Self {
+    pub(super) fn new(key: RememberKey) -> Self {
         Self { key: Some(key), until_ms: Mutex::default() }
     }
 
     /// Returns whether this is the user's password. Calculates its hash only if the login is not known.
-    pub fn check(&self, user: &str, hash: &PasswordHash, password: &Secret, now_ms: u64) -> bool {
+    pub(super) fn check(&self, user: &str, hash: &PasswordHash, password: &Secret, now_ms: u64) -> bool {
         let Some(keyed) = self.keyed(user, hash, password) else { return hash.is_of(password) };
         if self.has(&keyed, now_ms) {
             return true;
@@ -75,7 +75,7 @@ impl Remembered {
     }
 
     /// Returns true if this login was right within the last minute. Calculates no slow hash.
-    pub fn knows(&self, user: &str, hash: &PasswordHash, password: &Secret, now_ms: u64) -> bool {
+    pub(super) fn knows(&self, user: &str, hash: &PasswordHash, password: &Secret, now_ms: u64) -> bool {
         self.keyed(user, hash, password).is_some_and(|keyed| self.has(&keyed, now_ms))
     }
 
@@ -92,7 +92,7 @@ impl Remembered {
     }
 
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.lock().len()
     }
 }

@@ -68,7 +68,7 @@ impl Claims {
     }
 
     /// Returns the claims on what the command names. Its decision may reach further: see [`Self::add_changes`].
-    pub fn of(command: &Command, catalog: &Catalog) -> Self {
+    pub(super) fn of(command: &Command, catalog: &Catalog) -> Self {
         let mut claims = Self::default();
         claims.add_command(command, catalog);
         claims
@@ -162,7 +162,7 @@ impl Claims {
 
     /// Adds claims on what a decision changes beyond the names in the command: the removed bindings, the auto-delete
     /// exchanges that are deleted as a result, and the users who have permissions in a deleted virtual host.
-    pub fn add_changes(&mut self, changes: &[Change], catalog: &Catalog) {
+    pub(super) fn add_changes(&mut self, changes: &[Change], catalog: &Catalog) {
         for change in changes {
             match change {
                 Change::Unbound(binding) => {
@@ -204,7 +204,7 @@ impl Claims {
 
     /// Adds the claims of a command that has to wait. Some commands delete exchanges and bindings that they do not
     /// name. Which ones is unknown until the decision, so they claim the whole topology of the virtual host.
-    pub fn add_waiting(&mut self, command: &Command, catalog: &Catalog) {
+    pub(super) fn add_waiting(&mut self, command: &Command, catalog: &Catalog) {
         let vhost = match command {
             Command::ForgetQueue { queue } => catalog.queue_by_id(*queue).map(|record| record.vhost.clone()),
             Command::DeleteExchange { vhost, .. } => Some(vhost.clone()),
@@ -289,12 +289,12 @@ struct ClaimCounts {
 }
 
 impl Claimed {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.things.is_empty()
     }
 
     /// Returns true if one of these claims conflicts with a claim that is held.
-    pub fn blocks(&self, claims: &Claims) -> bool {
+    pub(super) fn blocks(&self, claims: &Claims) -> bool {
         !self.is_empty()
             && (claims.things.iter().any(|claim| self.conflicts(claim))
                 || claims.rooms.iter().any(|claim| self.crowds(claim)))
@@ -310,7 +310,7 @@ impl Claimed {
         self.rooms.get(exchange).is_some_and(|held| held + words > *room)
     }
 
-    pub fn hold(&mut self, claims: &Claims) {
+    pub(super) fn hold(&mut self, claims: &Claims) {
         for Claim { thing, exclusive } in &claims.things {
             let held = self.things.entry_ref(thing).or_default();
             *(if *exclusive { &mut held.exclusive } else { &mut held.shared }) += 1;
@@ -320,7 +320,7 @@ impl Claimed {
         }
     }
 
-    pub fn release(&mut self, claims: &Claims) {
+    pub(super) fn release(&mut self, claims: &Claims) {
         for Claim { thing, exclusive } in &claims.things {
             let Some(held) = self.things.get_mut(thing) else { continue };
             *(if *exclusive { &mut held.exclusive } else { &mut held.shared }) -= 1;

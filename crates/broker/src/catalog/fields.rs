@@ -16,34 +16,34 @@ use crate::access::{Hashing, Maximum, PasswordHash, Permissions, TopicPermission
 pub(super) struct ListWriter(Vec<Value>);
 
 impl ListWriter {
-    pub fn new(kind: u8) -> Self {
+    pub(super) fn new(kind: u8) -> Self {
         Self(vec![Value::Ubyte(kind)])
     }
 
-    pub fn value(mut self, value: impl Into<Value>) -> Self {
+    pub(super) fn value(mut self, value: impl Into<Value>) -> Self {
         self.0.push(value.into());
         self
     }
 
-    pub fn text(self, text: &str) -> Self {
+    pub(super) fn text(self, text: &str) -> Self {
         self.value(Value::String(text.to_owned()))
     }
 
-    pub fn number(self, number: u64) -> Self {
+    pub(super) fn number(self, number: u64) -> Self {
         self.value(Value::Ulong(number))
     }
 
-    pub fn boolean(self, value: bool) -> Self {
+    pub(super) fn boolean(self, value: bool) -> Self {
         self.value(Value::Boolean(value))
     }
 
-    pub fn arguments(self, arguments: &Arguments) -> Self {
+    pub(super) fn arguments(self, arguments: &Arguments) -> Self {
         let arguments = arguments.iter().map(|(key, value)| (Value::from(key.clone()), value.clone()));
         self.value(Value::Map(arguments.collect::<Map>()))
     }
 
     /// Appends virtual host, source, destination, to-exchange, key, arguments.
-    pub fn binding(self, binding: &Binding) -> Self {
+    pub(super) fn binding(self, binding: &Binding) -> Self {
         let (destination, to_exchange) = match &binding.destination {
             Destination::Queue(name) => (name, false),
             Destination::Exchange(name) => (name, true),
@@ -53,37 +53,37 @@ impl ListWriter {
     }
 
     /// Appends the algorithm and the hash.
-    pub fn hash(self, hash: &PasswordHash) -> Self {
+    pub(super) fn hash(self, hash: &PasswordHash) -> Self {
         let bytes = Value::Binary(Bytes::copy_from_slice(hash.expose()));
         self.text(hash.hashing().name()).value(bytes)
     }
 
     /// Appends as many values as [`ListWriter::hash`] does.
-    pub fn optional_hash(self, hash: Option<&PasswordHash>) -> Self {
+    pub(super) fn optional_hash(self, hash: Option<&PasswordHash>) -> Self {
         match hash {
             Some(hash) => self.hash(hash),
             None => self.value(Value::Null).value(Value::Null),
         }
     }
 
-    pub fn optional_texts(self, texts: Option<&[String]>) -> Self {
+    pub(super) fn optional_texts(self, texts: Option<&[String]>) -> Self {
         match texts {
             Some(texts) => self.texts(texts),
             None => self.value(Value::Null),
         }
     }
 
-    pub fn texts(self, texts: &[String]) -> Self {
+    pub(super) fn texts(self, texts: &[String]) -> Self {
         self.value(Value::List(texts.iter().cloned().map(Value::String).collect()))
     }
 
     /// Appends configure, write, read.
-    pub fn permissions(self, permissions: &Permissions) -> Self {
+    pub(super) fn permissions(self, permissions: &Permissions) -> Self {
         permissions.patterns().into_iter().fold(self, Self::text)
     }
 
     /// Appends user, vhost, exchange, write, read.
-    pub fn topic_permissions(
+    pub(super) fn topic_permissions(
         self,
         user: &str,
         vhost: &str,
@@ -94,17 +94,17 @@ impl ListWriter {
     }
 
     /// Appends virtual host or null, component, name.
-    pub fn parameter_key(self, key: &ParameterKey) -> Self {
+    pub(super) fn parameter_key(self, key: &ParameterKey) -> Self {
         self.optional_text(key.vhost.as_deref()).text(&key.component).text(&key.name)
     }
 
     /// Appends a limit: -1 for none, as in RabbitMQ.
-    pub fn maximum(self, limit: Maximum) -> Self {
+    pub(super) fn maximum(self, limit: Maximum) -> Self {
         self.value(limit.map_or(-1, i64::from))
     }
 
     /// Appends a limit, or null.
-    pub fn optional_maximum(self, limit: Option<Maximum>) -> Self {
+    pub(super) fn optional_maximum(self, limit: Option<Maximum>) -> Self {
         match limit {
             Some(limit) => self.maximum(limit),
             None => self.value(Value::Null),
@@ -112,7 +112,7 @@ impl ListWriter {
     }
 
     /// Appends all settings of a virtual host.
-    pub fn vhost_settings(self, settings: &VhostSettings) -> Self {
+    pub(super) fn vhost_settings(self, settings: &VhostSettings) -> Self {
         self.text(&settings.description)
             .texts(&settings.tags)
             .optional_text(settings.default_queue_type.map(QueueType::name))
@@ -123,7 +123,7 @@ impl ListWriter {
     }
 
     /// Appends a change of the settings of a virtual host. What does not change is null; no type of queues is empty.
-    pub fn vhost_patch(self, patch: &VhostPatch) -> Self {
+    pub(super) fn vhost_patch(self, patch: &VhostPatch) -> Self {
         let kind = patch.default_queue_type.map(|kind| kind.map_or("", QueueType::name));
         let with_tags = |fields: Self| match &patch.tags {
             Some(tags) => fields.texts(tags),
@@ -137,11 +137,11 @@ impl ListWriter {
     }
 
     /// Appends a text, or null.
-    pub fn optional_text(self, text: Option<&str>) -> Self {
+    pub(super) fn optional_text(self, text: Option<&str>) -> Self {
         self.value(text.map_or(Value::Null, Value::from))
     }
 
-    pub fn put(self, out: &mut BytesMut) {
+    pub(super) fn put(self, out: &mut BytesMut) {
         encode::put_value(out, &Value::List(self.0));
     }
 }
@@ -151,39 +151,39 @@ impl ListWriter {
 pub(super) struct ListReader(Value);
 
 impl ListReader {
-    pub fn new(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn new(bytes: &[u8]) -> Option<Self> {
         let value = Reader::new(bytes).read_value().ok()?;
         value.as_list()?;
         Some(Self(value))
     }
 
-    pub fn value(&self, at: usize) -> Option<&Value> {
+    pub(super) fn value(&self, at: usize) -> Option<&Value> {
         self.0.as_list()?.get(at)
     }
 
-    pub fn number(&self, at: usize) -> Option<u64> {
+    pub(super) fn number(&self, at: usize) -> Option<u64> {
         self.value(at)?.as_u64()
     }
 
-    pub fn signed(&self, at: usize) -> Option<i64> {
+    pub(super) fn signed(&self, at: usize) -> Option<i64> {
         self.value(at)?.as_i64()
     }
 
-    pub fn text(&self, at: usize) -> Option<Arc<str>> {
+    pub(super) fn text(&self, at: usize) -> Option<Arc<str>> {
         self.value(at)?.as_str().map(Arc::from)
     }
 
-    pub fn boolean(&self, at: usize) -> Option<bool> {
+    pub(super) fn boolean(&self, at: usize) -> Option<bool> {
         self.value(at)?.as_bool()
     }
 
-    pub fn arguments(&self, at: usize) -> Option<Arguments> {
+    pub(super) fn arguments(&self, at: usize) -> Option<Arguments> {
         let map = self.value(at)?.as_map()?;
         map.iter().map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone()))).collect()
     }
 
     /// Reads the fields that [`ListWriter::binding`] appends.
-    pub fn binding(&self, at: usize) -> Option<Binding> {
+    pub(super) fn binding(&self, at: usize) -> Option<Binding> {
         let name = self.text(at + 2)?;
         let to_exchange = self.boolean(at + 3)?;
         Some(Binding {
@@ -196,38 +196,38 @@ impl ListReader {
     }
 
     /// Reads the fields that [`ListWriter::hash`] appends.
-    pub fn hash(&self, at: usize) -> Option<PasswordHash> {
+    pub(super) fn hash(&self, at: usize) -> Option<PasswordHash> {
         let Value::Binary(hash) = self.value(at + 1)? else { return None };
         PasswordHash::from_bytes(Hashing::from_name(&self.text(at)?)?, hash)
     }
 
-    pub fn optional_hash(&self, at: usize) -> Option<Option<PasswordHash>> {
+    pub(super) fn optional_hash(&self, at: usize) -> Option<Option<PasswordHash>> {
         if self.is_null(at) { Some(None) } else { self.hash(at).map(Some) }
     }
 
-    pub fn optional_texts(&self, at: usize) -> Option<Option<Arc<[String]>>> {
+    pub(super) fn optional_texts(&self, at: usize) -> Option<Option<Arc<[String]>>> {
         if self.is_null(at) { Some(None) } else { self.texts(at).map(Some) }
     }
 
-    pub fn texts(&self, at: usize) -> Option<Arc<[String]>> {
+    pub(super) fn texts(&self, at: usize) -> Option<Arc<[String]>> {
         let texts = self.value(at)?.as_list()?;
         texts.iter().map(|text| text.as_str().map(str::to_owned)).collect()
     }
 
     /// Reads the permissions among the fields that [`ListWriter::topic_permissions`] appends.
-    pub fn topic_permissions(&self, at: usize) -> Option<TopicPermissions> {
+    pub(super) fn topic_permissions(&self, at: usize) -> Option<TopicPermissions> {
         let (user, vhost) = (self.text(at)?, self.text(at + 1)?);
         TopicPermissions::new([&*self.text(at + 3)?, &*self.text(at + 4)?], &user, &vhost).ok()
     }
 
     /// Reads the fields that [`ListWriter::parameter_key`] appends.
-    pub fn parameter_key(&self, at: usize) -> Option<ParameterKey> {
+    pub(super) fn parameter_key(&self, at: usize) -> Option<ParameterKey> {
         let (component, name) = (self.text(at + 1)?, self.text(at + 2)?);
         Some(ParameterKey { vhost: self.optional_text(at)?, component, name })
     }
 
     /// Reads the field that [`ListWriter::maximum`] appends.
-    pub fn maximum(&self, at: usize) -> Option<Maximum> {
+    pub(super) fn maximum(&self, at: usize) -> Option<Maximum> {
         match self.signed(at)? {
             -1 => Some(None),
             max => Some(Some(u32::try_from(max).ok()?)),
@@ -239,12 +239,12 @@ impl ListReader {
     }
 
     /// Reads the field that [`ListWriter::optional_maximum`] appends.
-    pub fn optional_maximum(&self, at: usize) -> Option<Option<Maximum>> {
+    pub(super) fn optional_maximum(&self, at: usize) -> Option<Option<Maximum>> {
         if self.is_null(at) { Some(None) } else { self.maximum(at).map(Some) }
     }
 
     /// Reads the fields that [`ListWriter::vhost_settings`] appends.
-    pub fn vhost_settings(&self, at: usize) -> Option<VhostSettings> {
+    pub(super) fn vhost_settings(&self, at: usize) -> Option<VhostSettings> {
         Some(VhostSettings {
             description: self.text(at)?,
             tags: self.texts(at + 1)?,
@@ -260,7 +260,7 @@ impl ListReader {
     }
 
     /// Reads the fields that [`ListWriter::vhost_patch`] appends.
-    pub fn vhost_patch(&self, at: usize) -> Option<VhostPatch> {
+    pub(super) fn vhost_patch(&self, at: usize) -> Option<VhostPatch> {
         Some(VhostPatch {
             description: self.optional_text(at)?,
             tags: if self.is_null(at + 1) { None } else { Some(self.texts(at + 1)?) },
@@ -276,7 +276,7 @@ impl ListReader {
     }
 
     /// Reads the field that [`ListWriter::optional_text`] appends.
-    pub fn optional_text(&self, at: usize) -> Option<Option<Arc<str>>> {
+    pub(super) fn optional_text(&self, at: usize) -> Option<Option<Arc<str>>> {
         match self.value(at)? {
             Value::Null => Some(None),
             text => Some(Some(text.as_str()?.into())),
@@ -284,7 +284,7 @@ impl ListReader {
     }
 
     /// Reads the fields that [`ListWriter::permissions`] appends.
-    pub fn permissions(&self, at: usize) -> Option<Permissions> {
+    pub(super) fn permissions(&self, at: usize) -> Option<Permissions> {
         Permissions::new([&*self.text(at)?, &*self.text(at + 1)?, &*self.text(at + 2)?]).ok()
     }
 }

@@ -219,23 +219,23 @@ pub(super) struct Policies {
 }
 
 impl Policies {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.own.len() + self.operator.len()
     }
 
-    pub fn of(&self, operator: bool) -> &BTreeMap<Arc<str>, Arc<Policy>> {
+    pub(super) fn of(&self, operator: bool) -> &BTreeMap<Arc<str>, Arc<Policy>> {
         if operator { &self.operator } else { &self.own }
     }
 
     /// Adds a policy, or replaces the one with its name.
-    pub fn insert(&mut self, policy: Arc<Policy>) {
+    pub(super) fn insert(&mut self, policy: Arc<Policy>) {
         self.remove(policy.operator, &policy.name);
         let (all, steps) = self.of_mut(policy.operator);
         *steps = steps.saturating_add(policy.pattern.steps_of_name());
         all.insert(policy.name.clone(), policy);
     }
 
-    pub fn remove(&mut self, operator: bool, name: &str) {
+    pub(super) fn remove(&mut self, operator: bool, name: &str) {
         let (all, steps) = self.of_mut(operator);
         if let Some(removed) = all.remove(name) {
             *steps = steps.saturating_sub(removed.pattern.steps_of_name());
@@ -248,12 +248,12 @@ impl Policies {
     }
 
     /// Returns the most steps that matching one name with all policies, or with all operator policies, takes.
-    pub fn steps(&self, operator: bool) -> u64 {
+    pub(super) fn steps(&self, operator: bool) -> u64 {
         self.steps[usize::from(operator)]
     }
 
     /// Returns the policy that applies to this object, if there is one.
-    pub fn best(&self, operator: bool, subject: Subject, name: &str) -> Option<&Arc<Policy>> {
+    pub(super) fn best(&self, operator: bool, subject: Subject, name: &str) -> Option<&Arc<Policy>> {
         let matching = self.of(operator).values().filter(|p| p.matches(subject, name));
         // The policies are searched from the last to the first name, because `max_by_key` returns the last of
         // equal elements.

@@ -184,7 +184,7 @@ impl<A: smallvec::Array<Item: Copy + Eq + Hash>> Distinct<A> {
         is_new
     }
 
-    pub fn into_list(self) -> SmallVec<A> {
+    pub(super) fn into_list(self) -> SmallVec<A> {
         self.list
     }
 }

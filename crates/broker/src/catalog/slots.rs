@@ -21,31 +21,31 @@ struct Slot {
 }
 
 impl Slots {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
     /// Returns the number of queues.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    pub fn at(&self, place: usize) -> Option<&QueueRow> {
+    pub(super) fn at(&self, place: usize) -> Option<&QueueRow> {
         self.slots.get(place)?.row.as_ref()
     }
 
-    pub fn get(&self, id: QueueId) -> Option<&QueueRow> {
+    pub(super) fn get(&self, id: QueueId) -> Option<&QueueRow> {
         self.at(id.slot()).filter(|row| row.record.id == id)
     }
 
     /// Returns the queues from a place on, each with its place.
-    pub fn from(&self, place: usize) -> impl Iterator<Item = (usize, &QueueRow)> {
+    pub(super) fn from(&self, place: usize) -> impl Iterator<Item = (usize, &QueueRow)> {
         let slots = self.slots.iter().enumerate().skip(place);
         slots.filter_map(|(place, at)| Some((place, at.row.as_ref()?)))
     }
 
     /// Puts a new queue in its place, or replaces the record of a queue.
-    pub fn insert(&mut self, row: QueueRow) {
+    pub(super) fn insert(&mut self, row: QueueRow) {
         let (slot, incarnation) = (row.record.id.slot(), row.record.id.incarnation());
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, Slot::default);
@@ -54,7 +54,7 @@ impl Slots {
         self.count += usize::from(before.row.is_none());
     }
 
-    pub fn remove(&mut self, id: QueueId) -> Option<QueueRow> {
+    pub(super) fn remove(&mut self, id: QueueId) -> Option<QueueRow> {
         let gone = self.slots.get_mut(id.slot())?.row.take_if(|row| row.record.id == id)?;
         self.count -= 1;
         Some(gone)
@@ -62,7 +62,7 @@ impl Slots {
 
     /// Returns true if this replica has not applied the declaration of the queue yet. Queues of different slots are
     /// declared in any order, but queues of one slot in the order of their incarnations.
-    pub fn is_to_come(&self, id: QueueId) -> bool {
+    pub(super) fn is_to_come(&self, id: QueueId) -> bool {
         self.slots.get(id.slot()).is_none_or(|place| place.incarnation < id.incarnation())
     }
 }

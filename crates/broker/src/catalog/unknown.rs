@@ -13,7 +13,7 @@ const PREFIX: &str = "x-";
 const HINTS_MAX: usize = 8;
 
 /// The name of an argument that has no effect, and the known name that was probably meant.
-pub type Unknown<'a> = (&'a str, Option<&'static str>);
+pub(super) type Unknown<'a> = (&'a str, Option<&'static str>);
 
 /// Returns the unknown arguments of a queue, in the order of their names. Only the first eight may have a hint.
 pub fn unknown_queue_arguments(given: &Arguments) -> Vec<Unknown<'_>> {

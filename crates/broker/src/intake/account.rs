@@ -110,7 +110,7 @@ struct Pending<P> {
 struct Answers(u32);
 
 impl<P> Account<P> {
-    pub fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &Settings) -> Self {
         let base = settings.max_link_credit;
         let adaptive = match settings.link_credit {
             LinkCredit::Fixed => None,
@@ -132,7 +132,7 @@ impl<P> Account<P> {
 
     /// Called when all messages go to this queue. If its receipts wait for the disk, automatic credit becomes adaptive
     /// for all messages.
-    pub fn note_queue(&mut self, queue: &QueueRecord, settings: &Settings) {
+    pub(super) fn note_queue(&mut self, queue: &QueueRecord, settings: &Settings) {
         if settings.link_credit == LinkCredit::Auto && (queue.is_stream() || queue.is_quorum() || queue.fsync)
         {
             self.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit, CREDIT_MAX)));
@@ -141,33 +141,33 @@ impl<P> Account<P> {
     }
 
     /// Returns the memory that the messages without a receipt take, in bytes.
-    pub fn unanswered_bytes(&self) -> u64 {
+    pub(super) fn unanswered_bytes(&self) -> u64 {
         self.unconfirmed_bytes + u64::from(self.unconfirmed) * MESSAGE_BYTES
     }
 
     /// Returns to the shard's budget what adaptive credit has taken from it.
-    pub fn release(&mut self, budget: &mut CreditBudget) {
+    pub(super) fn release(&mut self, budget: &mut CreditBudget) {
         self.adaptive.take().into_iter().for_each(|mut adaptive| adaptive.release(budget));
     }
 
     /// Ends adaptive credit, because the publisher gets no more. Returns to the shard's budget what it has taken.
-    pub fn end_credit(&mut self, budget: &mut CreditBudget) {
+    pub(super) fn end_credit(&mut self, budget: &mut CreditBudget) {
         self.release(budget);
         self.adaptive = None;
     }
 
     /// Returns the number of messages so far.
-    pub fn published(&self) -> u64 {
+    pub(super) fn published(&self) -> u64 {
         self.next_seq
     }
 
     /// Returns the number of messages without a receipt.
-    pub fn unconfirmed(&self) -> u32 {
+    pub(super) fn unconfirmed(&self) -> u32 {
         self.unconfirmed
     }
 
     /// Returns the age of the oldest message without a receipt, in milliseconds.
-    pub fn age_ms(&self, now_ms: u64) -> Option<u64> {
+    pub(super) fn age_ms(&self, now_ms: u64) -> Option<u64> {
         self.oldest().map(|oldest| self.ages.age_ms(oldest, now_ms))
     }
 
@@ -180,13 +180,13 @@ impl<P> Account<P> {
 impl<P: Publication> Account<P> {
     /// Returns the number of messages without an outcome whose publisher wants to know it. The cost depends on the number of
     /// messages without a receipt.
-    pub fn awaited(&self) -> u64 {
+    pub(super) fn awaited(&self) -> u64 {
         let waits = |p: &&Pending<P>| !p.answers.are_merged() && p.publication.wants_receipt();
         self.pending.iter().filter(waits).count() as u64
     }
 
     /// Returns the credit to grant now, if it is time: half of the credit is used, and receipts are not behind.
-    pub fn grant(&mut self, credit: u32, fixed: u32, budget: &mut CreditBudget) -> Option<u32> {
+    pub(super) fn grant(&mut self, credit: u32, fixed: u32, budget: &mut CreditBudget) -> Option<u32> {
         let adaptive = self.adaptive.as_deref_mut().filter(|_| self.adapts);
         let max = adaptive.as_ref().map_or(fixed, |adaptive| adaptive.credit());
         let due =
@@ -200,7 +200,7 @@ impl<P: Publication> Account<P> {
 
     /// Returns true if the publisher pipelines: it has, or recently had, so many unconfirmed publishes that it does not
     /// wait for each receipt.
-    pub fn pipelines(&mut self, max_link_credit: u32, now_ms: u64) -> bool {
+    pub(super) fn pipelines(&mut self, max_link_credit: u32, now_ms: u64) -> bool {
         if self.unconfirmed > PIPELINE_MIN.max(max_link_credit / PIPELINE_PART) {
             self.pipelined_ms = Some(now_ms);
         }
@@ -209,7 +209,7 @@ impl<P: Publication> Account<P> {
 
     /// Adds a message that `left` queues will answer. Returns its sequence number.
     #[inline(always)]
-    pub fn push(&mut self, publication: P, bytes: u32, left: u32, durable: bool, now_ms: u64) -> u64 {
+    pub(super) fn push(&mut self, publication: P, bytes: u32, left: u32, durable: bool, now_ms: u64) -> u64 {
         let (seq, waiting) = (self.next_seq, self.pending.len() as u64);
         self.ages.note(seq, now_ms, || (waiting > 0).then(|| seq - waiting));
         self.next_seq += 1;
@@ -225,7 +225,7 @@ impl<P: Publication> Account<P> {
 
     /// Handles one queue's receipt for the messages `first..=last`. Calls `complete` for each run of messages that the
     /// receipt completes and whose publisher wants a receipt. Returns the number of these messages.
-    pub fn handle_receipts(
+    pub(super) fn handle_receipts(
         &mut self,
         (first, last): (u64, u64),
         verdict: Verdict,

@@ -108,7 +108,7 @@ impl Period {
 }
 
 impl Adaptive {
-    pub fn new(base: u32, max: u32) -> Self {
+    pub(crate) fn new(base: u32, max: u32) -> Self {
         Self {
             base,
             max,
@@ -122,18 +122,18 @@ impl Adaptive {
     }
 
     /// Returns the credit that the link is granted at a time.
-    pub fn credit(&self) -> u32 {
+    pub(crate) fn credit(&self) -> u32 {
         self.credit
     }
 
     /// Called when a message has arrived.
-    pub fn handle_sent(&mut self, seq: u64, bytes: u32, now_ms: u64) {
+    pub(crate) fn handle_sent(&mut self, seq: u64, bytes: u32, now_ms: u64) {
         self.message_bytes = self.message_bytes.max(bytes.into());
         self.period.probe.get_or_insert((seq, now_ms));
     }
 
     /// Called when a message has received all its receipts.
-    pub fn handle_receipt(&mut self, seq: u64, now_ms: u64, budget: &mut CreditBudget) {
+    pub(crate) fn handle_receipt(&mut self, seq: u64, now_ms: u64, budget: &mut CreditBudget) {
         let period = &mut self.period;
         if let Some((_, sent_ms)) = period.probe.take_if(|(probe, _)| *probe == seq) {
             let took_ms = now_ms.saturating_sub(sent_ms);
@@ -151,7 +151,7 @@ impl Adaptive {
     }
 
     /// Called when it is time to grant. `left` is the credit that the publisher has left. Returns the credit to grant.
-    pub fn poll_grant(&mut self, left: u32, budget: &mut CreditBudget) -> u32 {
+    pub(crate) fn poll_grant(&mut self, left: u32, budget: &mut CreditBudget) -> u32 {
         self.period.ran_low |= left <= self.credit / 4;
         self.set(self.credit, budget);
         // The size of a large message is forgotten as smaller ones follow.
@@ -161,7 +161,7 @@ impl Adaptive {
     }
 
     /// Returns to the budget what the link has taken from it.
-    pub fn release(&mut self, budget: &mut CreditBudget) {
+    pub(crate) fn release(&mut self, budget: &mut CreditBudget) {
         self.set(self.base, budget);
     }
 

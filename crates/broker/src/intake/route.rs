@@ -233,7 +233,7 @@ impl Target {
 
 /// What the publisher may do, as far as it was asked: so a permission costs nothing until the catalog or the exchange changes.
 #[derive(Debug, Default)]
-pub struct Allowed {
+pub(super) struct Allowed {
     asked: Option<Asked>,
     /// True if everything is permitted.
     is_trusted: bool,

@@ -51,29 +51,29 @@ pub struct CreditReport {
 }
 
 impl Bridge {
-    pub fn new(batch_max: u32) -> Self {
+    pub(super) fn new(batch_max: u32) -> Self {
         Self { batch_max: batch_max.max(1), follows_size: true, ..Self::default() }
     }
 
     /// Creates the bridge to a queue that stops by itself when the peer has no room: a stream, or a queue that is browsed.
-    pub fn to_stopping(batch_max: u32) -> Self {
+    pub(super) fn to_stopping(batch_max: u32) -> Self {
         Self { batch_max: batch_max.max(1), ..Self::default() }
     }
 
     /// Returns the number of deliveries that have arrived from the queue.
-    pub fn delivery_count(&self) -> u32 {
+    pub(super) fn delivery_count(&self) -> u32 {
         self.queue_count
     }
 
     /// Called when the peer has granted credit or asked for a report.
-    pub fn handle_flow(&mut self, drain: bool, echo: bool) {
+    pub(super) fn handle_flow(&mut self, drain: bool, echo: bool) {
         self.peer_changed = true;
         self.drain = drain;
         self.echo |= echo;
     }
 
     /// Called when a delivery of this many bytes has arrived from the queue.
-    pub fn handle_delivery(&mut self, bytes: u64) {
+    pub(super) fn handle_delivery(&mut self, bytes: u64) {
         self.arrived = self.arrived.wrapping_add(1);
         self.arrived_bytes = self.arrived_bytes.wrapping_add(bytes);
         self.queue_count = self.queue_count.wrapping_add(1);
@@ -82,7 +82,7 @@ impl Bridge {
 
     /// Handles the queue's answer to the grant in flight. `client_credit` is the credit that the peer has
     /// left. `room` is the number of further deliveries that may be left unsettled.
-    pub fn handle_credit_state(
+    pub(super) fn handle_credit_state(
         &mut self,
         state: CreditState,
         client_credit: u32,
@@ -114,7 +114,7 @@ impl Bridge {
 
     /// Asks a stream to continue with its remaining credit, after it had to stop for lack of room. If an answer is
     /// still expected, the answer to this grant replaces it.
-    pub fn resume(&mut self) -> Option<Batch> {
+    pub(super) fn resume(&mut self) -> Option<Batch> {
         if self.queue_credit == 0 {
             return None;
         }
@@ -126,7 +126,7 @@ impl Bridge {
     /// unsettled. `blocked` says that deliveries wait for the peer's window or socket, so that no more are
     /// fetched. `bytes` are those that the messages of a batch should have: a batch waits for the peer, so large messages are
     /// asked for in smaller batches. Another batch follows in the same turn if the peer has room.
-    pub fn poll_grant(
+    pub(super) fn poll_grant(
         &mut self,
         client_credit: u32,
         room: u32,

@@ -25,7 +25,7 @@ const DEPTH_MAX: usize = 16;
 
 /// The cost of a match: an upper bound of the states that it visits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub(super) struct Cost {
     /// The states that each character may visit.
     per_char: u64,
     /// The most characters that the match looks at; `None` for all.
@@ -34,7 +34,7 @@ pub struct Cost {
 
 impl Cost {
     /// Returns the cost of an expression whose compiled form has at most this size in bytes.
-    pub fn of(text: &str, compiled_bytes: usize) -> Self {
+    pub(super) fn of(text: &str, compiled_bytes: usize) -> Self {
         let all = Self { per_char: compiled_bytes.div_ceil(STATE_BYTES) as u64, chars: None };
         match analyze(text) {
             Some(found) if found.per_char <= all.per_char => found,
@@ -44,7 +44,7 @@ impl Cost {
     }
 
     /// Returns the steps for a text of this length in bytes.
-    pub fn steps(self, bytes: usize) -> u64 {
+    pub(super) fn steps(self, bytes: usize) -> u64 {
         let chars = self.chars.map_or(bytes as u64, |chars| chars.min(bytes as u64));
         // The end of the text, or the character that does not match, is a step as well.
         self.per_char.saturating_mul(chars.saturating_add(1))

@@ -30,7 +30,7 @@ impl Login {
     /// # Errors
     /// What the event means for the connection; see [`super::Connection::exchange`].
     #[inline]
-    pub fn handle(
+    pub(super) fn handle(
         &self,
         endpoint: &mut Endpoint,
         event: Event<'_>,

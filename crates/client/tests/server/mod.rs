@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 /// The behaviour of the server, and what it observed.
 #[derive(Clone)]
-pub struct Script {
+pub(crate) struct Script {
     pub login: SaslCode,
     pub mechanisms: Vec<&'static str>,
     /// The credit granted to senders.
@@ -30,7 +30,7 @@ pub struct Script {
 }
 
 #[derive(Default, Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub dispositions: u32,
     pub settled: u32,
     pub outcomes: Vec<DeliveryState>,
@@ -69,7 +69,7 @@ struct Link {
     taken: u32,
 }
 
-pub struct Server {
+pub(crate) struct Server {
     endpoint: Endpoint,
     script: Script,
     links: HashMap<(u16, u32), Link>,
@@ -77,12 +77,12 @@ pub struct Server {
     tag: u64,
 }
 
-pub fn error(condition: Symbol, text: &str) -> AmqpError {
+pub(crate) fn error(condition: Symbol, text: &str) -> AmqpError {
     AmqpError { condition, description: Some(text.to_owned()), info: None }
 }
 
 /// Starts a server at the other end of a pipe.
-pub fn start(script: Script) -> DuplexStream {
+pub(crate) fn start(script: Script) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(3000);
     tokio::spawn(serve(ours, script));
     theirs

@@ -62,16 +62,16 @@ pub(super) struct Keys(Vec<std::sync::Arc<Key>>);
 
 impl Keys {
     /// Returns the key with this name.
-    pub fn find(&self, id: &str) -> Option<std::sync::Arc<Key>> {
+    pub(super) fn find(&self, id: &str) -> Option<std::sync::Arc<Key>> {
         self.0.iter().find(|key| key.id.as_deref() == Some(id)).cloned()
     }
 
     /// Returns the key, if there is just one.
-    pub fn only(&self) -> Option<std::sync::Arc<Key>> {
+    pub(super) fn only(&self) -> Option<std::sync::Arc<Key>> {
         if let [key] = &self.0[..] { Some(key.clone()) } else { None }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
@@ -79,7 +79,7 @@ impl Keys {
     ///
     /// # Errors
     /// The file cannot be read, or is neither.
-    pub fn add_file(&mut self, id: &str, path: &Path, accepted: &[Algorithm]) -> Result<(), String> {
+    pub(super) fn add_file(&mut self, id: &str, path: &Path, accepted: &[Algorithm]) -> Result<(), String> {
         let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let key = from_file(&bytes, accepted).map_err(|why| format!("{}: {why}", path.display()))?;
         let algorithms = algorithms(key.family(), accepted);
@@ -92,7 +92,7 @@ impl Keys {
     ///
     /// # Errors
     /// It is not a set of keys.
-    pub fn from_jwks(bytes: &[u8], accepted: &[Algorithm]) -> Result<Self, String> {
+    pub(super) fn from_jwks(bytes: &[u8], accepted: &[Algorithm]) -> Result<Self, String> {
         let set: Value =
             serde_json::from_slice(bytes).map_err(|error| format!("this is not a JWKS: {error}"))?;
         let keys = set.get("keys").and_then(Value::as_array).ok_or("this is not a JWKS: it has no keys")?;

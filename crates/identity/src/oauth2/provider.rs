@@ -151,7 +151,7 @@ impl Provider {
     ///
     /// # Errors
     /// A file or a URL cannot be used, or nothing says where the keys are.
-    pub fn load(name: &str, options: ProviderOptions) -> Result<Self, SettingError> {
+    pub(super) fn load(name: &str, options: ProviderOptions) -> Result<Self, SettingError> {
         let of = if name.is_empty() { String::new() } else { format!("oauth_providers.{name}.") };
         let setting = |key: &str| format!("auth_oauth2.{of}{key}");
         let mut from_files = Keys::default();
@@ -196,13 +196,13 @@ impl Provider {
     }
 
     #[cfg(test)]
-    pub fn answer_with(&mut self, pages: super::tests::Pages) {
+    pub(super) fn answer_with(&mut self, pages: super::tests::Pages) {
         self.source.iter_mut().for_each(|source| source.web = Web::Test(pages.clone()));
     }
 
     /// Fetches the keys at the start. If that succeeds, it does not count as an attempt: the first token that names a newer key has
     /// it fetched at once.
-    pub async fn prepare(&self) {
+    pub(super) async fn prepare(&self) {
         self.fetch(|fetched, _| fetched.at.is_none()).await;
         let mut fetched = self.fetched();
         if fetched.at.is_some() {
@@ -211,7 +211,7 @@ impl Provider {
     }
 
     /// Returns the key with this name (`kid`), or the one for tokens that name none.
-    pub async fn key(self: &Arc<Self>, id: Option<&str>) -> Result<Arc<Key>, TokenError> {
+    pub(super) async fn key(self: &Arc<Self>, id: Option<&str>) -> Result<Arc<Key>, TokenError> {
         let Some(id) = id.or(self.default_key.as_deref()) else {
             return self.only().ok_or(TokenError::NoKey);
         };

@@ -31,7 +31,7 @@ impl Default for Pages {
 }
 
 impl Pages {
-    pub fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         *self.1.lock().unwrap()
     }
 
@@ -52,7 +52,7 @@ impl Pages {
         self.0.lock().unwrap().get(url).map_or(0, |page| page.1)
     }
 
-    pub fn get(&self, url: &Uri) -> Result<Bytes, String> {
+    pub(super) fn get(&self, url: &Uri) -> Result<Bytes, String> {
         let mut pages = self.0.lock().unwrap();
         let page = pages
             .get_mut(&url.to_string())

@@ -108,7 +108,7 @@ enum Header<'a> {
 
 impl<'a> Headers<'a> {
     /// Adds the headers of a delivery, and those about deaths.
-    pub fn add(&mut self, additions: &Additions, deaths: Option<&'a Deaths>) {
+    pub(super) fn add(&mut self, additions: &Additions, deaths: Option<&'a Deaths>) {
         let Additions { delivery_count, acquired_count, stream_offset } = *additions;
         let numbers = [
             ("x-delivery-count", delivery_count.map(i64::from)),
@@ -146,25 +146,25 @@ impl<'a> Headers<'a> {
         }
     }
 
-    pub fn add_value(&mut self, name: &'a str, value: Value<'a>) {
+    pub(super) fn add_value(&mut self, name: &'a str, value: Value<'a>) {
         self.0.push((name, Header::Value(value)));
     }
 
     /// Adds a value as AMQP 1.0 encodes it. Leaves it out if the name is too long for AMQP 0.9.1.
-    pub fn add_amqp10(&mut self, name: &'a str, encoded: &'a [u8]) {
+    pub(super) fn add_amqp10(&mut self, name: &'a str, encoded: &'a [u8]) {
         if name.len() <= KEY_BYTES_MAX {
             self.0.push((name, Header::Amqp10(encoded)));
         }
     }
 
     /// Adds the deaths that a message of AMQP 1.0 has as an annotation.
-    pub fn add_deaths(&mut self, deaths: Deaths) {
+    pub(super) fn add_deaths(&mut self, deaths: Deaths) {
         self.0.push((name::DEATH, Header::Deaths(Cow::Owned(deaths))));
     }
 
     /// Appends a table with the headers, in the order of their names, as in RabbitMQ. Appends nothing and returns `None`
     /// if there are none.
-    pub fn put(mut self, out: &mut BytesMut) -> Option<()> {
+    pub(super) fn put(mut self, out: &mut BytesMut) -> Option<()> {
         if self.0.is_empty() {
             return None;
         }

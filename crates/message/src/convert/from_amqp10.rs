@@ -105,7 +105,7 @@ pub(super) struct Annotated<'a> {
 
 impl<'a> Annotated<'a> {
     /// Reads the pairs of an annotations section, and adds all others to the headers.
-    pub fn read(section: &'a [u8], headers: &mut Headers<'a>) -> Self {
+    pub(super) fn read(section: &'a [u8], headers: &mut Headers<'a>) -> Self {
         let mut basic = Self::default();
         if section.is_empty() {
             return basic;

@@ -65,23 +65,23 @@ const AMQP10_TYPE: &str = "amqp-1.0";
 /// Names of headers and annotations that have a meaning.
 mod name {
     /// The further routing keys of a message of AMQP 0.9.1.
-    pub const CC: &str = "CC";
+    pub(super) const CC: &str = "CC";
     /// The same keys in AMQP 1.0.
-    pub const X_CC: &str = "x-cc";
+    pub(super) const X_CC: &str = "x-cc";
     /// Further routing keys that receivers do not see.
-    pub const BCC: &str = "BCC";
+    pub(super) const BCC: &str = "BCC";
     /// The property `type` in AMQP 1.0.
-    pub const TYPE: &str = "x-basic-type";
-    pub const DELIVERY_MODE: &str = "x-basic-delivery-mode";
-    pub const PRIORITY: &str = "x-basic-priority";
-    pub const EXPIRATION: &str = "x-basic-expiration";
-    pub const MESSAGE_ID: &str = "x-message-id";
-    pub const CORRELATION_ID: &str = "x-correlation-id";
-    pub const DEATH: &str = "x-death";
-    pub const DEATHS: &str = "x-opt-deaths";
+    pub(super) const TYPE: &str = "x-basic-type";
+    pub(super) const DELIVERY_MODE: &str = "x-basic-delivery-mode";
+    pub(super) const PRIORITY: &str = "x-basic-priority";
+    pub(super) const EXPIRATION: &str = "x-basic-expiration";
+    pub(super) const MESSAGE_ID: &str = "x-message-id";
+    pub(super) const CORRELATION_ID: &str = "x-correlation-id";
+    pub(super) const DEATH: &str = "x-death";
+    pub(super) const DEATHS: &str = "x-opt-deaths";
     /// When a broker received the message, in milliseconds since the Unix epoch.
-    pub const RECEIVED: &str = "timestamp_in_ms";
-    pub const OPT_RECEIVED: &str = "x-opt-rabbitmq-received-time";
+    pub(super) const RECEIVED: &str = "timestamp_in_ms";
+    pub(super) const OPT_RECEIVED: &str = "x-opt-rabbitmq-received-time";
 }
 
 /// The prefix of the address of a queue in AMQP 1.0. The rest is percent-encoded.

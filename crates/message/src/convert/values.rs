@@ -225,7 +225,7 @@ const UUID_CHARS: usize = 36;
 pub(super) struct Urn([u8; URN_UUID.len() + UUID_CHARS]);
 
 impl Urn {
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }

@@ -24,7 +24,7 @@ impl<'a> Plain<'a> {
     ///
     /// # Errors
     /// The value is malformed. The reader's position is then unspecified.
-    pub fn read(reader: &mut Reader<'a>) -> Result<Option<Self>, DecodeError> {
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Option<Self>, DecodeError> {
         let octets = match reader.peek() {
             Some(0xa0 | 0xb0) => reader.read_binary_opt()?,
             Some(0xa1 | 0xb1) => reader.read_str_opt()?.map(str::as_bytes),
@@ -46,7 +46,7 @@ impl<'a> Plain<'a> {
     }
 
     /// Converts a decoded value. Returns `None` if it is not simple.
-    pub fn of(value: &'a Value) -> Option<Self> {
+    pub(super) fn of(value: &'a Value) -> Option<Self> {
         Some(match value {
             Value::Binary(octets) => Self::Octets(octets),
             Value::String(text) => Self::Octets(text.as_bytes()),
@@ -75,7 +75,7 @@ impl<'a> Plain<'a> {
     }
 
     /// Returns true if both are known and equal. Numbers are compared by value.
-    pub fn equals(self, other: Self) -> bool {
+    pub(super) fn equals(self, other: Self) -> bool {
         match (self, other) {
             (Self::Boolean(a), Self::Boolean(b)) => a == b,
             // Faster than `order`, because most octets that differ have different lengths.
@@ -85,7 +85,7 @@ impl<'a> Plain<'a> {
     }
 
     /// Returns true if both are numbers, both are booleans, or both are octets.
-    pub fn is_like(self, other: Self) -> bool {
+    pub(super) fn is_like(self, other: Self) -> bool {
         match self {
             Self::Null => false,
             Self::Boolean(_) => matches!(other, Self::Boolean(_)),
@@ -95,7 +95,7 @@ impl<'a> Plain<'a> {
     }
 
     /// Returns the order of two numbers, or of two octet strings. Other values have no order.
-    pub fn order(self, other: Self) -> Option<Ordering> {
+    pub(super) fn order(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Octets(a), Self::Octets(b)) => Some(a.cmp(b)),
             (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(&b)),

@@ -40,26 +40,26 @@ const PROPERTIES: [(&str, Kind); 13] = [
 
 impl Property {
     /// Finds a field by its name in SQL, such as `reply_to`.
-    pub fn from_identifier(name: &str) -> Option<Self> {
+    pub(super) fn from_identifier(name: &str) -> Option<Self> {
         (0u8..).zip(&PROPERTIES).find(|(_, (known, _))| *known == name).map(|(index, _)| Self(index))
     }
 
     /// Finds a field by its name in the standard, such as `reply-to`.
-    pub fn from_symbol(name: &str) -> Option<Self> {
+    pub(super) fn from_symbol(name: &str) -> Option<Self> {
         if name.contains('_') { None } else { Self::from_identifier(&name.replace('-', "_")) }
     }
 
     /// Returns the field's index in the list. Message-id has index 0.
-    pub fn place(self) -> usize {
+    pub(super) fn place(self) -> usize {
         self.0.into()
     }
 
     /// Returns the field's name in SQL.
-    pub fn identifier(self) -> &'static str {
+    pub(super) fn identifier(self) -> &'static str {
         PROPERTIES[self.place()].0
     }
 
-    pub fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> Kind {
         PROPERTIES[self.place()].1
     }
 }
@@ -75,14 +75,14 @@ pub(super) struct Cursor<'m> {
 
 impl<'m> Cursor<'m> {
     /// Creates a cursor over an encoded section. `section` is empty if the message has none.
-    pub fn new(section: &'m [u8]) -> Result<Self, DecodeError> {
+    pub(super) fn new(section: &'m [u8]) -> Result<Self, DecodeError> {
         let (count, reader) =
             if section.is_empty() { (0, Reader::new(section)) } else { property_fields(section)? };
         Ok(Self { reader, at: 0, count })
     }
 
     /// Reads the value of a field. Its index must be higher than those of all fields read before.
-    pub fn read(&mut self, property: Property) -> Result<Plain<'m>, DecodeError> {
+    pub(super) fn read(&mut self, property: Property) -> Result<Plain<'m>, DecodeError> {
         let index = u32::from(property.0);
         debug_assert!(self.at <= index, "fields are read in ascending order");
         if index >= self.count {

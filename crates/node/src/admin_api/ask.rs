@@ -50,7 +50,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub async fn answer(mut self, deadline: Duration) -> Result<Reply, AdminError> {
+    pub(super) async fn answer(mut self, deadline: Duration) -> Result<Reply, AdminError> {
         let answer = tokio::time::timeout(deadline, &mut self.answer).await;
         answer.ok().and_then(Result::ok).ok_or(AdminError::TimedOut)
     }

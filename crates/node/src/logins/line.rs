@@ -25,7 +25,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub fn new(question: Question, access: &Access) -> Self {
+    pub(super) fn new(question: Question, access: &Access) -> Self {
         // New passwords share a network of their own.
         let network = question.login().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |login| network(login.from));
         let mut entry = Self { question, standing: Standing::Calm, network, name: "".into() };
@@ -186,7 +186,7 @@ impl Key for Box<str> {
 
 impl Waiting {
     /// Adds a question. Returns those whose askers were found to have gone.
-    pub fn push(&mut self, entry: Entry) -> Vec<Question> {
+    pub(super) fn push(&mut self, entry: Entry) -> Vec<Question> {
         self.len += 1;
         self.place(entry);
         let mut gone = Vec::new();
@@ -201,7 +201,7 @@ impl Waiting {
     }
 
     /// Returns the number of logins of an address that wait, without those that were right within the last minute.
-    pub fn count(&self, from: IpAddr) -> usize {
+    pub(super) fn count(&self, from: IpAddr) -> usize {
         let network = network(from);
         let calm = self.calm.by_key.get(&network).map_or(0, Queue::count);
         calm + self.suspect.by_key.get(&network).map_or(0, Queue::count)
@@ -230,7 +230,7 @@ impl Waiting {
     }
 
     /// Removes the next login that may be a guess.
-    pub fn pop_suspect(&mut self) -> Option<Entry> {
+    pub(super) fn pop_suspect(&mut self) -> Option<Entry> {
         let entry = self.suspect.pop();
         self.len -= usize::from(entry.is_some());
         entry
@@ -257,7 +257,7 @@ impl Line {
     }
 
     /// Adds a question. Returns those whose askers were found to have gone.
-    pub fn push(&self, entry: Entry) -> Vec<Question> {
+    pub(super) fn push(&self, entry: Entry) -> Vec<Question> {
         let is_suspect = matches!(entry.standing, Standing::Suspect { .. });
         let gone = self.lock().push(entry);
         // A thread that takes no suspects may be the one that wakes up.
@@ -270,7 +270,12 @@ impl Line {
     }
 
     /// Waits for the next question of a thread. Returns `None` when the line has ended.
-    pub fn next(&self, takes_suspects: bool, last_was_suspect: bool, access: &Access) -> Option<Entry> {
+    pub(super) fn next(
+        &self,
+        takes_suspects: bool,
+        last_was_suspect: bool,
+        access: &Access,
+    ) -> Option<Entry> {
         let mut waiting = self.lock();
         loop {
             if waiting.has_ended {
@@ -288,11 +293,11 @@ impl Line {
     }
 
     /// Returns the number of logins of an address that wait; see [`Waiting::count`].
-    pub fn count(&self, from: IpAddr) -> usize {
+    pub(super) fn count(&self, from: IpAddr) -> usize {
         self.lock().count(from)
     }
 
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.lock().has_ended = true;
         self.bell.notify_all();
     }

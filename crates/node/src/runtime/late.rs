@@ -33,7 +33,7 @@ pub(super) struct Punctuality {
 }
 
 impl Punctuality {
-    pub fn start(now: Instant) -> Self {
+    pub(super) fn start(now: Instant) -> Self {
         let zero = || AtomicU64::new(0);
         Self { started: now, since: zero(), busy: zero(), late: zero(), turn: zero() }
     }
@@ -43,12 +43,12 @@ impl Punctuality {
     }
 
     /// Called when the thread begins to work, because an event has woken it.
-    pub fn begin(&self, now: Instant) {
+    pub(super) fn begin(&self, now: Instant) {
         self.since.store(self.ns(now), Relaxed);
     }
 
     /// Called when the thread has nothing to do and waits for events.
-    pub fn end(&self, now: Instant) {
+    pub(super) fn end(&self, now: Instant) {
         let now = self.ns(now);
         let worked = now.saturating_sub(self.since.load(Relaxed));
         self.since.store(now, Relaxed);
@@ -60,7 +60,7 @@ impl Punctuality {
 
     /// Called when a turn begins. Returns how busy the thread was until now, and by how much the shard was late. A thread that never
     /// sleeps is counted here, too.
-    pub fn take(&self, now: Instant) -> (BusyTime, Option<Late>) {
+    pub(super) fn take(&self, now: Instant) -> (BusyTime, Option<Late>) {
         self.end(now);
         let now = self.ns(now);
         (BusyTime { busy_ns: self.busy.load(Relaxed), total_ns: now }, self.take_late(now))

@@ -33,12 +33,12 @@ pub(super) struct Shares {
 
 impl Shares {
     /// Called when a turn processes what was read.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.reads.set(0);
     }
 
     /// Counts a read that the next turn will process. Returns true if that turn must process no more.
-    pub fn add(&self, bytes: usize) -> bool {
+    pub(super) fn add(&self, bytes: usize) -> bool {
         self.reads.set(self.reads.get() + reads_of(bytes));
         self.reads.get() >= READS_MAX
     }
@@ -50,12 +50,12 @@ impl Shares {
     }
 
     /// Returns the most bytes that a connection may read at once.
-    pub fn read_max(&self) -> usize {
+    pub(super) fn read_max(&self) -> usize {
         (self.share() * READ_BYTES).max(READ_MIN)
     }
 
     /// Says that a connection waits until others were read. It does so until the result is dropped.
-    pub fn wait(&self) -> Waits<'_> {
+    pub(super) fn wait(&self) -> Waits<'_> {
         Waits::new(&self.waiting)
     }
 }
@@ -74,10 +74,10 @@ pub(super) struct Taken {
 
 impl Taken {
     /// The peer has closed its side.
-    pub const END: Self = Self { bytes: 0, is_full: false };
+    pub(super) const END: Self = Self { bytes: 0, is_full: false };
 
     /// `max` is the most bytes that the read could take.
-    pub fn new(bytes: usize, max: usize) -> Self {
+    pub(super) fn new(bytes: usize, max: usize) -> Self {
         Self { bytes, is_full: bytes >= max }
     }
 }
@@ -89,13 +89,13 @@ pub(super) struct Used(usize);
 impl Used {
     /// Counts a read. Returns true if the connection has used its share, and must let others read. A read that has emptied the
     /// socket does not count: others are read next anyway.
-    pub fn add(&mut self, taken: Taken, shares: &Shares) -> bool {
+    pub(super) fn add(&mut self, taken: Taken, shares: &Shares) -> bool {
         self.0 = if taken.is_full { self.0 + reads_of(taken.bytes) } else { 0 };
         self.0 >= shares.share()
     }
 
     /// Called when others are read.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.0 = 0;
     }
 }
@@ -104,7 +104,7 @@ impl Used {
 pub(super) struct Waits<'a>(&'a Cell<usize>);
 
 impl<'a> Waits<'a> {
-    pub fn new(waiting: &'a Cell<usize>) -> Self {
+    pub(super) fn new(waiting: &'a Cell<usize>) -> Self {
         waiting.set(waiting.get() + 1);
         Self(waiting)
     }

@@ -89,7 +89,7 @@ pub(super) enum Reading {
 
 impl Socket {
     /// Returns true if the socket is full.
-    pub fn is_blocked(&self) -> bool {
+    pub(super) fn is_blocked(&self) -> bool {
         self.blocked.get()
     }
 

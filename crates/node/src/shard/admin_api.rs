@@ -35,7 +35,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Returns true if questions wait for another turn.
-    pub fn has_unanswered(&self) -> bool {
+    pub(super) fn has_unanswered(&self) -> bool {
         !self.unanswered.is_empty()
     }
 }

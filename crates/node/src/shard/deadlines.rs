@@ -19,14 +19,14 @@ impl<K> Default for Deadlines<K> {
 
 impl<K: Copy + Ord> Deadlines<K> {
     /// Returns the time of the first entry, in milliseconds.
-    pub fn first(&self) -> Option<u64> {
+    pub(super) fn first(&self) -> Option<u64> {
         self.0.first().map(|(at_ms, _)| *at_ms)
     }
 
     /// Ensures that the row is visited no later than at `due_ms`. `noted_ms` is where the row stores the time
     /// of its entry.
     #[inline]
-    pub fn note(&mut self, row: K, noted_ms: &mut Option<NonZeroU64>, due_ms: Option<u64>) {
+    pub(super) fn note(&mut self, row: K, noted_ms: &mut Option<NonZeroU64>, due_ms: Option<u64>) {
         if let Some(due_ms) = due_ms
             && noted_ms.is_none_or(|at_ms| due_ms < at_ms.get())
         {
@@ -39,7 +39,7 @@ impl<K: Copy + Ord> Deadlines<K> {
     }
 
     /// Removes the entry of a row.
-    pub fn forget(&mut self, row: K, noted_ms: &mut Option<NonZeroU64>) {
+    pub(super) fn forget(&mut self, row: K, noted_ms: &mut Option<NonZeroU64>) {
         if let Some(at_ms) = noted_ms.take() {
             self.0.remove(&(at_ms.get(), row));
         }
@@ -47,7 +47,7 @@ impl<K: Copy + Ord> Deadlines<K> {
 
     /// Takes at most `rows_max` entries that are due. The caller must clear the time stored in each of these
     /// rows.
-    pub fn take_due(&mut self, now_ms: u64, rows_max: usize) -> Vec<K> {
+    pub(super) fn take_due(&mut self, now_ms: u64, rows_max: usize) -> Vec<K> {
         let mut due = Vec::new();
         while due.len() < rows_max
             && let Some((at_ms, row)) = self.0.pop_first()

@@ -34,7 +34,7 @@ pub(super) struct Mailroom {
 }
 
 impl Mailroom {
-    pub fn new(here: ShardId, shards: ShardId) -> Self {
+    pub(super) fn new(here: ShardId, shards: ShardId) -> Self {
         let outboxes = (0..shards).map(|_| Vec::new()).collect();
         Self {
             here,
@@ -48,44 +48,44 @@ impl Mailroom {
     }
 
     /// The numbers of the node's shards.
-    pub fn shards(&self) -> Range<ShardId> {
+    pub(super) fn shards(&self) -> Range<ShardId> {
         0..self.outboxes.len() as ShardId
     }
 
     /// Returns true if nothing is left to handle here in this turn.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.inbox.is_empty() && self.post.is_empty()
     }
 
     /// Takes in mail from another shard.
-    pub fn receive(&mut self, mail: Vec<Mail>) {
+    pub(super) fn receive(&mut self, mail: Vec<Mail>) {
         self.inbox.extend(mail);
     }
 
     /// Takes the mail for this shard. The caller should return the empty box with [`Self::give_inbox`].
-    pub fn take_inbox(&mut self) -> Vec<Mail> {
+    pub(super) fn take_inbox(&mut self) -> Vec<Mail> {
         std::mem::take(&mut self.inbox)
     }
 
     /// Returns the memory of an emptied inbox.
-    pub fn give_inbox(&mut self, empty: Vec<Mail>) {
+    pub(super) fn give_inbox(&mut self, empty: Vec<Mail>) {
         if self.inbox.is_empty() {
             self.inbox = empty;
         }
     }
 
     /// Takes the posted requests. The caller should return the empty box with [`Self::give_requests`].
-    pub fn take_requests(&mut self) -> Vec<(QueueId, Request)> {
+    pub(super) fn take_requests(&mut self) -> Vec<(QueueId, Request)> {
         std::mem::replace(&mut self.post.requests, std::mem::take(&mut self.spare))
     }
 
     /// Returns the memory of emptied requests.
-    pub fn give_requests(&mut self, empty: Vec<(QueueId, Request)>) {
+    pub(super) fn give_requests(&mut self, empty: Vec<(QueueId, Request)>) {
         self.spare = empty;
     }
 
     /// Sends mail to a shard, this one included.
-    pub fn send(&mut self, to: ShardId, mail: Mail) {
+    pub(super) fn send(&mut self, to: ShardId, mail: Mail) {
         if to == self.here {
             self.inbox.push(mail);
         } else if let Some(outbox) = self.outboxes.get_mut(usize::from(to)) {
@@ -94,7 +94,7 @@ impl Mailroom {
     }
 
     /// Sends a request for a queue to the queue's shard. It joins the requests sent just before it.
-    pub fn send_request(&mut self, to: ShardId, queue: QueueId, request: Request) {
+    pub(super) fn send_request(&mut self, to: ShardId, queue: QueueId, request: Request) {
         match self.outboxes.get_mut(usize::from(to)).and_then(|outbox| outbox.last_mut()) {
             Some(Mail::Requests(requests)) => requests.push((queue, request)),
             _ => self.send(to, Mail::Requests(vec![(queue, request)])),
@@ -102,7 +102,7 @@ impl Mailroom {
     }
 
     /// Takes the mail for another shard.
-    pub fn poll(&mut self, to: ShardId) -> Vec<Mail> {
+    pub(super) fn poll(&mut self, to: ShardId) -> Vec<Mail> {
         self.outboxes.get_mut(usize::from(to)).map(std::mem::take).unwrap_or_default()
     }
 }

@@ -20,12 +20,12 @@ pub(super) struct Receipt {
 
 impl Receipt {
     /// Converts a receipt of a queue.
-    pub fn of(queue: QueueId, receipt: queue::Receipt) -> Self {
+    pub(super) fn of(queue: QueueId, receipt: queue::Receipt) -> Self {
         let queue::Receipt { publisher, first, last, verdict, .. } = receipt;
         Self { queue, publisher, first, last, verdict }
     }
 
-    pub fn messages(&self) -> u64 {
+    pub(super) fn messages(&self) -> u64 {
         self.last - self.first + 1
     }
 }
@@ -49,25 +49,25 @@ pub(super) struct Receipts(Vec<Receipt>);
 
 impl Receipts {
     /// Adds a receipt, joined to the last one if it continues it.
-    pub fn push(&mut self, receipt: Receipt) {
+    pub(super) fn push(&mut self, receipt: Receipt) {
         self.0.push_joined(receipt);
     }
 
     /// Moves all receipts of `newer` to the end of these.
-    pub fn append(&mut self, newer: &mut Self) {
+    pub(super) fn append(&mut self, newer: &mut Self) {
         self.0.append(&mut newer.0);
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns the number of messages that these receipts cover.
-    pub fn messages(&self) -> u64 {
+    pub(super) fn messages(&self) -> u64 {
         self.0.iter().map(Receipt::messages).sum()
     }
 
-    pub fn drain(&mut self) -> impl Iterator<Item = Receipt> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Receipt> {
         self.0.drain(..)
     }
 }

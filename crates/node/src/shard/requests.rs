@@ -35,7 +35,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 

@@ -23,7 +23,7 @@ impl Past {
     }
 
     /// Called when a virtual host is deleted. A new one of the same name starts at 0.
-    pub fn forget(&mut self, vhost: &str) {
+    pub(super) fn forget(&mut self, vhost: &str) {
         self.0.remove(vhost);
     }
 }

@@ -42,23 +42,23 @@ pub(super) struct Walk {
 impl Walk {
     /// Begins at the first row. A walk in progress first runs to its end and then starts again. So
     /// callers that begin repeatedly cannot keep it from the last rows.
-    pub fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.again = self.next.is_some_and(|place| place > 0);
         self.next.get_or_insert(0);
     }
 
     /// Begins, unless a walk is in progress.
-    pub fn begin_if_idle(&mut self) {
+    pub(super) fn begin_if_idle(&mut self) {
         self.next.get_or_insert(0);
     }
 
-    pub fn is_under_way(&self) -> bool {
+    pub(super) fn is_under_way(&self) -> bool {
         self.next.is_some()
     }
 
     /// Returns the next place to visit in a table of `len` places. Returns `None` at the end of the table, or
     /// if this turn has no rows left.
-    pub fn next(&mut self, len: usize, rows: &mut Rows) -> Option<usize> {
+    pub(super) fn next(&mut self, len: usize, rows: &mut Rows) -> Option<usize> {
         let place = self.next?;
         if place >= len {
             self.next = std::mem::take(&mut self.again).then_some(0);
@@ -73,18 +73,18 @@ impl Walk {
     }
 
     /// Makes the walk visit its last place once more, because more work is left there than one turn may do.
-    pub fn stay(&mut self) {
+    pub(super) fn stay(&mut self) {
         self.next = self.next.map(|place| place.saturating_sub(1));
     }
 
     /// Returns the places to visit in this turn, of a table of `len` places.
-    pub fn part(&mut self, len: usize, rows: &mut Rows) -> Range<usize> {
+    pub(super) fn part(&mut self, len: usize, rows: &mut Rows) -> Range<usize> {
         self.part_of_large(len, 1, rows)
     }
 
     /// Returns the places to visit like [`Walk::part`], for a table with large rows. Each counts as `each`
     /// rows, because a visit takes that much longer. Visits at least one if the turn has any row left, however large it is.
-    pub fn part_of_large(&mut self, len: usize, each: usize, rows: &mut Rows) -> Range<usize> {
+    pub(super) fn part_of_large(&mut self, len: usize, each: usize, rows: &mut Rows) -> Range<usize> {
         let Some(from) = self.next else { return 0..0 };
         let left = rows.left();
         let visits = (left / each).max(usize::from(left > 0));
@@ -215,40 +215,40 @@ impl Default for Rows {
 
 impl Rows {
     /// Returns the number of rows that this turn may still walk.
-    pub fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         self.max.saturating_sub(self.walked)
     }
 
     /// Returns the number of due rows that this turn may visit. It is half of what is left, so that walks
     /// progress however many rows are due.
-    pub fn left_for_due(&self) -> usize {
+    pub(super) fn left_for_due(&self) -> usize {
         self.left() / 2
     }
 
     /// Returns true if a question that visits this many rows may be answered in this turn. The first one
     /// always may.
-    pub fn have_room(&self, rows: usize) -> bool {
+    pub(super) fn have_room(&self, rows: usize) -> bool {
         self.walked == 0 || rows <= self.left_for_due()
     }
 
     /// Counts rows that were walked. They count even if nothing bounds their number.
-    pub fn count(&mut self, rows: usize) {
+    pub(super) fn count(&mut self, rows: usize) {
         self.walked += rows;
         self.most = self.most.max(self.walked);
     }
 
     /// Sets the most rows that a turn walks.
-    pub fn set_max(&mut self, max: usize) {
+    pub(super) fn set_max(&mut self, max: usize) {
         self.max = max;
     }
 
     /// Called at the end of a turn.
-    pub fn end_turn(&mut self) {
+    pub(super) fn end_turn(&mut self) {
         self.walked = 0;
     }
 
     /// Returns the most rows that one turn has walked so far.
-    pub fn most(&self) -> usize {
+    pub(super) fn most(&self) -> usize {
         self.most
     }
 }

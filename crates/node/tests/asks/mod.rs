@@ -7,7 +7,7 @@ use broker::catalog::{Answer, CatalogError, Command};
 use node::questions::{Question, Reply};
 use node::shard::Shard;
 
-pub type Then = Box<dyn FnOnce(Reply)>;
+pub(crate) type Then = Box<dyn FnOnce(Reply)>;
 type OnAnswer = Box<dyn FnOnce(Result<Answer, CatalogError>)>;
 
 thread_local! {
@@ -15,7 +15,7 @@ thread_local! {
     static ASKED: RefCell<(u64, BTreeMap<u64, Then>)> = const { RefCell::new((0, BTreeMap::new())) };
 }
 
-pub trait Asks {
+pub(crate) trait Asks {
     /// Proposes a change of the catalog.
     fn propose(&mut self, command: Command, then: OnAnswer);
 
@@ -41,7 +41,7 @@ impl Asks for Shard {
 }
 
 /// Stores the callback of an answer. Returns the number for the question.
-pub fn keep(then: Then) -> u64 {
+pub(crate) fn keep(then: Then) -> u64 {
     ASKED.with_borrow_mut(|(last, waiting)| {
         *last += 1;
         waiting.insert(*last, then);

@@ -7,7 +7,7 @@ use queue::{Effect, Request, Ticket};
 
 use crate::asks::keep;
 
-pub trait AsksQueues {
+pub(crate) trait AsksQueues {
     /// Sends a request to a queue. Returns the number of the question.
     fn ask(
         &mut self,

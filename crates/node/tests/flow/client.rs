@@ -15,18 +15,18 @@ use bytes::BytesMut;
 use super::world::{Socket, World};
 
 /// The queue of this name is a stream. A consumer reads all of it.
-pub const STREAM: &str = "stream";
+pub(super) const STREAM: &str = "stream";
 
 /// What a client announces when it connects.
 #[derive(Clone, Copy, Debug)]
-pub struct Hello {
+pub(super) struct Hello {
     pub max_frame_size: u32,
     pub window: u32,
     /// The first transfer-id, delivery-id and delivery-count of the client.
     pub start: u32,
 }
 
-pub struct Client {
+pub(super) struct Client {
     pub at: Socket,
     hello: Hello,
     input: Vec<u8>,
@@ -58,14 +58,14 @@ pub struct Client {
     pub dispositions_got: u64,
 }
 
-pub struct Link {
+pub(super) struct Link {
     pub queue: String,
     pub end: End,
     pub state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     Attaching,
     Attached,
     /// Only our side has sent DETACH.
@@ -74,13 +74,13 @@ pub enum State {
     Gone,
 }
 
-pub enum End {
+pub(super) enum End {
     Publisher(Publisher),
     Consumer(Consumer),
 }
 
 #[derive(Default)]
-pub struct Publisher {
+pub(super) struct Publisher {
     /// The number of deliveries that we have begun.
     pub sent: u64,
     /// The total number of deliveries that we may begin.
@@ -89,7 +89,7 @@ pub struct Publisher {
     pub unconfirmed: u64,
 }
 
-pub struct Consumer {
+pub(super) struct Consumer {
     pub settled: bool,
     /// The number of deliveries begun by the broker, and of credits that it has used up in drains.
     pub count: u64,
@@ -122,7 +122,7 @@ struct Granted {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(super) struct Answer {
     pub count: u64,
     pub credit: u64,
     pub available: u32,
@@ -131,7 +131,7 @@ pub struct Answer {
 
 impl Client {
     /// Connects, logs in, opens the connection and begins one session.
-    pub fn connect(world: &mut World, shard: usize, hello: Hello) -> Self {
+    pub(super) fn connect(world: &mut World, shard: usize, hello: Hello) -> Self {
         let at = world.connect(shard);
         // The broker's ids start near the wrap as well.
         if let Some(conn) = world.shards[shard].conn(at.key) {
@@ -190,7 +190,7 @@ impl Client {
 
     /// Sends waiting frames as far as the broker reads. Returns true if none are left. Until then the client
     /// sends nothing new.
-    pub fn push(&mut self, world: &mut World) -> bool {
+    pub(super) fn push(&mut self, world: &mut World) -> bool {
         while world.takes_input(self.at)
             && let Some(frame) = self.unsent.pop_front()
         {
@@ -199,14 +199,21 @@ impl Client {
         self.unsent.is_empty()
     }
 
-    pub fn publisher(&mut self, world: &mut World, handle: u32, queue: &str) {
+    pub(super) fn publisher(&mut self, world: &mut World, handle: u32, queue: &str) {
         let mut attach = attach(handle, queue, Role::Sender);
         attach.initial_delivery_count = Some(self.hello.start);
         self.say(world, &attach);
         self.add(handle, queue, End::Publisher(Publisher::default()));
     }
 
-    pub fn consumer(&mut self, world: &mut World, handle: u32, queue: &str, settled: bool, priority: i32) {
+    pub(super) fn consumer(
+        &mut self,
+        world: &mut World,
+        handle: u32,
+        queue: &str,
+        settled: bool,
+        priority: i32,
+    ) {
         let mut attach = attach(handle, queue, Role::Receiver);
         attach.snd_settle_mode =
             if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
@@ -241,7 +248,7 @@ impl Client {
         self.links.insert(handle, Link { queue: queue.to_owned(), end, state: State::Attaching });
     }
 
-    pub fn detach(&mut self, world: &mut World, handle: u32) {
+    pub(super) fn detach(&mut self, world: &mut World, handle: u32) {
         self.say(world, &Detach { handle, closed: true, error: None });
         if let Some(link) = self.links.get_mut(&handle) {
             link.state = State::Detaching;
@@ -250,7 +257,7 @@ impl Client {
 
     /// Lets the broker send `window` more transfers than we have received, and on a link `credit` more
     /// deliveries.
-    pub fn flow(
+    pub(super) fn flow(
         &mut self,
         world: &mut World,
         link: Option<(u32, u32)>,
@@ -278,7 +285,7 @@ impl Client {
     }
 
     /// Sends a FLOW of the session alone, with echo.
-    pub fn ask(&mut self, world: &mut World) {
+    pub(super) fn ask(&mut self, world: &mut World) {
         let mut flow = Flow::new(self.hello.window, wire(self.hello.start, self.frames_sent), u32::MAX);
         flow.next_incoming_id = Some(wire(self.first_id, self.frames_got));
         flow.echo = true;
@@ -287,7 +294,7 @@ impl Client {
     }
 
     /// Returns the number of deliveries that may begin on a link, as far as the client knows.
-    pub fn credit(&self, handle: u32) -> u64 {
+    pub(super) fn credit(&self, handle: u32) -> u64 {
         match self.links.get(&handle) {
             Some(Link { end: End::Publisher(p), state: State::Attached, .. }) => p.limit - p.sent,
             _ => 0,
@@ -295,7 +302,7 @@ impl Client {
     }
 
     /// Publishes one message in `parts` transfers, if link and session allow it.
-    pub fn publish(
+    pub(super) fn publish(
         &mut self,
         world: &mut World,
         handle: u32,
@@ -341,7 +348,7 @@ impl Client {
     }
 
     /// Settles the oldest `n` deliveries of a link, in as few ranges as their ids allow.
-    pub fn settle(&mut self, world: &mut World, handle: u32, n: usize, state: &DeliveryState) {
+    pub(super) fn settle(&mut self, world: &mut World, handle: u32, n: usize, state: &DeliveryState) {
         let Some(Link { end: End::Consumer(consumer), .. }) = self.links.get_mut(&handle) else { return };
         let ids: Vec<u64> = consumer.unsettled.drain(..n).collect();
         for range in ids.chunk_by(|a, b| a + 1 == *b) {
@@ -362,7 +369,7 @@ impl Client {
     // ------------------------------------------------------------------------------
 
     /// Reads up to `max` bytes and handles complete frames. Returns the number of bytes read.
-    pub fn read(&mut self, world: &mut World, max: usize) -> usize {
+    pub(super) fn read(&mut self, world: &mut World, max: usize) -> usize {
         let n = world.output(self.at, max, &mut self.input);
         let mut input = std::mem::take(&mut self.input);
         let mut used = 0;
@@ -513,7 +520,7 @@ impl Client {
     // -----------------------------------------------------------
 
     /// Asserts that every request was answered and every delivery has its outcome.
-    pub fn check_settled(&self) {
+    pub(super) fn check_settled(&self) {
         assert!(self.unconfirmed.is_empty(), "without outcome: {:?}", self.unconfirmed);
         for (handle, link) in &self.links {
             let End::Consumer(consumer) = &link.end else { continue };
@@ -536,11 +543,11 @@ impl Client {
 
 impl Consumer {
     /// Returns the number of deliveries that the broker may still begin, once it has read everything.
-    pub fn credit(&self) -> u64 {
+    pub(super) fn credit(&self) -> u64 {
         self.flows.back().map_or(0, |flow| flow.limit.saturating_sub(self.count))
     }
 
-    pub fn last_answer(&self) -> Option<Answer> {
+    pub(super) fn last_answer(&self) -> Option<Answer> {
         self.last_answer.map(|(_, answer)| answer)
     }
 
@@ -607,7 +614,7 @@ fn from_the_first() -> Map {
 }
 
 /// Returns a message with a header and a body of `size` bytes.
-pub fn message(size: usize, durable: bool) -> Vec<u8> {
+pub(super) fn message(size: usize, durable: bool) -> Vec<u8> {
     let mut message = vec![0x00, 0x53, 0x70, 0xc0, 0x02, 0x01, if durable { 0x41 } else { 0x42 }];
     message.extend_from_slice(&[0x00, 0x53, 0x75, 0xb0]);
     message.extend_from_slice(&(size as u32).to_be_bytes());

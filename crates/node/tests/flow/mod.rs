@@ -5,4 +5,4 @@ mod client;
 mod isolation;
 mod model;
 mod readers;
-pub mod world;
+pub(crate) mod world;

@@ -30,12 +30,12 @@ const ROUNDS_MAX: usize = 10_000;
 
 /// The socket of one client: the shard and the key of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Socket {
+pub(crate) struct Socket {
     pub shard: usize,
     pub key: usize,
 }
 
-pub struct World {
+pub(crate) struct World {
     pub now_ms: u64,
     pub shards: Vec<Shard>,
     mail: BTreeMap<(usize, usize), VecDeque<Vec<Mail>>>,
@@ -61,7 +61,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(count: ShardId, settings: Settings) -> Self {
+    pub(crate) fn new(count: ShardId, settings: Settings) -> Self {
         let user = User {
             name: "guest".into(),
             hash: Hashing::Sha256.hash([1; 16], &amqp10::sasl::Secret::new("guest")),
@@ -95,34 +95,34 @@ impl World {
 
     // ---- sockets ----------------------------------------------------------------------------------------------
 
-    pub fn connect(&mut self, shard: usize) -> Socket {
+    pub(crate) fn connect(&mut self, shard: usize) -> Socket {
         let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let socket = Socket { shard, key: self.shards[shard].connect(peer, peer) };
         self.taken.insert(socket, 0);
         socket
     }
 
-    pub fn takes_input(&self, at: Socket) -> bool {
+    pub(crate) fn takes_input(&self, at: Socket) -> bool {
         self.shards[at.shard].takes_input(at.key)
     }
 
-    pub fn input(&mut self, at: Socket, bytes: &[u8]) {
+    pub(crate) fn input(&mut self, at: Socket, bytes: &[u8]) {
         self.shards[at.shard].handle_input(at.key, &mut BytesMut::from(bytes));
     }
 
     /// Returns the number of bytes that the broker has sent to a connection so far, taken or not.
-    pub fn said(&mut self, at: Socket) -> u64 {
+    pub(crate) fn said(&mut self, at: Socket) -> u64 {
         let waiting = self.waiting(at) as u64;
         self.taken.get(&at).copied().unwrap_or(0) + waiting
     }
 
     /// Returns the number of bytes of output that wait for the socket.
-    pub fn waiting(&mut self, at: Socket) -> usize {
+    pub(crate) fn waiting(&mut self, at: Socket) -> usize {
         self.shards[at.shard].conn(at.key).map_or(0, |c| c.gate.output().len())
     }
 
     /// Takes up to `max` bytes of output, as the socket does.
-    pub fn output(&mut self, at: Socket, max: usize, into: &mut Vec<u8>) -> usize {
+    pub(crate) fn output(&mut self, at: Socket, max: usize, into: &mut Vec<u8>) -> usize {
         let now_ms = self.now_ms;
         let Some(conn) = self.shards[at.shard].conn(at.key) else { return 0 };
         let output = conn.gate.output();
@@ -152,7 +152,7 @@ impl World {
     // -------------------------------------------------------------------------------------------
 
     /// Runs one turn of a shard and passes on its results. Returns true if something moved.
-    pub fn turn(&mut self, id: usize) -> bool {
+    pub(crate) fn turn(&mut self, id: usize) -> bool {
         if self.stalled[id] {
             return false;
         }
@@ -187,7 +187,7 @@ impl World {
         moved
     }
 
-    pub fn deliver_mail(&mut self, from: usize, to: usize) -> bool {
+    pub(crate) fn deliver_mail(&mut self, from: usize, to: usize) -> bool {
         let mail = self.mail.get_mut(&(from, to)).and_then(VecDeque::pop_front);
         let moved = mail.is_some();
         if let Some(mail) = mail {
@@ -197,13 +197,13 @@ impl World {
     }
 
     /// Returns the number of requests and other items in mail that is in flight.
-    pub fn mail_len(&self, from: usize, to: usize) -> usize {
+    pub(crate) fn mail_len(&self, from: usize, to: usize) -> usize {
         let len = |mail: &Mail| if let Mail::Requests(requests) = mail { requests.len() } else { 1 };
         self.mail.get(&(from, to)).into_iter().flatten().flatten().map(len).sum()
     }
 
     /// Answers a shard's oldest handover, and its syncs.
-    pub fn answer_log(&mut self, id: usize) -> bool {
+    pub(crate) fn answer_log(&mut self, id: usize) -> bool {
         if self.log_stalled[id] {
             return false;
         }
@@ -221,7 +221,7 @@ impl World {
     }
 
     /// Does a shard's oldest stream job.
-    pub fn write_stream(&mut self, id: usize) -> bool {
+    pub(crate) fn write_stream(&mut self, id: usize) -> bool {
         let Some(job) = self.stream_jobs[id].pop_front() else { return false };
         let mut answers = Vec::new();
         assert!(self.streams.handle(job, &mut answers).is_none(), "nothing is to be synced");
@@ -230,7 +230,7 @@ impl World {
     }
 
     /// Does a shard's oldest chunk job.
-    pub fn read_stream(&mut self, id: usize) -> bool {
+    pub(crate) fn read_stream(&mut self, id: usize) -> bool {
         let Some(job) = self.chunk_jobs[id].pop_front() else { return false };
         let ChunkJob { shard, ticket, .. } = job;
         let result = self.stream_reader.read(&job);
@@ -244,7 +244,7 @@ impl World {
     }
 
     /// Moves everything that can move. Output that clients leave unread stays.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;
             let n = self.shards.len();
@@ -275,7 +275,7 @@ impl World {
     // -----------------------------------------------------------------------------------------
 
     /// Proposes a queue. It exists after [`World::settle`].
-    pub fn declare(&mut self, name: &str, arguments: &[(&str, Value)]) {
+    pub(crate) fn declare(&mut self, name: &str, arguments: &[(&str, Value)]) {
         let declare = DeclareQueue::new(
             "/",
             name,
@@ -285,14 +285,14 @@ impl World {
     }
 
     /// Requests the deletion of a queue.
-    pub fn delete(&mut self, name: &str) {
+    pub(crate) fn delete(&mut self, name: &str) {
         let Some(id) = self.queue(name) else { return };
         let request = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
         self.shards[0].ask(id, request, Box::new(|_| {}));
     }
 
     /// Makes this shard the home of a queue.
-    pub fn place(&mut self, name: &str, shard: usize) {
+    pub(crate) fn place(&mut self, name: &str, shard: usize) {
         self.settle();
         let id = self.queue(name).expect("it is declared");
         let placed = Arc::new(Mutex::new(false));
@@ -303,18 +303,18 @@ impl World {
         assert!(*placed.lock().unwrap());
     }
 
-    pub fn queue(&self, name: &str) -> Option<QueueId> {
+    pub(crate) fn queue(&self, name: &str) -> Option<QueueId> {
         self.shards[0].catalog().listed_queue("/", name).map(|q| q.id)
     }
 
     /// Returns the report of a queue, if it has a home.
-    pub fn report(&self, name: &str) -> Option<Report> {
+    pub(crate) fn report(&self, name: &str) -> Option<Report> {
         let id = self.queue(name)?;
         self.shards.iter().find_map(|shard| shard.queue_report(id))
     }
 
     /// Returns the report of a connection's first session.
-    pub fn session(&mut self, at: Socket) -> SessionRow {
+    pub(crate) fn session(&mut self, at: Socket) -> SessionRow {
         let conn = self.shards[at.shard].conn(at.key).expect("it is there");
         let node: Arc<str> = "n".into();
         let row = conn.gate.report(&node, (0, 0), 0).expect("it is open");
@@ -322,7 +322,7 @@ impl World {
         row.sessions.remove(0)
     }
 
-    pub fn alarm(&mut self, on: bool) {
+    pub(crate) fn alarm(&mut self, on: bool) {
         self.shards.iter_mut().for_each(|shard| shard.set_blocked(on));
     }
 }

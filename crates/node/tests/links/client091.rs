@@ -21,7 +21,7 @@ const DURABLE: [u8; 3] = [0x10, 0x00, 2];
 /// An empty property list: that of a message which is not durable.
 const TRANSIENT: [u8; 2] = [0x00, 0x00];
 
-pub struct Client091 {
+pub(super) struct Client091 {
     key: usize,
     conn: Connection,
     deliveries: u32,
@@ -54,7 +54,7 @@ pub struct Client091 {
 
 impl Client091 {
     /// Opens a connection with these channels.
-    pub fn open(house: &mut House, channels: &[u16]) -> Self {
+    pub(super) fn open(house: &mut House, channels: &[u16]) -> Self {
         let mut client = Self::open_with_heartbeat(house, 0);
         for channel in channels {
             assert!(client.conn.open_channel(*channel));
@@ -64,19 +64,19 @@ impl Client091 {
     }
 
     /// Opens a connection with this interval of heartbeats. The client sends none.
-    pub fn open_with_heartbeat(house: &mut House, heartbeat_s: u16) -> Self {
+    pub(super) fn open_with_heartbeat(house: &mut House, heartbeat_s: u16) -> Self {
         let client = Self::connect(house, GUEST, heartbeat_s, 0, 0);
         assert_eq!(client.conn.state(), State::Opened);
         client
     }
 
     /// Connects a client with this number of properties. The broker may close it.
-    pub fn connect_with_properties(house: &mut House, user: &'static str, properties: usize) -> Self {
+    pub(super) fn connect_with_properties(house: &mut House, user: &'static str, properties: usize) -> Self {
         Self::connect(house, user, 0, properties, 0)
     }
 
     /// Opens a connection with this `frame_max`, and channel 1. The broker may close the channel.
-    pub fn open_with_frames(house: &mut House, frame_max: u32) -> Self {
+    pub(super) fn open_with_frames(house: &mut House, frame_max: u32) -> Self {
         let mut client = Self::connect(house, GUEST, 0, 0, frame_max);
         assert!(client.conn.open_channel(1));
         client.settle(house);
@@ -127,44 +127,44 @@ impl Client091 {
     }
 
     /// Sends new credentials.
-    pub fn renew(&mut self, house: &mut House, password: &str) {
+    pub(super) fn renew(&mut self, house: &mut House, password: &str) {
         self.conn.update_secret(Secret::new(password.as_bytes()), "renewal");
         self.settle(house);
     }
 
     /// Returns true if the connection is open at the broker.
-    pub fn is_open(&self, house: &mut House) -> bool {
+    pub(super) fn is_open(&self, house: &mut House) -> bool {
         house.shards[0].conn(self.key).is_some_and(|conn| conn.gate.phase() == Phase::Open)
     }
 
     /// Returns the connection, for explanations.
-    pub fn subject(&self, house: &mut House) -> Subject {
+    pub(super) fn subject(&self, house: &mut House) -> Subject {
         let conn = house.shards[0].conn(self.key).expect("it is open");
         Subject::Connection { name: conn.gate.peer().name.to_string() }
     }
 
     /// Returns true if the broker has something to send.
-    pub fn has_output(&self, house: &mut House) -> bool {
+    pub(super) fn has_output(&self, house: &mut House) -> bool {
         house.shards[0].conn(self.key).is_some_and(|conn| !conn.gate.output().is_empty())
     }
 
     /// Publishes durable messages to a queue.
-    pub fn publish(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
+    pub(super) fn publish(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
         self.publish_to(house, channel, ("", queue), messages);
     }
 
     /// Publishes messages that are not durable to a queue.
-    pub fn publish_transient(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
+    pub(super) fn publish_transient(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
         self.publish_with(house, channel, ("", queue), &TRANSIENT, messages);
     }
 
     /// Publishes durable messages to an exchange, with a routing key.
-    pub fn publish_to(&mut self, house: &mut House, channel: u16, to: (&str, &str), messages: u32) {
+    pub(super) fn publish_to(&mut self, house: &mut House, channel: u16, to: (&str, &str), messages: u32) {
         self.publish_with(house, channel, to, &DURABLE, messages);
     }
 
     /// Publishes durable messages of this size to a queue.
-    pub fn publish_large(
+    pub(super) fn publish_large(
         &mut self,
         house: &mut House,
         channel: u16,
@@ -181,7 +181,7 @@ impl Client091 {
     }
 
     /// Publishes durable messages to a queue, whose content headers make frames of this size.
-    pub fn publish_headed(
+    pub(super) fn publish_headed(
         &mut self,
         house: &mut House,
         queue: &str,
@@ -211,28 +211,28 @@ impl Client091 {
         self.settle(house);
     }
 
-    pub fn open_channel(&mut self, house: &mut House, channel: u16) {
+    pub(super) fn open_channel(&mut self, house: &mut House, channel: u16) {
         assert!(self.conn.open_channel(channel));
         self.settle(house);
     }
 
-    pub fn close_channel(&mut self, house: &mut House, channel: u16) {
+    pub(super) fn close_channel(&mut self, house: &mut House, channel: u16) {
         self.conn.close_channel(channel, "done");
         self.settle(house);
     }
 
-    pub fn select_tx(&mut self, house: &mut House, channel: u16) {
+    pub(super) fn select_tx(&mut self, house: &mut House, channel: u16) {
         self.conn.send(channel, &Method::TxSelect(TxSelect));
         self.settle(house);
     }
 
-    pub fn commit(&mut self, house: &mut House, channel: u16) {
+    pub(super) fn commit(&mut self, house: &mut House, channel: u16) {
         self.begin_commit(house, channel);
         self.settle(house);
     }
 
     /// Sends the commit, which the broker reads and does not answer yet.
-    pub fn begin_commit(&mut self, house: &mut House, channel: u16) {
+    pub(super) fn begin_commit(&mut self, house: &mut House, channel: u16) {
         self.conn.send(channel, &Method::TxCommit(TxCommit));
         let mut up = Vec::new();
         take(self.conn.output(), &mut up);
@@ -240,7 +240,7 @@ impl Client091 {
     }
 
     /// Acknowledges all deliveries of a channel up to this one.
-    pub fn ack(&mut self, house: &mut House, channel: u16, delivery_tag: u64) {
+    pub(super) fn ack(&mut self, house: &mut House, channel: u16, delivery_tag: u64) {
         self.conn.send(channel, &Method::BasicAck(BasicAck { delivery_tag, multiple: true }));
         self.settle(house);
     }
@@ -262,28 +262,28 @@ impl Client091 {
     }
 
     /// Lets all consumers of a channel together have this number of unsettled deliveries.
-    pub fn share_prefetch(&mut self, house: &mut House, channel: u16, prefetch_count: u16) {
+    pub(super) fn share_prefetch(&mut self, house: &mut House, channel: u16, prefetch_count: u16) {
         let qos = BasicQos { prefetch_size: 0, prefetch_count, global: true };
         self.conn.send(channel, &Method::BasicQos(qos));
         self.settle(house);
     }
 
     /// Consumes from a queue. The queue's name is the consumer's tag.
-    pub fn consume(&mut self, house: &mut House, channel: u16, queue: &str) {
+    pub(super) fn consume(&mut self, house: &mut House, channel: u16, queue: &str) {
         let consume = BasicConsume { queue, consumer_tag: queue, ..BasicConsume::default() };
         self.conn.send(channel, &Method::BasicConsume(consume));
         self.settle(house);
     }
 
     /// Lets each new consumer of a channel have this number of unsettled deliveries.
-    pub fn limit_prefetch(&mut self, house: &mut House, channel: u16, prefetch_count: u16) {
+    pub(super) fn limit_prefetch(&mut self, house: &mut House, channel: u16, prefetch_count: u16) {
         let qos = BasicQos { prefetch_size: 0, prefetch_count, global: false };
         self.conn.send(channel, &Method::BasicQos(qos));
         self.settle(house);
     }
 
     /// Consumes from the first message of a stream on.
-    pub fn consume_from_first(&mut self, house: &mut House, channel: u16, queue: &str) {
+    pub(super) fn consume_from_first(&mut self, house: &mut House, channel: u16, queue: &str) {
         let mut table = BytesMut::new();
         TableWriter::new(&mut table).put("x-stream-offset", &Value::LongString(b"first"));
         let arguments = Table::parse(&table[4..]).expect("it was just written");
@@ -293,7 +293,7 @@ impl Client091 {
     }
 
     /// Begins to consume from a queue, with an argument of this size that means nothing.
-    pub fn consume_with_argument(
+    pub(super) fn consume_with_argument(
         &mut self,
         house: &mut House,
         channel: u16,
@@ -311,13 +311,19 @@ impl Client091 {
     }
 
     /// Ends a consumer.
-    pub fn cancel(&mut self, house: &mut House, channel: u16, consumer_tag: &str) {
+    pub(super) fn cancel(&mut self, house: &mut House, channel: u16, consumer_tag: &str) {
         self.conn.send(channel, &Method::BasicCancel(BasicCancel { consumer_tag, ..BasicCancel::default() }));
         self.settle(house);
     }
 
     /// Publishes mandatory messages of this size that no queue takes.
-    pub fn publish_unroutable(&mut self, house: &mut House, channel: u16, bytes: usize, messages: u32) {
+    pub(super) fn publish_unroutable(
+        &mut self,
+        house: &mut House,
+        channel: u16,
+        bytes: usize,
+        messages: u32,
+    ) {
         let publish = BasicPublish { routing_key: "nobody", mandatory: true, ..BasicPublish::default() };
         let body = Bytes::from(vec![b'm'; bytes]);
         for _ in 0..messages {
@@ -327,7 +333,7 @@ impl Client091 {
     }
 
     /// Publishes a durable message to a queue, and to another one by its key in `CC`.
-    pub fn publish_with_cc(&mut self, house: &mut House, channel: u16, queue: &str, other: &str) {
+    pub(super) fn publish_with_cc(&mut self, house: &mut House, channel: u16, queue: &str, other: &str) {
         let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
         let mut list = BytesMut::new();
         let properties = Properties { delivery_mode: Some(2), ..Properties::default() };
@@ -340,7 +346,7 @@ impl Client091 {
     }
 
     /// Sends all of a large message but its last byte.
-    pub fn begin_large(&mut self, house: &mut House, channel: u16, queue: &str, bytes: usize) {
+    pub(super) fn begin_large(&mut self, house: &mut House, channel: u16, queue: &str, bytes: usize) {
         let publish = BasicPublish { routing_key: queue, ..BasicPublish::default() };
         let body = Bytes::from(vec![b'm'; bytes]);
         self.conn.send_content(channel, &Method::BasicPublish(publish), &TRANSIENT, &body, 0);
@@ -352,7 +358,7 @@ impl Client091 {
     }
 
     /// Asks for this number of messages of a queue, one by one, without waiting for them. They are settled as they are sent.
-    pub fn get(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
+    pub(super) fn get(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
         for _ in 0..messages {
             let get = BasicGet { queue, no_ack: true };
             self.conn.send(channel, &Method::BasicGet(get));
@@ -361,7 +367,7 @@ impl Client091 {
     }
 
     /// Reads this number of bytes, as a slow client does.
-    pub fn read(&mut self, house: &mut House, bytes: usize) {
+    pub(super) fn read(&mut self, house: &mut House, bytes: usize) {
         let output = house.shards[0].conn(self.key).expect("it is open").gate.output();
         let mut left = bytes;
         while left > 0 {
@@ -376,48 +382,48 @@ impl Client091 {
     }
 
     /// Returns true if the broker closes the socket at once.
-    pub fn is_cut(&self, house: &mut House) -> bool {
+    pub(super) fn is_cut(&self, house: &mut House) -> bool {
         house.shards[0].conn(self.key).expect("it is open").is_cut
     }
 
     /// Closes the connection as an operator does.
-    pub fn close_as_operator(&self, house: &mut House) {
+    pub(super) fn close_as_operator(&self, house: &mut House) {
         house.shards[0].close(self.key, "enough");
         house.settle();
     }
 
     /// Returns the number of bytes that the broker has to write to this client.
-    pub fn unread(&self, house: &mut House) -> usize {
+    pub(super) fn unread(&self, house: &mut House) -> usize {
         house.shards[0].conn(self.key).expect("it is open").gate.output().len()
     }
 
     /// Returns true if the broker reads the socket of this client.
-    pub fn is_read(&self, house: &mut House) -> bool {
+    pub(super) fn is_read(&self, house: &mut House) -> bool {
         house.shards[0].conn(self.key).expect("it is open").gate.takes_input()
     }
 
     /// Returns true if the broker has sent `connection.blocked`.
-    pub fn was_blocked(&self) -> bool {
+    pub(super) fn was_blocked(&self) -> bool {
         self.was_blocked
     }
 
     /// Returns true if the broker has sent `connection.blocked`, and not `connection.unblocked` after it.
-    pub fn is_blocked(&self) -> bool {
+    pub(super) fn is_blocked(&self) -> bool {
         self.is_blocked
     }
 
     /// Returns the delivery tag of the last delivery.
-    pub fn last_tag(&self) -> u64 {
+    pub(super) fn last_tag(&self) -> u64 {
         self.last_tag
     }
 
     /// Returns the number of messages that were delivered to the consumers of this client.
-    pub fn deliveries(&self) -> u32 {
+    pub(super) fn deliveries(&self) -> u32 {
         self.deliveries
     }
 
     /// Exchanges bytes with the broker until nothing moves.
-    pub fn settle(&mut self, house: &mut House) {
+    pub(super) fn settle(&mut self, house: &mut House) {
         loop {
             let mut up = Vec::new();
             take(self.conn.output(), &mut up);

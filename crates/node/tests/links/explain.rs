@@ -60,7 +60,7 @@ impl House {
     }
 
     /// Returns what `sluice explain` says.
-    pub fn explain(&self, subject: &Subject) -> Explanation {
+    pub(super) fn explain(&self, subject: &Subject) -> Explanation {
         let look = self.look(subject);
         look.explain(&look, subject).expect("it is there")
     }

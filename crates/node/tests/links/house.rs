@@ -33,12 +33,12 @@ use wal_testing::SimDisk;
 const REPLIES: &str = "rabbitmq:volatile-queue";
 
 /// The user of most clients.
-pub const GUEST: &str = "guest";
+pub(super) const GUEST: &str = "guest";
 
 /// A user besides guest, with the same password and rights.
-pub const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
-pub struct House {
+pub(super) struct House {
     pub shards: Vec<Shard>,
     pub peers: Vec<Peer>,
     /// The container-id of clients that connect.
@@ -79,7 +79,7 @@ pub struct House {
 }
 
 /// A client. It logs in and begins a session by itself.
-pub struct Peer {
+pub(super) struct Peer {
     pub shard: usize,
     pub key: usize,
     pub conn: Connection,
@@ -105,11 +105,11 @@ pub struct Peer {
 }
 
 impl House {
-    pub fn new(shards: ShardId, settings: Settings) -> Self {
+    pub(super) fn new(shards: ShardId, settings: Settings) -> Self {
         Self::with(shards, settings, StorageLimits::default())
     }
 
-    pub fn with(shards: ShardId, settings: Settings, limits: StorageLimits) -> Self {
+    pub(super) fn with(shards: ShardId, settings: Settings, limits: StorageLimits) -> Self {
         let user = |name: &str| User {
             name: name.into(),
             hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest")),
@@ -148,14 +148,14 @@ impl House {
     }
 
     /// Counts this number of failed logins from this machine.
-    pub fn fail_logins(&self, number: usize) {
+    pub(super) fn fail_logins(&self, number: usize) {
         let credentials = Credentials::Plain { user: "guest".into(), password: Secret::new("wrong") };
         let login = Login { credentials, from: [127, 0, 0, 1].into(), at_ms: self.now_ms };
         (0..number).for_each(|_| self.access.note_failure(&login));
     }
 
     /// Makes connections follow their queues from now on.
-    pub fn follow_queues(&mut self) {
+    pub(super) fn follow_queues(&mut self) {
         let occupancy = Arc::new(Occupancy::new(self.shards.len() as ShardId));
         self.peers.iter().for_each(|peer| occupancy.add(peer.shard as ShardId));
         self.shards.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
@@ -163,12 +163,12 @@ impl House {
     }
 
     /// Connects a client to a shard, with a session. Returns its number.
-    pub fn connect(&mut self, shard: usize) -> usize {
+    pub(super) fn connect(&mut self, shard: usize) -> usize {
         self.connect_as(shard, None)
     }
 
     /// Connects a client of this user.
-    pub fn connect_as(&mut self, shard: usize, user: Option<&'static str>) -> usize {
+    pub(super) fn connect_as(&mut self, shard: usize, user: Option<&'static str>) -> usize {
         self.occupancy.iter().for_each(|occupancy| occupancy.add(shard as ShardId));
         let local: SocketAddr = ([127, 0, 0, 1], 1000 + self.peers.len() as u16).into();
         let key = self.shards[shard].connect(local, local);
@@ -202,25 +202,25 @@ impl House {
     }
 
     /// Attaches a link that publishes to an address. Returns its number.
-    pub fn sender(&mut self, peer: usize, address: &str) -> u32 {
+    pub(super) fn sender(&mut self, peer: usize, address: &str) -> u32 {
         let target = Target { address: Some(address.to_owned()), ..Target::default() };
         self.attach(peer, Role::Sender, Source::default(), target)
     }
 
-    pub fn receiver(&mut self, peer: usize, address: &str) -> u32 {
+    pub(super) fn receiver(&mut self, peer: usize, address: &str) -> u32 {
         let source = Source { address: Some(address.to_owned()), ..Source::default() };
         self.attach(peer, Role::Receiver, source, Target::default())
     }
 
     /// Attaches a receiver that takes messages up to `max_message_size` bytes.
-    pub fn small_receiver(&mut self, peer: usize, address: &str, max_message_size: u64) -> u32 {
+    pub(super) fn small_receiver(&mut self, peer: usize, address: &str, max_message_size: u64) -> u32 {
         let source = Source { address: Some(address.to_owned()), ..Source::default() };
         let attach = self.attach_of(peer, Role::Receiver, source, Target::default());
         self.attach_as(peer, Attach { max_message_size: Some(max_message_size), ..attach })
     }
 
     /// Attaches a link that receives before those of lower priority.
-    pub fn prior_receiver(&mut self, peer: usize, address: &str, priority: i32) -> u32 {
+    pub(super) fn prior_receiver(&mut self, peer: usize, address: &str, priority: i32) -> u32 {
         let source = Source { address: Some(address.to_owned()), ..Source::default() };
         let attach = self.attach_of(peer, Role::Receiver, source, Target::default());
         let properties = [(Symbol::from_static("rabbitmq:priority"), Value::Int(priority))];
@@ -228,12 +228,12 @@ impl House {
     }
 
     /// Attaches a link that reads a stream from its first message on.
-    pub fn reader(&mut self, peer: usize, address: &str) -> u32 {
+    pub(super) fn reader(&mut self, peer: usize, address: &str) -> u32 {
         self.reader_with(peer, address, "rabbitmq:stream-offset-spec", "first")
     }
 
     /// Attaches a link that reads a stream with a filter of this descriptor.
-    pub fn reader_with(
+    pub(super) fn reader_with(
         &mut self,
         peer: usize,
         address: &str,
@@ -248,7 +248,7 @@ impl House {
     }
 
     /// Attaches a link that receives direct replies. Returns its number and its address.
-    pub fn replies(&mut self, peer: usize) -> (u32, String) {
+    pub(super) fn replies(&mut self, peer: usize) -> (u32, String) {
         let source = Source {
             dynamic: true,
             expiry_policy: TerminusExpiryPolicy::LinkDetach,
@@ -261,7 +261,7 @@ impl House {
     }
 
     /// Attaches a link, called `link-PEER-NUMBER`. Returns its number.
-    pub fn attach(&mut self, peer: usize, role: Role, source: Source, target: Target) -> u32 {
+    pub(super) fn attach(&mut self, peer: usize, role: Role, source: Source, target: Target) -> u32 {
         let attach = self.attach_of(peer, role, source, target);
         self.attach_as(peer, attach)
     }
@@ -282,7 +282,7 @@ impl House {
     }
 
     /// Attaches a link like [`Self::attach`], but the ATTACH is sent in the next round.
-    pub fn begin_attach(&mut self, peer: usize, role: Role, source: Source, target: Target) {
+    pub(super) fn begin_attach(&mut self, peer: usize, role: Role, source: Source, target: Target) {
         let attach = self.attach_of(peer, role, source, target);
         self.peers[peer].conn.attach(0, None, attach).expect("a free handle");
     }
@@ -293,25 +293,25 @@ impl House {
         link
     }
 
-    pub fn grant(&mut self, peer: usize, link: u32, credit: u32) {
+    pub(super) fn grant(&mut self, peer: usize, link: u32, credit: u32) {
         self.peers[peer].conn.grant(0, link, credit, false, false);
         self.settle();
     }
 
     /// Releases the delivery with this id.
-    pub fn release(&mut self, peer: usize, id: u32) {
+    pub(super) fn release(&mut self, peer: usize, id: u32) {
         self.peers[peer].conn.disposition(0, Role::Receiver, (id, id), true, &DeliveryState::Released);
         self.settle();
     }
 
     /// Accepts the delivery with this id.
-    pub fn accept(&mut self, peer: usize, id: u32) {
+    pub(super) fn accept(&mut self, peer: usize, id: u32) {
         self.peers[peer].conn.disposition(0, Role::Receiver, (id, id), true, &DeliveryState::Accepted);
         self.settle();
     }
 
     /// Returns the delivery with this id as failed.
-    pub fn fail(&mut self, peer: usize, id: u32) {
+    pub(super) fn fail(&mut self, peer: usize, id: u32) {
         let failed = Modified { delivery_failed: Some(true), ..Modified::default() };
         let state = DeliveryState::Modified(failed);
         self.peers[peer].conn.disposition(0, Role::Receiver, (id, id), true, &state);
@@ -319,31 +319,31 @@ impl House {
     }
 
     /// Rejects the delivery with this id.
-    pub fn reject(&mut self, peer: usize, id: u32) {
+    pub(super) fn reject(&mut self, peer: usize, id: u32) {
         let state = DeliveryState::Rejected(None);
         self.peers[peer].conn.disposition(0, Role::Receiver, (id, id), true, &state);
         self.settle();
     }
 
-    pub fn send(&mut self, peer: usize, link: u32, body: &[u8]) {
+    pub(super) fn send(&mut self, peer: usize, link: u32, body: &[u8]) {
         self.say(peer, link, body);
         self.settle();
     }
 
     /// Sends a message, which is read in the next round.
-    pub fn say(&mut self, peer: usize, link: u32, body: &[u8]) {
+    pub(super) fn say(&mut self, peer: usize, link: u32, body: &[u8]) {
         self.say_message(peer, link, &message(body));
     }
 
     /// Sends a message like [`Self::say`], but with all its sections.
-    pub fn say_message(&mut self, peer: usize, link: u32, message: &Bytes) {
+    pub(super) fn say_message(&mut self, peer: usize, link: u32, message: &Bytes) {
         let sent = Outgoing::whole(Tag::from_number(1), false, message, 1);
         let taken = self.peers[peer].conn.send(0, link, &sent);
         assert!(taken, "the link has credit: {:?}", self.peers[peer].detached);
     }
 
     /// Sends one TRANSFER with this head and payload, and settles.
-    pub fn transfer(&mut self, peer: usize, head: &TransferHead<'_>, payload: &[u8]) {
+    pub(super) fn transfer(&mut self, peer: usize, head: &TransferHead<'_>, payload: &[u8]) {
         let output = self.peers[peer].conn.output();
         put_transfer_frame(output.buffer(), 0, head, payload.len());
         output.buffer().extend_from_slice(payload);
@@ -351,25 +351,25 @@ impl House {
     }
 
     /// Returns the bytes that all shards use of a budget, and its limit.
-    pub fn budget(&self, name: &str) -> (u64, u64) {
+    pub(super) fn budget(&self, name: &str) -> (u64, u64) {
         let rows = self.shards.iter().flat_map(|shard| shard.budgets()).filter(|row| row.name == name);
         rows.fold((0, 0), |(used, limit), row| (used + row.used, limit + row.limit))
     }
 
     /// Starts or ends an alarm.
-    pub fn alarm(&mut self, is_on: bool) {
+    pub(super) fn alarm(&mut self, is_on: bool) {
         self.shards.iter_mut().for_each(|shard| shard.set_blocked(is_on));
         self.settle();
     }
 
     /// Returns the number of messages in a queue.
-    pub fn messages(&self, name: &str) -> u64 {
+    pub(super) fn messages(&self, name: &str) -> u64 {
         let queue = self.shards[0].catalog().listed_queue("/", name).expect("a queue").id;
         let report = self.shards.iter().find_map(|shard| shard.queue_report(queue));
         report.map_or(0, |report| report.messages())
     }
 
-    pub fn declare(&mut self, name: &str, arguments: Arguments) -> QueueId {
+    pub(super) fn declare(&mut self, name: &str, arguments: Arguments) -> QueueId {
         let answer = Arc::new(Mutex::new(None));
         let into = answer.clone();
         let declare = DeclareQueue::new("/", name, arguments);
@@ -383,20 +383,20 @@ impl House {
     }
 
     /// Deletes a queue.
-    pub fn delete(&mut self, name: &str) {
+    pub(super) fn delete(&mut self, name: &str) {
         let queue = self.shards[0].catalog().listed_queue("/", name).expect("a queue").id;
         let request = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
         self.shards[0].ask(queue, request, Box::new(|_| ()));
         self.settle();
     }
 
-    pub fn bind(&mut self, exchange: &str, queue: &str, key: &str) {
+    pub(super) fn bind(&mut self, exchange: &str, queue: &str, key: &str) {
         self.bind_at_once(exchange, queue, key, true);
         self.settle();
     }
 
     /// Asks for a binding, or for its end, and does not wait for the answer.
-    pub fn bind_at_once(&mut self, exchange: &str, queue: &str, key: &str, is_made: bool) {
+    pub(super) fn bind_at_once(&mut self, exchange: &str, queue: &str, key: &str, is_made: bool) {
         let binding = Binding {
             vhost: "/".into(),
             source: exchange.into(),
@@ -413,22 +413,22 @@ impl House {
     }
 
     /// Takes the handovers that the log has not written.
-    pub fn take_handovers(&mut self) -> Vec<Handover> {
+    pub(super) fn take_handovers(&mut self) -> Vec<Handover> {
         std::mem::take(&mut self.with_log)
     }
 
     /// Gives back to the log what [`Self::take_handovers`] has taken.
-    pub fn give_back(&mut self, handovers: Vec<Handover>) {
+    pub(super) fn give_back(&mut self, handovers: Vec<Handover>) {
         self.with_log.splice(0..0, handovers);
     }
 
     /// Returns the bytes of the handovers that the log has not written.
-    pub fn unlogged_bytes(&self) -> usize {
+    pub(super) fn unlogged_bytes(&self) -> usize {
         self.with_log.iter().map(|handover| handover.records.bytes()).sum()
     }
 
     /// Writes and syncs what the log was given.
-    pub fn answer_as_log(&mut self) {
+    pub(super) fn answer_as_log(&mut self) {
         for handover in self.with_log.drain(..) {
             for step in [Step::Written, Step::Synced] {
                 self.shards[handover.shard as usize].handle_logged(done(&handover, step));
@@ -437,7 +437,7 @@ impl House {
     }
 
     /// Runs rounds until no work is left.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..10_000 {
             if !self.round() {
                 return self.assert_nothing_waits();
@@ -478,7 +478,7 @@ impl House {
     }
 
     /// Runs one turn of each shard and passes on the results. Returns false if nothing has moved.
-    pub fn round(&mut self) -> bool {
+    pub(super) fn round(&mut self) -> bool {
         let (mut moved, count) = (false, self.shards.len());
         for shard in &mut self.shards {
             shard.set_now(self.now_ms);
@@ -554,7 +554,7 @@ fn done(&Handover { shard, ticket, .. }: &Handover, step: Step) -> Completion {
 
 impl Peer {
     /// Returns the bytes that the peer sends.
-    pub fn up(&mut self) -> Vec<u8> {
+    pub(super) fn up(&mut self) -> Vec<u8> {
         self.conn.pump();
         let mut up = Vec::new();
         take(self.conn.output(), &mut up);
@@ -655,7 +655,7 @@ impl Peer {
 }
 
 /// Returns a message of one data section.
-pub fn message(body: &[u8]) -> Bytes {
+pub(super) fn message(body: &[u8]) -> Bytes {
     let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75".to_vec();
     if let Ok(len) = u8::try_from(body.len()) {
         message.extend([0xa0, len]);
@@ -668,7 +668,7 @@ pub fn message(body: &[u8]) -> Bytes {
 }
 
 /// Takes all bytes of an output.
-pub fn take(output: &mut buffers::Output, into: &mut Vec<u8>) {
+pub(super) fn take(output: &mut buffers::Output, into: &mut Vec<u8>) {
     while !output.is_empty() {
         let mut slices = [std::io::IoSlice::new(&[]); 16];
         let n = output.slices(&mut slices);

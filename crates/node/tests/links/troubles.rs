@@ -11,7 +11,7 @@ use super::house::House;
 
 impl House {
     /// Returns what the admin API collects from all shards, of the virtual host `/`.
-    pub fn troubles(&self) -> Troubles {
+    pub(super) fn troubles(&self) -> Troubles {
         let mut all = Troubles::default();
         for shard in &self.shards {
             let mut from = Some(0);

@@ -24,7 +24,7 @@ use wal::{Completion, Handover, Log, Options, StreamAnswer, StreamJob};
 use wal_testing::{Crash, SimDisk};
 
 /// The one channel of every client.
-pub const CHANNEL: u16 = 1;
+pub(super) const CHANNEL: u16 = 1;
 
 /// Longer than the broker holds a record back that nobody waits for, in milliseconds.
 const LAZY_MS: u64 = 30;
@@ -34,7 +34,7 @@ const ROUNDS_MAX: usize = 10_000;
 
 /// The kind of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     Classic,
     /// A classic queue with `x-fsync`.
     Synced,
@@ -43,9 +43,9 @@ pub enum Kind {
 
 /// The broker was killed.
 #[derive(Debug)]
-pub struct Killed;
+pub(super) struct Killed;
 
-pub struct Broker {
+pub(super) struct Broker {
     pub shards: Vec<Shard>,
     pub clients: Vec<Client>,
     /// The number of steps so far, and the one after which the broker is killed.
@@ -63,7 +63,7 @@ pub struct Broker {
     now_ms: u64,
 }
 
-pub struct Client {
+pub(super) struct Client {
     shard: usize,
     key: usize,
     pub conn: Connection,
@@ -74,7 +74,7 @@ pub struct Client {
 
 /// What the broker has told a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub(super) enum Seen {
     /// The name of a method that answers one of the client.
     Answer(&'static str),
     /// `basic.deliver`, or `basic.get-ok` if it was fetched.
@@ -91,7 +91,7 @@ pub enum Seen {
 }
 
 impl Broker {
-    pub fn new(count: ShardId, seed: u64) -> Self {
+    pub(super) fn new(count: ShardId, seed: u64) -> Self {
         let user = |name: &str| User {
             name: name.into(),
             hash: Hashing::Sha256.hash([1; 16], &amqp10::sasl::Secret::new(name.to_owned())),
@@ -120,7 +120,7 @@ impl Broker {
     }
 
     /// Starts another broker on what is left on the disk.
-    pub fn crash(self, how: Crash) -> Self {
+    pub(super) fn crash(self, how: Crash) -> Self {
         let Self { count, disk, access, now_ms, .. } = self;
         let disk = disk.crash(how);
         let (log, shards) = open(&disk, count, &access, now_ms);
@@ -142,7 +142,7 @@ impl Broker {
     }
 
     /// Connects a client, and opens its channel. Returns its number.
-    pub fn connect(&mut self, shard: usize, user: &'static str) -> Result<usize, Killed> {
+    pub(super) fn connect(&mut self, shard: usize, user: &'static str) -> Result<usize, Killed> {
         let local: SocketAddr = ([127, 0, 0, 1], 91).into();
         let key = self.shards[shard].connect(local, local);
         let config = Config {
@@ -160,18 +160,18 @@ impl Broker {
     }
 
     /// Sends a method. Returns what the broker tells the client until nothing moves.
-    pub fn ask(&mut self, client: usize, method: &Method<'_>) -> Result<Vec<Seen>, Killed> {
+    pub(super) fn ask(&mut self, client: usize, method: &Method<'_>) -> Result<Vec<Seen>, Killed> {
         self.clients[client].conn.send(CHANNEL, method);
         self.settle()?;
         Ok(self.take_seen(client))
     }
 
-    pub fn take_seen(&mut self, client: usize) -> Vec<Seen> {
+    pub(super) fn take_seen(&mut self, client: usize) -> Vec<Seen> {
         std::mem::take(&mut self.clients[client].seen)
     }
 
     /// Declares a durable queue with further arguments. Its dead letters go to the queue `dead`, if it is not that one.
-    pub fn declare(
+    pub(super) fn declare(
         &mut self,
         client: usize,
         (queue, kind): (&str, Kind),
@@ -200,31 +200,31 @@ impl Broker {
     }
 
     /// Changes the catalog.
-    pub fn change(&mut self, command: Command) -> Result<(), Killed> {
+    pub(super) fn change(&mut self, command: Command) -> Result<(), Killed> {
         self.shards[0].handle_question(1, Question::Change(command, "guest".into()));
         self.settle()
     }
 
     /// Starts or ends an alarm.
-    pub fn alarm(&mut self, on: bool) -> Result<(), Killed> {
+    pub(super) fn alarm(&mut self, on: bool) -> Result<(), Killed> {
         self.shards.iter_mut().for_each(|shard| shard.set_blocked(on));
         self.settle()
     }
 
     /// Returns the numbers of ready and of unsettled messages of a queue.
-    pub fn depth(&self, queue: &str) -> (u64, u64) {
+    pub(super) fn depth(&self, queue: &str) -> (u64, u64) {
         let id = self.shards[0].catalog().listed_queue("/", queue).expect("a queue").id;
         let report = self.shards.iter().find_map(|shard| shard.queue_report(id));
         report.map_or((0, 0), |report| (report.ready, report.unsettled))
     }
 
     /// Returns true if there is a queue of this name.
-    pub fn has(&self, queue: &str) -> bool {
+    pub(super) fn has(&self, queue: &str) -> bool {
         self.shards[0].catalog().listed_queue("/", queue).is_some()
     }
 
     /// Runs until nothing moves.
-    pub fn settle(&mut self) -> Result<(), Killed> {
+    pub(super) fn settle(&mut self) -> Result<(), Killed> {
         let mut is_quiet = false;
         for _ in 0..ROUNDS_MAX {
             match (self.round()?, is_quiet) {
@@ -364,7 +364,7 @@ impl Writes for ToLog<'_> {
 
 impl Client {
     /// Publishes a durable message with this number.
-    pub fn publish(&mut self, (exchange, routing_key): (&str, &str), mandatory: bool, number: u64) {
+    pub(super) fn publish(&mut self, (exchange, routing_key): (&str, &str), mandatory: bool, number: u64) {
         let mut properties = BytesMut::new();
         Properties { delivery_mode: Some(2), ..Properties::default() }.put(&mut properties);
         let publish = BasicPublish { exchange, routing_key, mandatory, ..BasicPublish::default() };

@@ -10,7 +10,7 @@ use super::peer10::Peer10;
 use super::peer091::Peer091;
 use super::{ADDRESS, Story};
 
-pub struct Client {
+pub(super) struct Client {
     peer: Box<dyn Peer>,
     input: Vec<u8>,
     what: What,
@@ -30,7 +30,7 @@ pub struct Client {
 
 /// What a client is for.
 #[derive(Clone)]
-pub enum What {
+pub(super) enum What {
     Publisher(u32),
     Consumer {
         credit: u32,
@@ -44,7 +44,7 @@ pub enum What {
 }
 
 /// One end of a connection, in the language of a protocol.
-pub trait Peer {
+pub(super) trait Peer {
     /// Returns the bytes for the broker.
     fn output(&mut self) -> &mut Output;
 
@@ -70,7 +70,7 @@ pub trait Peer {
 
 /// What a consumer says about a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(super) enum Outcome {
     Accepted,
     /// The message is to be delivered again.
     Released,
@@ -78,7 +78,7 @@ pub enum Outcome {
 }
 
 /// What the broker has said.
-pub enum Seen {
+pub(super) enum Seen {
     Attached,
     Delivery {
         id: u64,
@@ -91,16 +91,16 @@ pub enum Seen {
 }
 
 impl Client {
-    pub fn publisher(number: u32, address: &str, now_ms: u64) -> Self {
+    pub(super) fn publisher(number: u32, address: &str, now_ms: u64) -> Self {
         Self::new(What::Publisher(number), address, now_ms)
     }
 
-    pub fn consumer(credit: u32, address: &str, now_ms: u64) -> Self {
+    pub(super) fn consumer(credit: u32, address: &str, now_ms: u64) -> Self {
         Self::new(What::Consumer { credit }, address, now_ms)
     }
 
     /// Makes a consumer of a stream that begins at `start`.
-    pub fn reader(address: &str, start: Value, now_ms: u64) -> Self {
+    pub(super) fn reader(address: &str, start: Value, now_ms: u64) -> Self {
         let next = start.as_u64().or_else(|| (start.as_str() == Some("first")).then_some(0));
         Self::new(What::Reader { start, next }, address, now_ms)
     }
@@ -121,7 +121,7 @@ impl Client {
     }
 
     /// Returns a new client that speaks AMQP 0.9.1 by chance, and otherwise AMQP 1.0.
-    pub fn in_any_protocol(mut self, random: &mut Random, now_ms: u64) -> Self {
+    pub(super) fn in_any_protocol(mut self, random: &mut Random, now_ms: u64) -> Self {
         if random.one_in(2) {
             self.peer = Box::new(Peer091::new(self.what.clone(), &self.address, now_ms));
         }
@@ -129,20 +129,20 @@ impl Client {
     }
 
     /// Returns the number of messages sent without a receipt yet.
-    pub fn waits_for(&self) -> usize {
+    pub(super) fn waits_for(&self) -> usize {
         self.in_flight.len()
     }
 
     /// Returns the bytes that the log may have to write for messages without a receipt.
-    pub fn in_flight_bytes(&self) -> u64 {
+    pub(super) fn in_flight_bytes(&self) -> u64 {
         self.in_flight.values().sum()
     }
 
-    pub fn take_output(&mut self, into: &mut Vec<u8>) {
+    pub(super) fn take_output(&mut self, into: &mut Vec<u8>) {
         take(self.peer.output(), into);
     }
 
-    pub fn handle_input(&mut self, bytes: &[u8], story: &mut Story, now_ms: u64) {
+    pub(super) fn handle_input(&mut self, bytes: &[u8], story: &mut Story, now_ms: u64) {
         self.input.extend_from_slice(bytes);
         let mut seen = Vec::new();
         let used = self.peer.handle_input(&self.input, now_ms, &mut seen);
@@ -180,7 +180,7 @@ impl Client {
     }
 
     /// Publishes, settles or grants credit.
-    pub fn act(&mut self, story: &mut Story, random: &mut Random) {
+    pub(super) fn act(&mut self, story: &mut Story, random: &mut Random) {
         if !self.attached || self.over {
             return;
         }
@@ -235,19 +235,19 @@ impl Client {
 const RECORD_BYTES: u64 = 64;
 
 /// Returns the number at the end of a message.
-pub fn number_in(message: &[u8]) -> u64 {
+pub(super) fn number_in(message: &[u8]) -> u64 {
     message.last_chunk().copied().map(u64::from_be_bytes).expect("a message has a number")
 }
 
 /// Returns a body that ends with the number of its message.
-pub fn body(number: u64, size: usize) -> Vec<u8> {
+pub(super) fn body(number: u64, size: usize) -> Vec<u8> {
     let mut body = vec![b'x'; size.max(8) - 8];
     body.extend_from_slice(&number.to_be_bytes());
     body
 }
 
 /// Takes all bytes of an output.
-pub fn take(output: &mut Output, into: &mut Vec<u8>) {
+pub(super) fn take(output: &mut Output, into: &mut Vec<u8>) {
     while !output.is_empty() {
         let mut slices = [IoSlice::new(&[]); 16];
         let n = output.slices(&mut slices);

@@ -55,7 +55,7 @@ const MESSAGES_MAX: u64 = 3000;
 /// space.
 const RESERVE_PART: u64 = 2;
 
-pub struct World {
+pub(crate) struct World {
     pub random: Random,
     shard_count: ShardId,
     now_ms: u64,
@@ -162,7 +162,7 @@ struct Placed {
 
 /// What the clients have seen, over all restarts.
 #[derive(Default)]
-pub struct Story {
+pub(crate) struct Story {
     next: u64,
     /// The number of messages that may still be sent.
     left: u64,
@@ -212,7 +212,7 @@ impl Story {
     }
 
     /// Returns the number of a new message, if another may be sent.
-    pub fn send(&mut self, publisher: u32) -> Option<u64> {
+    pub(crate) fn send(&mut self, publisher: u32) -> Option<u64> {
         if self.in_flight >= self.in_flight_max {
             return None;
         }
@@ -224,7 +224,7 @@ impl Story {
 }
 
 impl World {
-    pub fn new(seed: u64, fsync: bool) -> Self {
+    pub(crate) fn new(seed: u64, fsync: bool) -> Self {
         let mut world = Self::without_queues(seed);
         world.declare(QUEUE, arguments(fsync));
         world
@@ -232,12 +232,12 @@ impl World {
 
     /// Makes a world where rejected messages of the queue go to a dead-letter queue. In some worlds messages
     /// also expire, or are dropped when there are too many.
-    pub fn with_dead_letters(seed: u64, fsync: bool) -> Self {
+    pub(crate) fn with_dead_letters(seed: u64, fsync: bool) -> Self {
         Self::dead_lettering(seed, &arguments(fsync))
     }
 
     /// Makes a world with a quorum queue.
-    pub fn with_quorum_queue(seed: u64, _: bool) -> Self {
+    pub(crate) fn with_quorum_queue(seed: u64, _: bool) -> Self {
         let mut world = Self::without_queues(seed);
         world.declare(QUEUE, quorum());
         world.is_operated = true;
@@ -245,7 +245,7 @@ impl World {
     }
 
     /// Makes a world like [`World::with_dead_letters`], with quorum queues.
-    pub fn with_quorum_dead_letters(seed: u64, _: bool) -> Self {
+    pub(crate) fn with_quorum_dead_letters(seed: u64, _: bool) -> Self {
         Self::dead_lettering(seed, &quorum())
     }
 
@@ -366,7 +366,7 @@ impl World {
         self.story.in_flight = 0;
     }
 
-    pub fn crash(&mut self, how: Crash) {
+    pub(crate) fn crash(&mut self, how: Crash) {
         self.never_written += self.shards.iter().map(|shard| shard.counters.never_written).sum::<u64>();
         self.disk.heal();
         self.packs_disk.heal();
@@ -383,7 +383,7 @@ impl World {
     /// Limits the log's disk and reserves a part of it. From now on no more is in flight than the reserve is
     /// meant for: a handover that does not fit into it would wait for others to free space
     /// (docs/decisions/0014).
-    pub fn limit(&mut self, bytes: u64, reserve_bytes: u64) {
+    pub(crate) fn limit(&mut self, bytes: u64, reserve_bytes: u64) {
         self.reserve_bytes = reserve_bytes;
         self.story.in_flight_max = reserve_bytes / RESERVE_PART;
         self.disk.limit(bytes);
@@ -391,19 +391,19 @@ impl World {
     }
 
     /// Returns true if the log's disk is full.
-    pub fn is_on_reserve(&self) -> bool {
+    pub(crate) fn is_on_reserve(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.size().on_reserve)
     }
 
     /// Disconnects all clients, and runs the broker until their messages are requeued.
-    pub fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         std::mem::take(&mut self.clients).into_iter().for_each(|gone| self.disconnect(gone));
         (0..5000).for_each(|_| self.step_broker());
     }
 
     /// Connects a publisher and waits until one of its messages is confirmed. It is the only client: messages
     /// left by others would fill the disk, with nobody to settle them.
-    pub fn publish_again(&mut self) {
+    pub(crate) fn publish_again(&mut self) {
         let confirmed = self.story.confirmed.len();
         // Some messages are rejected before the shards know that there is space.
         self.story.left = u64::MAX;
@@ -424,7 +424,7 @@ impl World {
 
     /// Fills the disk of the packs. A publisher without a consumer is rejected in the end, and no message
     /// stays unanswered for long.
-    pub fn fill_packs(&mut self) {
+    pub(crate) fn fill_packs(&mut self) {
         self.packs_disk.limit(0);
         self.leave();
         self.story.publishers += 1;
@@ -443,12 +443,12 @@ impl World {
     }
 
     /// Frees the disk of the packs.
-    pub fn empty_packs(&mut self) {
+    pub(crate) fn empty_packs(&mut self) {
         self.packs_disk.limit(u64::MAX);
     }
 
     /// Does one random step.
-    pub fn step(&mut self, disk_errors: bool) {
+    pub(crate) fn step(&mut self, disk_errors: bool) {
         if disk_errors && self.random.one_in(40) {
             match self.random.below(4) {
                 0 => self.disk.fail(&CHANGES, 300, 28),
@@ -743,7 +743,7 @@ impl World {
     }
 
     /// Ends all trouble. One consumer of each queue takes what is left, and the story must be consistent.
-    pub fn drain_and_check(&mut self) {
+    pub(crate) fn drain_and_check(&mut self) {
         self.disk.heal();
         self.packs_disk.heal();
         self.leave();

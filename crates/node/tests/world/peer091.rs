@@ -22,7 +22,7 @@ const UNCONFIRMED_MAX: usize = 200;
 /// The prefetch count of a consumer of a stream. RabbitMQ wants one.
 const READER_PREFETCH: u16 = 100;
 
-pub struct Peer091 {
+pub(super) struct Peer091 {
     conn: Connection,
     what: What,
     queue: String,
@@ -33,7 +33,7 @@ pub struct Peer091 {
 }
 
 impl Peer091 {
-    pub fn new(what: What, address: &str, now_ms: u64) -> Self {
+    pub(super) fn new(what: What, address: &str, now_ms: u64) -> Self {
         let config = Config {
             channel_max: 10,
             frame_max: 4096,

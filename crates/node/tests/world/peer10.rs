@@ -11,14 +11,14 @@ use wal_testing::Random;
 
 use super::client::{Outcome, Peer, Seen, What, body, number_in};
 
-pub struct Peer10 {
+pub(super) struct Peer10 {
     conn: Connection,
     what: What,
     address: String,
 }
 
 impl Peer10 {
-    pub fn new(what: What, address: &str, now_ms: u64) -> Self {
+    pub(super) fn new(what: What, address: &str, now_ms: u64) -> Self {
         let session = SessionConfig { incoming_window: 50, handle_max: 10 };
         let config = Config {
             max_frame_size: 4096,

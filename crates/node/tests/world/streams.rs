@@ -27,7 +27,7 @@ const MESSAGES_MAX: u64 = 1500;
 const NUMBERS: u64 = 1 << 32;
 
 /// The machines, and the jobs and answers in flight.
-pub struct StreamWorld {
+pub(crate) struct StreamWorld {
     pub stories: Vec<Story>,
     /// The index of the story of each stream to which something was appended, by the log's id of the stream.
     known: HashMap<u64, usize>,
@@ -51,13 +51,13 @@ pub struct StreamWorld {
 
 impl StreamWorld {
     /// Starts on the disk as it is, with the streams that the catalog has.
-    pub fn start(&mut self, kept: &BTreeSet<u64>) {
+    pub(crate) fn start(&mut self, kept: &BTreeSet<u64>) {
         let mut streams = Streams::new(self.disk.clone()).expect("streams that only crashed can be opened");
         streams.keep(|stream| kept.contains(&stream));
         self.machines = Some((streams, StreamReader::new(self.disk.clone())));
     }
 
-    pub fn crash(&mut self, how: Crash) {
+    pub(crate) fn crash(&mut self, how: Crash) {
         self.disk.heal();
         self.machines = None;
         self.jobs.clear();
@@ -72,7 +72,7 @@ impl StreamWorld {
     }
 
     /// Does a job if `at_once` is set and that is possible, and returns the answer. Otherwise keeps the job.
-    pub fn take_job(&mut self, job: StreamJob, at_once: bool) -> Option<StreamAnswer> {
+    pub(crate) fn take_job(&mut self, job: StreamJob, at_once: bool) -> Option<StreamAnswer> {
         if let (true, StreamJob::Append { stream, chunks, .. }, Some((streams, _))) =
             (at_once, &job, &mut self.machines)
         {
@@ -91,12 +91,12 @@ impl StreamWorld {
         None
     }
 
-    pub fn take_reads(&mut self, reads: impl Iterator<Item = ChunkJob>) {
+    pub(crate) fn take_reads(&mut self, reads: impl Iterator<Item = ChunkJob>) {
         self.reads.extend(reads);
     }
 
     /// Lets the disk begin to fail, or work again.
-    pub fn trouble(&mut self, random: &mut Random) {
+    pub(crate) fn trouble(&mut self, random: &mut Random) {
         match random.below(4) {
             0 => self.disk.fail(&CHANGES, 300, errno(random)),
             1 => self.disk.fail(&[Op::Open, Op::Read, Op::Write, Op::Sync], 100, errno(random)),
@@ -104,7 +104,7 @@ impl StreamWorld {
         }
     }
 
-    pub fn heal(&mut self) {
+    pub(crate) fn heal(&mut self) {
         self.disk.heal();
     }
 
@@ -226,13 +226,13 @@ fn note_appended(stories: &mut [Story], known: &mut HashMap<u64, usize>, stream:
     }
 }
 
-pub fn address(stream: usize) -> String {
+pub(super) fn address(stream: usize) -> String {
     format!("/queues/s{stream}")
 }
 
 impl World {
     /// Adds streams. All of them sync if `fsync` is true, otherwise none.
-    pub fn add_streams(&mut self, fsync: bool) {
+    pub(crate) fn add_streams(&mut self, fsync: bool) {
         let stories = (1..=STREAMS).map(|n| Story {
             next: n * NUMBERS,
             left: MESSAGES_MAX,
@@ -320,7 +320,7 @@ impl World {
 
     /// Ends all trouble, and waits until every publisher of a stream has one receipt for each of its
     /// messages.
-    pub fn answer_publishers(&mut self) {
+    pub(crate) fn answer_publishers(&mut self) {
         if let Some(streams) = &mut self.streams {
             streams.heal();
         }
@@ -339,7 +339,7 @@ impl World {
     }
 
     /// Ends all trouble, and reads each stream from its beginning. What was promised must be there.
-    pub fn read_and_check(&mut self) {
+    pub(crate) fn read_and_check(&mut self) {
         self.answer_publishers();
         self.leave();
         for stream in 0..STREAMS as usize {

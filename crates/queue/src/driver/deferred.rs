@@ -109,21 +109,21 @@ pub(super) struct Deferred {
 }
 
 impl Deferred {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    pub fn deferral(&self) -> Deferral {
+    pub(super) fn deferral(&self) -> Deferral {
         self.deferral
     }
 
     /// See [`super::Solo::next_deadline`].
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(super) fn next_deadline(&self) -> Option<u64> {
         self.runs.front().map(|run| run.at_ms + DEFERRED_MS)
     }
 
     /// See [`super::Solo::defer`].
-    pub fn defer(&mut self, put: Put<'_>, room: u64) -> Option<u64> {
+    pub(super) fn defer(&mut self, put: Put<'_>, room: u64) -> Option<u64> {
         let Put { seq, message, at_ms, deferrable } = put;
         let deferrable = deferrable?;
         let (bytes, Deferrable { publisher, number, .. }) = (stored_bytes(message), deferrable);
@@ -144,7 +144,7 @@ impl Deferred {
     }
 
     /// Removes `first..=last`, which have left the queue. Calls `each` with the deferred ones. Returns their number.
-    pub fn settle(&mut self, first: u64, last: u64, mut each: impl FnMut(Run)) -> u64 {
+    pub(super) fn settle(&mut self, first: u64, last: u64, mut each: impl FnMut(Run)) -> u64 {
         let before = self.deferral.messages;
         let mut at = self.runs.partition_point(|run| run.last < first);
         while let Some(&run) = self.runs.get(at).filter(|run| run.first <= last) {
@@ -164,7 +164,7 @@ impl Deferred {
     }
 
     /// See [`super::Solo::write_due`].
-    pub fn write_due(&mut self, fifo: &Fifo, now_ms: u64, mut each: impl FnMut(Fact)) -> Vec<Receipt> {
+    pub(super) fn write_due(&mut self, fifo: &Fifo, now_ms: u64, mut each: impl FnMut(Fact)) -> Vec<Receipt> {
         let due = self.runs.partition_point(|run| run.is_due(now_ms));
         let runs: Vec<Run> = self.runs.drain(..due).collect();
         let (Some(oldest), Some(newest)) = (runs.first(), runs.last()) else { return Vec::new() };
@@ -183,7 +183,7 @@ impl Deferred {
     }
 
     /// See [`super::Solo::release`].
-    pub fn release(&mut self, mut each: impl FnMut(Receipt)) {
+    pub(super) fn release(&mut self, mut each: impl FnMut(Receipt)) {
         for run in std::mem::take(&mut self.runs) {
             self.leave(&run);
             each(run.receipt(Verdict::Released, false));

@@ -16,7 +16,7 @@ pub(super) struct Acquired {
 
 impl Acquired {
     /// Returns the acquired count of a message.
-    pub fn count(&self, entry: &Entry) -> u32 {
+    pub(super) fn count(&self, entry: &Entry) -> u32 {
         match entry.redelivered {
             true => self.counts.get(&entry.seq).copied().unwrap_or(1),
             false => 0,
@@ -24,12 +24,12 @@ impl Acquired {
     }
 
     /// Counts a delivery that has ended without success. Must be called before the entry is marked.
-    pub fn raise(&mut self, entry: &Entry) {
+    pub(super) fn raise(&mut self, entry: &Entry) {
         self.restore(entry.seq, self.count(entry).saturating_add(1));
     }
 
     /// Sets the count of a message to a known value.
-    pub fn restore(&mut self, seq: u64, count: u32) {
+    pub(super) fn restore(&mut self, seq: u64, count: u32) {
         if count > 1 {
             self.counts.insert(seq, count);
         } else {
@@ -38,12 +38,12 @@ impl Acquired {
     }
 
     /// Called when the message was removed.
-    pub fn forget(&mut self, seq: u64) {
+    pub(super) fn forget(&mut self, seq: u64) {
         self.counts.remove(&seq);
     }
 
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.counts.len()
     }
 }

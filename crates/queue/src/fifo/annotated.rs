@@ -36,38 +36,38 @@ struct Sets {
 impl Annotated {
     /// Returns true if there are no annotations.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.sets.is_none()
     }
 
     /// Returns the approximate memory of all annotations, in bytes.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.sets.as_ref().map_or(0, |sets| sets.bytes)
     }
 
     /// Returns how often a consumer's annotations were refused.
-    pub fn refused(&self) -> u64 {
+    pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Resets the count of refused annotations to an earlier value.
-    pub fn set_refused(&mut self, refused: u64) {
+    pub(super) fn set_refused(&mut self, refused: u64) {
         self.refused = refused;
     }
 
-    pub fn get(&self, seq: u64) -> Option<&Annotations> {
+    pub(super) fn get(&self, seq: u64) -> Option<&Annotations> {
         self.sets.as_ref()?.by_seq.get(&seq)
     }
 
     /// Returns the message with its annotations, or `None` if it has none here.
-    pub fn shown(&self, seq: u64, message: &Message) -> Option<Message> {
+    pub(super) fn shown(&self, seq: u64, message: &Message) -> Option<Message> {
         self.get(seq).map(|annotations| message.annotated(annotations))
     }
 
     /// Merges annotations into those of a message. Returns whether this changed anything. Annotations are refused and
     /// counted if they do not fit: all annotations of a message, including its publisher's, may have
     /// [`Annotations::BYTES_MAX`] bytes.
-    pub fn merge(&mut self, entry: &Entry, newer: &Annotations) -> bool {
+    pub(super) fn merge(&mut self, entry: &Entry, newer: &Annotations) -> bool {
         let before = self.get(entry.seq);
         let merged = before.map_or_else(|| newer.clone(), |older| older.merged(newer));
         if before == Some(&merged) {
@@ -91,7 +91,7 @@ impl Annotated {
     }
 
     /// Sets the annotations of a message to a known value, without checking any limit.
-    pub fn restore(&mut self, seq: u64, annotations: Annotations) {
+    pub(super) fn restore(&mut self, seq: u64, annotations: Annotations) {
         let sets = self.sets.get_or_insert_default();
         sets.bytes += bytes_of(&annotations);
         if let Some(before) = sets.by_seq.insert(seq, annotations) {
@@ -101,7 +101,7 @@ impl Annotated {
 
     /// Called when the message was removed, or was stored together with its annotations.
     #[inline]
-    pub fn forget(&mut self, seq: u64) {
+    pub(super) fn forget(&mut self, seq: u64) {
         if !self.is_empty() {
             self.take(seq);
         }
@@ -109,7 +109,7 @@ impl Annotated {
 
     /// Removes and returns the annotations of a message.
     #[cold]
-    pub fn take(&mut self, seq: u64) -> Option<Annotations> {
+    pub(super) fn take(&mut self, seq: u64) -> Option<Annotations> {
         let sets = self.sets.as_mut()?;
         let annotations = sets.by_seq.remove(&seq)?;
         sets.bytes -= bytes_of(&annotations);

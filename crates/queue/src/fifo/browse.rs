@@ -57,7 +57,7 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    pub fn id(&self) -> ConsumerId {
+    pub(super) fn id(&self) -> ConsumerId {
         self.id
     }
 }

@@ -21,23 +21,23 @@ impl<T> Default for Chunks<T> {
 }
 
 impl<T> Chunks<T> {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub fn front(&self) -> Option<&T> {
+    pub(super) fn front(&self) -> Option<&T> {
         self.chunks.front()?.front()
     }
 
-    pub fn back(&self) -> Option<&T> {
+    pub(super) fn back(&self) -> Option<&T> {
         self.chunks.back()?.back()
     }
 
-    pub fn push_back(&mut self, element: T) {
+    pub(super) fn push_back(&mut self, element: T) {
         self.len += 1;
         match self.chunks.back_mut() {
             Some(chunk) if chunk.len() < CHUNK => chunk.push_back(element),
@@ -49,7 +49,7 @@ impl<T> Chunks<T> {
         }
     }
 
-    pub fn push_front(&mut self, element: T) {
+    pub(super) fn push_front(&mut self, element: T) {
         self.len += 1;
         match self.chunks.front_mut() {
             Some(chunk) if chunk.len() < CHUNK => chunk.push_front(element),
@@ -61,7 +61,7 @@ impl<T> Chunks<T> {
         }
     }
 
-    pub fn pop_front(&mut self) -> Option<T> {
+    pub(super) fn pop_front(&mut self) -> Option<T> {
         let chunk = self.chunks.front_mut()?;
         let element = chunk.pop_front();
         self.len -= 1;
@@ -74,7 +74,7 @@ impl<T> Chunks<T> {
     }
 
     /// Removes the first element for which `before` is false, if `is` is true for it.
-    pub fn remove(&mut self, before: impl Fn(&T) -> bool, is: impl Fn(&T) -> bool) -> Option<T> {
+    pub(super) fn remove(&mut self, before: impl Fn(&T) -> bool, is: impl Fn(&T) -> bool) -> Option<T> {
         let at = self.chunk_of(&before);
         let chunk = self.chunks.get_mut(at)?;
         let place = chunk.partition_point(&before);
@@ -87,7 +87,7 @@ impl<T> Chunks<T> {
     }
 
     /// Splits off all elements from the first one for which `before` is false.
-    pub fn split_off(&mut self, before: impl Fn(&T) -> bool) -> Self {
+    pub(super) fn split_off(&mut self, before: impl Fn(&T) -> bool) -> Self {
         let at = self.chunk_of(&before);
         let mut behind = Self { chunks: self.chunks.split_off(at), ..Self::default() };
         if let Some(chunk) = behind.chunks.front_mut() {
@@ -103,16 +103,16 @@ impl<T> Chunks<T> {
         behind
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten()
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.chunks.iter_mut().flatten()
     }
 
     /// Iterates from the first element for which `before` is false. Finds it by binary search.
-    pub fn iter_from(&self, before: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {
+    pub(super) fn iter_from(&self, before: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {
         let at = self.chunk_of(&before);
         let from = self.chunks.get(at).map_or(0, |chunk| chunk.partition_point(&before));
         self.chunks.range(at..).flatten().skip(from)

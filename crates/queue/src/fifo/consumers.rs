@@ -109,38 +109,38 @@ pub(super) struct Consumers {
 }
 
 impl Consumers {
-    pub fn new(single_active: bool, yields: bool) -> Self {
+    pub(super) fn new(single_active: bool, yields: bool) -> Self {
         Self { single_active, yields, ..Self::default() }
     }
 
     /// Returns the number of consumers, not counting holders.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.ranked.len()
     }
 
-    pub fn slot(&self, id: ConsumerId) -> Option<Slot> {
+    pub(super) fn slot(&self, id: ConsumerId) -> Option<Slot> {
         self.by_id.get(&id).copied()
     }
 
-    pub fn get(&mut self, slot: Slot) -> &mut Consumer {
+    pub(super) fn get(&mut self, slot: Slot) -> &mut Consumer {
         self.slots[slot as usize].as_mut().expect("a slot in use")
     }
 
     /// Returns the single active consumer, if the queue has one.
-    pub fn active(&self) -> Option<ConsumerId> {
+    pub(super) fn active(&self) -> Option<ConsumerId> {
         let slot = self.active?;
         self.slots[slot as usize].as_ref().map(|consumer| consumer.id)
     }
 
     /// Returns the consumer that is served next.
-    pub fn next(&self) -> Option<Slot> {
+    pub(super) fn next(&self) -> Option<Slot> {
         self.rings.last().map(|ring| ring.first)
     }
 
     /// Returns the consumer that is served with the next message. This is `first`, or the next consumer that accepts a
     /// message of this size. `fits` returns whether a consumer with this limit accepts it.
     #[inline(always)]
-    pub fn next_for(&self, first: Slot, fits: impl Fn(DeliveryMax) -> bool) -> Option<Slot> {
+    pub(super) fn next_for(&self, first: Slot, fits: impl Fn(DeliveryMax) -> bool) -> Option<Slot> {
         match self.slots.get(first as usize)?.as_ref()?.message_bytes_max {
             None => Some(first),
             Some(_) => self.pass_over(fits),
@@ -161,7 +161,7 @@ impl Consumers {
         })
     }
 
-    pub fn attach(&mut self, attach: &Attach) -> Result<Slot, NotAlone> {
+    pub(super) fn attach(&mut self, attach: &Attach) -> Result<Slot, NotAlone> {
         let alone = self.ranked.is_empty() && !self.single_active;
         if self.exclusive || (attach.exclusive && !alone) {
             return Err(NotAlone);
@@ -185,12 +185,12 @@ impl Consumers {
     }
 
     /// Returns the slot under which fetched messages are held until they are settled.
-    pub fn hold(&mut self, id: ConsumerId) -> Slot {
+    pub(super) fn hold(&mut self, id: ConsumerId) -> Slot {
         self.slot(id).unwrap_or_else(|| self.insert(id, Grant::new(0)))
     }
 
     /// Turns a consumer into a holder. Returns the consumer that became active instead, if any.
-    pub fn retire(&mut self, slot: Slot) -> Option<Slot> {
+    pub(super) fn retire(&mut self, slot: Slot) -> Option<Slot> {
         self.leave_ring(slot);
         let consumer = self.get(slot);
         if consumer.standing == Standing::Holding {
@@ -211,7 +211,7 @@ impl Consumers {
     }
 
     /// Removes a holder.
-    pub fn remove(&mut self, slot: Slot) -> Consumer {
+    pub(super) fn remove(&mut self, slot: Slot) -> Consumer {
         let consumer = self.slots[slot as usize].take().expect("a slot in use");
         debug_assert!(consumer.standing == Standing::Holding && !consumer.in_ring);
         self.by_id.remove(&consumer.id);
@@ -221,7 +221,7 @@ impl Consumers {
 
     /// Turns the single active consumer on or off. Returns the consumers that must be notified: all of them when it is
     /// turned on, and those that were waiting when it is turned off.
-    pub fn set_single_active(&mut self, single_active: bool) -> Vec<Slot> {
+    pub(super) fn set_single_active(&mut self, single_active: bool) -> Vec<Slot> {
         if self.single_active == single_active {
             return Vec::new();
         }
@@ -245,7 +245,7 @@ impl Consumers {
     }
 
     /// Called when a consumer's credit or standing has changed. Adds the consumer to its ring or removes it.
-    pub fn regrant(&mut self, slot: Slot) {
+    pub(super) fn regrant(&mut self, slot: Slot) {
         let consumer = self.get(slot);
         if consumer.standing == Standing::Serving && consumer.grant.credit > 0 && !consumer.is_paused() {
             self.enter_ring(slot);
@@ -255,7 +255,7 @@ impl Consumers {
     }
 
     /// Called after a consumer was sent a message. Moves it behind the other consumers of its priority.
-    pub fn turn(&mut self, slot: Slot) {
+    pub(super) fn turn(&mut self, slot: Slot) {
         let consumer = self.get(slot);
         let has_credit = consumer.grant.credit > 0;
         if has_credit && consumer.after == NONE {
@@ -268,14 +268,14 @@ impl Consumers {
     }
 
     /// Removes everything. Returns all ids, including those of holders, in ascending order.
-    pub fn clear(&mut self) -> Vec<ConsumerId> {
+    pub(super) fn clear(&mut self) -> Vec<ConsumerId> {
         let ids = self.by_id.keys().copied().collect();
         *self = Self::new(self.single_active, self.yields);
         ids
     }
 
     /// Frees the memory, if nobody uses it. Maps that are empty still have some.
-    pub fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.by_id.is_empty() {
             (self.slots, self.free, self.rings) = (Vec::new(), Vec::new(), Vec::new());
             (self.by_id, self.ranked) = (BTreeMap::new(), BTreeSet::new());
@@ -283,7 +283,7 @@ impl Consumers {
     }
 
     /// Removes and returns the unsettled messages of all consumers.
-    pub fn take_held(&mut self) -> Vec<Entry> {
+    pub(super) fn take_held(&mut self) -> Vec<Entry> {
         let consumers = self.slots.iter_mut().flatten();
         let held = consumers.map(|consumer| std::mem::replace(&mut consumer.unsettled, Unsettled::new()));
         held.flat_map(Unsettled::into_entries).collect()
@@ -316,12 +316,12 @@ impl Consumers {
     }
 
     /// Sends the consumer nothing more until [`Self::unpause`]. Returns its id.
-    pub fn pause(&mut self, slot: Slot) -> ConsumerId {
+    pub(super) fn pause(&mut self, slot: Slot) -> ConsumerId {
         self.set_paused(slot, true);
         self.get(slot).id
     }
 
-    pub fn unpause(&mut self, slot: Slot) {
+    pub(super) fn unpause(&mut self, slot: Slot) {
         self.set_paused(slot, false);
     }
 
@@ -337,7 +337,7 @@ impl Consumers {
     }
 
     /// Returns true if the active consumer has to give way.
-    pub fn is_yielding(&self) -> bool {
+    pub(super) fn is_yielding(&self) -> bool {
         let active = self.active.and_then(|slot| self.slots[slot as usize].as_ref());
         active.is_some_and(|consumer| consumer.standing == Standing::Yielding)
     }
@@ -345,7 +345,7 @@ impl Consumers {
     /// Lets the best consumer become the active one, if the active one has to give way: its priority is lower, or it is
     /// paused and the other one is not. It first settles what it holds, as `holds_none` says. Returns the earlier and the
     /// new active consumer if they have changed places.
-    pub fn reelect(&mut self, holds_none: impl FnOnce(&Consumer) -> bool) -> Option<(Slot, Slot)> {
+    pub(super) fn reelect(&mut self, holds_none: impl FnOnce(&Consumer) -> bool) -> Option<(Slot, Slot)> {
         let active = self.active.filter(|_| self.yields)?;
         let best = *self.ranked.first()?;
         let consumer = self.get(active);
@@ -417,36 +417,36 @@ impl Consumers {
         }
     }
 
-    pub fn slots_mut(&mut self) -> impl Iterator<Item = (Slot, &mut Consumer)> {
+    pub(super) fn slots_mut(&mut self) -> impl Iterator<Item = (Slot, &mut Consumer)> {
         (0..).zip(&mut self.slots).filter_map(|(slot, consumer)| Some((slot, consumer.as_mut()?)))
     }
 
     /// Iterates over unsettled messages whose complete entries are in memory.
-    pub fn held(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn held(&self) -> impl Iterator<Item = &Entry> {
         self.unsettled().flat_map(Unsettled::entries)
     }
 
     /// Iterates over unsettled messages that are in runs.
-    pub fn references(&self) -> impl Iterator<Item = Reference> {
+    pub(super) fn references(&self) -> impl Iterator<Item = Reference> {
         self.unsettled().flat_map(Unsettled::references)
     }
 
     /// Returns the unsettled messages of the consumer in this slot: `Some(None)` for a free slot, `None` after the
     /// last slot.
-    pub fn unsettled_at(&self, slot: usize) -> Option<Option<&Unsettled>> {
+    pub(super) fn unsettled_at(&self, slot: usize) -> Option<Option<&Unsettled>> {
         Some(self.slots.get(slot)?.as_ref().map(|consumer| &consumer.unsettled))
     }
 
-    pub fn unsettled(&self) -> impl Iterator<Item = &Unsettled> {
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = &Unsettled> {
         self.slots.iter().flatten().map(|consumer| &consumer.unsettled)
     }
 
-    pub fn unsettled_mut(&mut self) -> impl Iterator<Item = &mut Unsettled> {
+    pub(super) fn unsettled_mut(&mut self) -> impl Iterator<Item = &mut Unsettled> {
         self.slots.iter_mut().flatten().map(|consumer| &mut consumer.unsettled)
     }
 
     #[cfg(test)]
-    pub fn iter(&self) -> impl Iterator<Item = &Consumer> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Consumer> {
         self.slots.iter().flatten()
     }
 }

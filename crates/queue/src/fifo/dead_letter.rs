@@ -75,34 +75,34 @@ impl Nothing for Leaving {
 }
 
 impl Leaving {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.on_way.len() + self.waiting.len() + self.queued.len()
     }
 
     /// Returns the bytes of all dead messages.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Returns the number of the first queued message, counted over all messages that were ever queued.
-    pub fn first_queued(&self) -> u64 {
+    pub(super) fn first_queued(&self) -> u64 {
         self.unqueued
     }
 
     /// Iterates over the queued messages from this number on.
-    pub fn queued_from(&self, number: u64) -> impl Iterator<Item = &Entry> {
+    pub(super) fn queued_from(&self, number: u64) -> impl Iterator<Item = &Entry> {
         let passed = number.saturating_sub(self.unqueued) as usize;
         self.queued.iter().skip(passed).map(|dead| &dead.entry)
     }
 
     /// Iterates over the dead messages that are not queued.
-    pub fn unqueued(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn unqueued(&self) -> impl Iterator<Item = &Entry> {
         let waiting = self.waiting.iter().map(|(_, dead)| dead);
         self.on_way.values().chain(waiting).map(|dead| &dead.entry)
     }
 
     /// Returns when the next attempt is due.
-    pub fn next_retry_ms(&self) -> Option<u64> {
+    pub(super) fn next_retry_ms(&self) -> Option<u64> {
         self.waiting.front().map(|(due_ms, _)| *due_ms)
     }
 
@@ -113,7 +113,7 @@ impl Leaving {
 
     /// Restores the body of a queued message from a block, if the message will be sent soon. Returns true if it
     /// did.
-    pub fn fill(&mut self, run: u32, loaded: &Loaded) -> bool {
+    pub(super) fn fill(&mut self, run: u32, loaded: &Loaded) -> bool {
         let wants = |entry: &Entry| {
             !entry.is_in_memory() && entry.seq == loaded.seq && entry.spot.is_some_and(|spot| spot.run == run)
         };
@@ -124,18 +124,18 @@ impl Leaving {
     }
 
     /// Frees the bodies of queued messages that can be read again.
-    pub fn free_bodies(&mut self) {
+    pub(super) fn free_bodies(&mut self) {
         self.queued.iter_mut().for_each(|dead| dead.entry.free_body());
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let waiting = self.waiting.iter_mut().map(|(_, dead)| dead);
         let dead = self.on_way.values_mut().chain(waiting).chain(&mut self.queued);
         dead.map(|dead| &mut dead.entry)
     }
 
     /// Removes and returns the messages that `wants` selects, by sequence number.
-    pub fn take(&mut self, wants: impl Fn(&Entry) -> bool) -> BTreeMap<u64, Entry> {
+    pub(super) fn take(&mut self, wants: impl Fn(&Entry) -> bool) -> BTreeMap<u64, Entry> {
         let on_way = self.on_way.extract_if(.., |_, dead| wants(&dead.entry)).map(|(_, dead)| dead);
         let mut taken: Vec<Dead> = on_way.collect();
         let (waiting, others) =
@@ -152,7 +152,7 @@ impl Leaving {
     }
 
     /// Schedules a message to be sent again at `due_ms`.
-    pub fn wait(&mut self, entry: Entry, reason: DeathReason, due_ms: u64) {
+    pub(super) fn wait(&mut self, entry: Entry, reason: DeathReason, due_ms: u64) {
         let at = self.waiting.partition_point(|(due, _)| *due <= due_ms);
         self.bytes += entry.len();
         self.waiting.insert(at, (due_ms, Dead::new(entry, reason)));
@@ -201,12 +201,12 @@ impl Leaving {
     }
 
     #[cfg(test)]
-    pub fn token_of(&self, seq: u64) -> Option<u64> {
+    pub(super) fn token_of(&self, seq: u64) -> Option<u64> {
         self.on_way.iter().find(|(_, dead)| dead.entry.seq == seq).map(|(token, _)| *token)
     }
 
     /// Iterates over all dead messages.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.unqueued().chain(self.queued_from(0))
     }
 }

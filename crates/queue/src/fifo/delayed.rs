@@ -30,26 +30,26 @@ struct All {
 }
 
 impl Delayed {
-    pub fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.all.as_ref().map_or(0, |all| all.entries.len() as u64)
     }
 
     /// Returns the bytes of all delayed messages.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.all.as_ref().map_or(0, |all| all.bytes)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.all.is_none()
     }
 
     /// Returns when the next message becomes due, in milliseconds since the epoch.
-    pub fn next_due_ms(&self) -> Option<u64> {
+    pub(super) fn next_due_ms(&self) -> Option<u64> {
         self.all.as_ref()?.order.first().map(|(due_ms, _)| *due_ms)
     }
 
     /// Adds a message that becomes due at `due_ms`.
-    pub fn add(&mut self, entry: Entry, due_ms: u64) {
+    pub(super) fn add(&mut self, entry: Entry, due_ms: u64) {
         let all = self.all.get_or_insert_default();
         all.order.insert((due_ms, entry.seq));
         all.bytes += entry.len();
@@ -57,7 +57,7 @@ impl Delayed {
     }
 
     /// Removes and returns the message with this sequence number.
-    pub fn take(&mut self, seq: u64) -> Option<Entry> {
+    pub(super) fn take(&mut self, seq: u64) -> Option<Entry> {
         let all = self.all.as_mut()?;
         let (due_ms, entry) = all.entries.remove(&seq)?;
         all.order.remove(&(due_ms, seq));
@@ -75,22 +75,22 @@ impl Delayed {
     }
 
     /// Iterates over the messages between `first` and `last`, with the times at which they become due.
-    pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = (&Entry, u64)> {
+    pub(super) fn range(&self, first: u64, last: u64) -> impl Iterator<Item = (&Entry, u64)> {
         let all = self.all.iter().flat_map(move |all| all.entries.range(first..=last.max(first)));
         all.map(|(_, (due_ms, entry))| (entry, *due_ms))
     }
 
-    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.all.iter_mut().flat_map(|all| all.entries.values_mut()).map(|(_, entry)| entry)
     }
 
     /// Returns when this message becomes due. `None` if it is not delayed.
-    pub fn due_ms(&self, seq: u64) -> Option<u64> {
+    pub(super) fn due_ms(&self, seq: u64) -> Option<u64> {
         self.all.as_ref()?.entries.get(&seq).map(|(due_ms, _)| *due_ms)
     }
 
     /// Removes and returns everything.
-    pub fn drain(&mut self) -> impl Iterator<Item = Entry> + use<> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry> + use<> {
         let all = self.all.take().unwrap_or_default();
         all.entries.into_values().map(|(_, entry)| entry)
     }
@@ -109,7 +109,7 @@ pub(super) struct Delay {
 impl Delay {
     /// Returns when a requeued message becomes due. `None` if it is ready at once, or if it has failed too often and is not
     /// requeued.
-    pub fn due_ms(&self, delivery_count: u32) -> Option<u64> {
+    pub(super) fn due_ms(&self, delivery_count: u32) -> Option<u64> {
         let Self { quorum, failed, asked_ms, now_ms } = *self;
         if failed && quorum.delivery_limit().is_some_and(|limit| delivery_count > limit) {
             return None;

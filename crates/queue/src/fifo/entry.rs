@@ -73,7 +73,7 @@ impl Blocks {
     }
 
     /// Returns at least the original number of bytes, or more than [`Annotations::BYTES_MAX`].
-    pub fn bytes(self) -> usize {
+    pub(super) fn bytes(self) -> usize {
         usize::from(self.0) * BLOCK
     }
 }
@@ -90,7 +90,7 @@ pub(super) struct Spot {
 
 impl Spot {
     /// Returns the block that contains the message.
-    pub fn load(&self) -> Load {
+    pub(super) fn load(&self) -> Load {
         Load { run: self.run, block: self.block }
     }
 }
@@ -139,7 +139,7 @@ const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 64;
 
 impl Entry {
     /// Returns the entry of a message that has just arrived.
-    pub fn new(message: Message, seq: u64, at_ms: u64) -> Self {
+    pub(super) fn new(message: Message, seq: u64, at_ms: u64) -> Self {
         Self {
             delivery_count: message.delivery_count(),
             body: Body::InMemory { message, at_ms },
@@ -152,7 +152,7 @@ impl Entry {
     }
 
     /// Returns the message, if it is in memory.
-    pub fn message(&self) -> Option<&Message> {
+    pub(super) fn message(&self) -> Option<&Message> {
         match &self.body {
             Body::InMemory { message, .. } => Some(message),
             Body::OnDisk { .. } => None,
@@ -160,7 +160,7 @@ impl Entry {
     }
 
     /// Returns true if the message has never left its place, and is in no run. The message alone then restores the entry.
-    pub fn is_fresh(&self) -> bool {
+    pub(super) fn is_fresh(&self) -> bool {
         let count = self.message().map(Message::delivery_count);
         self.spot.is_none()
             && !self.redelivered
@@ -168,12 +168,12 @@ impl Entry {
             && count == Some(self.delivery_count)
     }
 
-    pub fn is_in_memory(&self) -> bool {
+    pub(super) fn is_in_memory(&self) -> bool {
         matches!(self.body, Body::InMemory { .. })
     }
 
     /// Returns the size of the message, in bytes.
-    pub fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         match &self.body {
             Body::InMemory { message, .. } => message.len(),
             Body::OnDisk { bytes, .. } => u64::from(*bytes),
@@ -190,7 +190,7 @@ impl Entry {
     }
 
     /// Returns the priority of the message, if it has one.
-    pub fn priority(&self) -> Option<u8> {
+    pub(super) fn priority(&self) -> Option<u8> {
         match &self.body {
             Body::InMemory { message, .. } => message.priority(),
             Body::OnDisk { priority, .. } => *priority,
@@ -198,13 +198,13 @@ impl Entry {
     }
 
     /// Returns the message's own time to live, if the message is in memory.
-    pub fn ttl_ms(&self) -> Option<u64> {
+    pub(super) fn ttl_ms(&self) -> Option<u64> {
         self.message()?.ttl_ms()
     }
 
     /// Frees the body if it can be read again.
     #[inline(always)]
-    pub fn free_body(&mut self) {
+    pub(super) fn free_body(&mut self) {
         if self.spot.is_some() {
             self.compact();
         }
@@ -218,7 +218,7 @@ impl Entry {
     }
 
     /// Returns the compact form without the body, or `None` if the message is in no run.
-    pub fn reference(&self) -> Option<Reference> {
+    pub(super) fn reference(&self) -> Option<Reference> {
         let spot = self.spot?;
         let Self { seq, delivery_count, redelivered, journaled, .. } = *self;
         // Offsets within a message have 32 bits, so its size fits.
@@ -244,7 +244,7 @@ impl Entry {
 
     /// Returns when the message expires, given the time to live of the queue. `None` if it never does, or if it is
     /// not in memory. Then [`Ages`](crate::Ages) of its run apply.
-    pub fn expires_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
+    pub(super) fn expires_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
         let Body::InMemory { message, at_ms } = &self.body else { return None };
         let own = message.ttl_ms();
         let ttl = own.into_iter().chain(queue_ttl_ms).min()?;
@@ -252,29 +252,29 @@ impl Entry {
     }
 
     /// Returns the fact that stores the message, if it is in memory.
-    pub fn put(&self) -> Option<Fact> {
+    pub(super) fn put(&self) -> Option<Fact> {
         let Body::InMemory { message, at_ms } = &self.body else { return None };
         Some(Fact::Put { seq: self.seq, message: message.clone(), at_ms: *at_ms })
     }
 
     /// Returns what deliveries have changed on the message, without annotations.
-    pub fn marks(&self) -> Marks {
+    pub(super) fn marks(&self) -> Marks {
         let Self { delivery_count, redelivered, .. } = *self;
         Marks { delivery_count, redelivered, ..Marks::default() }
     }
 
     /// Returns the approximate size of its record, in bytes.
-    pub fn stored_bytes(&self) -> u64 {
+    pub(super) fn stored_bytes(&self) -> u64 {
         self.len() + STORED_OVERHEAD
     }
 
     /// Returns the approximate memory that turning the entry into a [`Reference`] would free, in bytes.
-    pub fn memory_bytes(&self) -> u64 {
+    pub(super) fn memory_bytes(&self) -> u64 {
         if self.is_in_memory() { MEMORY_OVERHEAD + self.whole_len() } else { 0 }
     }
 
     /// Marks a delivery that ended without success. Returns true if the marks changed.
-    pub fn mark_returned(&mut self, failed: bool) -> bool {
+    pub(super) fn mark_returned(&mut self, failed: bool) -> bool {
         let changed = failed || !self.redelivered;
         self.redelivered = true;
         self.came_back = None;
@@ -293,29 +293,29 @@ impl From<Reference> for Entry {
 }
 
 impl Reference {
-    pub fn redelivered(&self) -> bool {
+    pub(super) fn redelivered(&self) -> bool {
         matches!(self.flags, Flags::Redelivered | Flags::Both)
     }
 
-    pub fn journaled(&self) -> bool {
+    pub(super) fn journaled(&self) -> bool {
         matches!(self.flags, Flags::Journaled | Flags::Both)
     }
 
     /// Returns the entry with the body that was read.
-    pub fn filled(self, message: Message, at_ms: u64) -> Entry {
+    pub(super) fn filled(self, message: Message, at_ms: u64) -> Entry {
         Entry { body: Body::InMemory { message, at_ms }, ..Entry::from(self) }
     }
 }
 
 impl Lone {
-    pub fn entry(&self) -> Option<&Entry> {
+    pub(super) fn entry(&self) -> Option<&Entry> {
         match self {
             Self::Full(entry) => Some(entry),
             Self::Compact(_) => None,
         }
     }
 
-    pub fn entry_mut(&mut self) -> Option<&mut Entry> {
+    pub(super) fn entry_mut(&mut self) -> Option<&mut Entry> {
         match self {
             Self::Full(entry) => Some(entry),
             Self::Compact(_) => None,
@@ -323,14 +323,14 @@ impl Lone {
     }
 
     /// Returns the compact form, if the message is in a run.
-    pub fn reference(&self) -> Option<Reference> {
+    pub(super) fn reference(&self) -> Option<Reference> {
         match self {
             Self::Full(entry) => entry.reference(),
             Self::Compact(reference) => Some(*reference),
         }
     }
 
-    pub fn spot_mut(&mut self) -> Option<&mut Spot> {
+    pub(super) fn spot_mut(&mut self) -> Option<&mut Spot> {
         match self {
             Self::Full(entry) => entry.spot.as_mut(),
             Self::Compact(reference) => Some(&mut reference.spot),
@@ -338,14 +338,14 @@ impl Lone {
     }
 
     /// Converts a compact form to an entry.
-    pub fn widen(&mut self) {
+    pub(super) fn widen(&mut self) {
         if let Self::Compact(reference) = *self {
             *self = Self::Full(Box::new(reference.into()));
         }
     }
 
     /// Converts the entry to its compact form, if the body is not in memory.
-    pub fn narrow(&mut self) {
+    pub(super) fn narrow(&mut self) {
         if let Self::Full(entry) = self
             && !entry.is_in_memory()
             && let Some(reference) = entry.reference()

@@ -33,17 +33,17 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Returns whether the queue has facts.
-    pub fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         self.policy != FactPolicy::Never
     }
 
     /// Called when the journal has received the message.
-    pub fn put(&mut self, entry: &Entry) {
+    pub(super) fn put(&mut self, entry: &Entry) {
         self.live_bytes += entry.stored_bytes();
     }
 
     /// Called when the message has left the queue, so that no restart may restore it.
-    pub fn gone(&mut self, entry: &Entry) {
+    pub(super) fn gone(&mut self, entry: &Entry) {
         self.annotated.forget(entry.seq);
         if entry.spot.is_some() {
             return self.runs.take(entry);
@@ -56,7 +56,7 @@ impl Journal {
     }
 
     /// Called when a committed fact says that the message is gone. No more facts are written about the message.
-    pub fn forget(&mut self, entry: &Entry) {
+    pub(super) fn forget(&mut self, entry: &Entry) {
         self.annotated.forget(entry.seq);
         self.acquired.forget(entry.seq);
         match entry.spot {
@@ -67,18 +67,18 @@ impl Journal {
 
     /// Adds a message to those that are gone.
     #[inline(always)]
-    pub fn push_gone(&mut self, seq: u64) {
+    pub(super) fn push_gone(&mut self, seq: u64) {
         self.gone.push_joined(Span { first: seq, last: seq });
     }
 
     /// Returns the message with the annotations that consumers have set, or `None` if there are none.
     #[inline]
-    pub fn shown(&self, entry: &Entry) -> Option<Message> {
+    pub(super) fn shown(&self, entry: &Entry) -> Option<Message> {
         if self.annotated.is_empty() { None } else { self.annotated.shown(entry.seq, entry.message()?) }
     }
 
     /// Returns the fact that stores the message with its annotations, if it is in memory.
-    pub fn put_of(&self, entry: &Entry) -> Option<Fact> {
+    pub(super) fn put_of(&self, entry: &Entry) -> Option<Fact> {
         let put = entry.put()?;
         match (put, self.shown(entry)) {
             (Fact::Put { seq, at_ms, .. }, Some(message)) => Some(Fact::Put { seq, message, at_ms }),
@@ -87,18 +87,18 @@ impl Journal {
     }
 
     /// Returns the fact with a message's marks and annotations.
-    pub fn returned(&self, seq: u64, marks: Marks) -> Fact {
+    pub(super) fn returned(&self, seq: u64, marks: Marks) -> Fact {
         Fact::Returned { seq, marks: Marks { annotations: self.annotated.get(seq).cloned(), ..marks } }
     }
 
     /// Returns the list for facts that depend on no turn.
-    pub fn local<'a>(&self, out: &'a mut Output) -> &'a mut Vec<Fact> {
+    pub(super) fn local<'a>(&self, out: &'a mut Output) -> &'a mut Vec<Fact> {
         if self.can_roll_back() { &mut out.local } else { &mut out.facts }
     }
 
     /// Called when the message at `spot` was read for the first time. Returns it with its earlier marks, and the time until
     /// which it is delayed. Returns `None` if it is not alive.
-    pub fn take_in(&mut self, spot: Spot, entry: Entry) -> Option<(Entry, Option<u64>)> {
+    pub(super) fn take_in(&mut self, spot: Spot, entry: Entry) -> Option<(Entry, Option<u64>)> {
         let (mut entry, marks) = self.runs.take_in(spot, entry)?;
         let due_ms = marks.as_ref().and_then(|marks| marks.due_ms);
         marks.into_iter().for_each(|marks| self.restore_marks(&mut entry, marks));
@@ -107,7 +107,7 @@ impl Journal {
 
     /// Ends the call. Facts about removed messages come after all other facts of the call.
     #[inline]
-    pub fn flush(&mut self, out: &mut Output) {
+    pub(super) fn flush(&mut self, out: &mut Output) {
         if self.runs.has_output() {
             let facts = if self.can_roll_back() { &mut out.local } else { &mut out.facts };
             self.runs.flush(facts, &mut out.released);
@@ -118,7 +118,7 @@ impl Journal {
     }
 
     /// Frees buffers that are empty between calls.
-    pub fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         self.gone = Vec::new();
         self.uncommitted.iter_mut().for_each(|all| all.shrink());
     }
@@ -137,7 +137,7 @@ impl Journal {
 
 impl Journal {
     /// Calls `each` with the facts of a message that is in no run.
-    pub fn repeat(&self, entry: &Entry, each: &mut dyn FnMut(Fact)) {
+    pub(super) fn repeat(&self, entry: &Entry, each: &mut dyn FnMut(Fact)) {
         let Some(put) = self.put_of(entry) else { return };
         each(put);
         let marks = entry.marks();
@@ -147,7 +147,7 @@ impl Journal {
     }
 
     /// Repeats a returned message now, because the repetition may have passed its new place already.
-    pub fn repeat_returned(&self, entry: &Entry, facts: &mut Vec<Fact>) {
+    pub(super) fn repeat_returned(&self, entry: &Entry, facts: &mut Vec<Fact>) {
         // Where turns can be rolled back, the repetition is a single part.
         if !self.can_roll_back() && self.repeating.as_ref().is_some_and(|repeating| repeating.wants(entry)) {
             self.repeat(entry, &mut |fact| facts.push(fact));
@@ -155,7 +155,7 @@ impl Journal {
     }
 
     /// Restarts the repetition. Called when messages were put back without [`Self::repeat_returned`].
-    pub fn repeat_from_first(&mut self) {
+    pub(super) fn repeat_from_first(&mut self) {
         self.repeating.iter_mut().for_each(|repeating| repeating.begin_again());
     }
 }

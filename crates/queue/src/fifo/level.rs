@@ -57,7 +57,7 @@ pub(super) enum Head<'a> {
 
 impl Head<'_> {
     /// Returns the sequence number of the message, or a lower bound if it has not been read.
-    pub fn seq(&self) -> u64 {
+    pub(super) fn seq(&self) -> u64 {
         match self {
             Self::Entry(entry) => entry.seq,
             Self::Reference(reference) => reference.seq,
@@ -66,7 +66,7 @@ impl Head<'_> {
     }
 
     /// Returns the block that must be read, if the message is not in memory.
-    pub fn load(&self) -> Option<Load> {
+    pub(super) fn load(&self) -> Option<Load> {
         match self {
             Self::Entry(_) => None,
             Self::Reference(reference) => Some(reference.spot.load()),
@@ -121,7 +121,7 @@ impl Part {
 }
 
 impl Level {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.head.is_empty() && self.returned.is_empty() && self.rest.is_empty()
     }
 
@@ -147,7 +147,7 @@ impl Level {
         }
     }
 
-    pub fn head(&self) -> Option<Head<'_>> {
+    pub(super) fn head(&self) -> Option<Head<'_>> {
         if self.returned_is_next() {
             return self.returned.first_key_value().map(|(_, lone)| lone.into());
         }
@@ -162,7 +162,7 @@ impl Level {
     }
 
     /// Returns the last message of the line and the last one that was put back. One of them is the newest.
-    pub fn tails(&self) -> impl Iterator<Item = Tail<'_>> {
+    pub(super) fn tails(&self) -> impl Iterator<Item = Tail<'_>> {
         let line = match self.rest.back() {
             None => self.head.back().map(Tail::Entry),
             Some(Part::InMemory(part)) => part.back().map(Tail::Entry),
@@ -177,7 +177,7 @@ impl Level {
     }
 
     /// Iterates over all messages in the order of their delivery. The unread messages of a run are one item.
-    pub fn in_order(&self) -> impl Iterator<Item = Head<'_>> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = Head<'_>> {
         let mut line =
             self.head.iter().map(Head::Entry).chain(self.rest.iter().flat_map(Part::heads)).peekable();
         let mut returned = self.returned.values().map(Head::from).peekable();
@@ -189,18 +189,18 @@ impl Level {
     }
 
     /// Iterates over `head` and `rest` after a sequence number. An unread part that may have such messages is one item.
-    pub fn line_after(&self, seq: u64) -> impl Iterator<Item = Head<'_>> {
+    pub(super) fn line_after(&self, seq: u64) -> impl Iterator<Item = Head<'_>> {
         let head = self.head.iter_from(move |entry| entry.seq <= seq).map(Head::Entry);
         let from = self.rest.partition_point(|part| part.first() <= seq).saturating_sub(1);
         head.chain(self.rest.range(from..).flat_map(move |part| part.heads_after(seq)))
     }
 
     /// Returns the first message of `returned` after a sequence number.
-    pub fn returned_after(&self, seq: u64) -> Option<Head<'_>> {
+    pub(super) fn returned_after(&self, seq: u64) -> Option<Head<'_>> {
         self.returned.range(seq.saturating_add(1)..).next().map(|(_, lone)| lone.into())
     }
 
-    pub fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: Entry) {
         match self.rest.back_mut() {
             None => self.head.push_back(entry),
             Some(Part::InMemory(last)) => last.push_back(entry),
@@ -209,12 +209,12 @@ impl Level {
     }
 
     /// Appends the messages of a run that are not in memory.
-    pub fn push_rest(&mut self, rest: Rest) {
+    pub(super) fn push_rest(&mut self, rest: Rest) {
         self.rest.push_back(Part::Unread(rest));
     }
 
     /// Removes and returns the next message, unless it has not been read. Its body may have been freed.
-    pub fn pop(&mut self) -> Option<Entry> {
+    pub(super) fn pop(&mut self) -> Option<Entry> {
         if self.returned_is_next() {
             return self.returned.pop_first().map(|(_, lone)| lone.into());
         }
@@ -237,7 +237,7 @@ impl Level {
 
     /// Removes and returns the message with this sequence number, if it is in memory or has been read. No run of the
     /// level may be in the process of being written.
-    pub fn take(&mut self, seq: u64) -> Option<Entry> {
+    pub(super) fn take(&mut self, seq: u64) -> Option<Entry> {
         if let Some(lone) = self.returned.remove(&seq) {
             return Some(lone.into());
         }
@@ -288,7 +288,7 @@ impl Level {
     }
 
     /// Removes the unread messages of the run that comes next.
-    pub fn pop_rest(&mut self) -> Option<Rest> {
+    pub(super) fn pop_rest(&mut self) -> Option<Rest> {
         if !self.head.is_empty() || !matches!(self.rest.front(), Some(Part::Unread(_))) {
             return None;
         }
@@ -299,7 +299,7 @@ impl Level {
 
     /// Inserts a message by its sequence number. Inserting at the front is cheap, so put a whole range back in
     /// descending order.
-    pub fn put_back(&mut self, entry: Entry) {
+    pub(super) fn put_back(&mut self, entry: Entry) {
         if self.lowest().is_some_and(|lowest| entry.seq > lowest) {
             self.returned.insert(entry.seq, entry.into());
             return;
@@ -317,7 +317,7 @@ impl Level {
     }
 
     /// Inserts an unread part that was removed, at its place.
-    pub fn put_back_rest(&mut self, rest: Rest) {
+    pub(super) fn put_back_rest(&mut self, rest: Rest) {
         if !self.head.is_empty() {
             self.rest.push_front(Part::InMemory(std::mem::take(&mut self.head)));
         }
@@ -345,7 +345,7 @@ impl Level {
     }
 
     /// Called when messages of an unread part are gone.
-    pub fn shrink_rest(&mut self, run: u32, messages: u64, bytes: u64) {
+    pub(super) fn shrink_rest(&mut self, run: u32, messages: u64, bytes: u64) {
         let is_it = |part: &Part| matches!(part, Part::Unread(rest) if rest.load.run == run);
         let Some(at) = self.rest.iter().position(is_it) else { return };
         let Some(Part::Unread(rest)) = self.rest.get_mut(at) else { return };
@@ -358,7 +358,7 @@ impl Level {
     }
 
     /// Iterates over the sequence numbers between `first` and `last` of messages that are in memory or have been read.
-    pub fn seqs(&self, first: u64, last: u64) -> impl Iterator<Item = u64> {
+    pub(super) fn seqs(&self, first: u64, last: u64) -> impl Iterator<Item = u64> {
         let references = self.rest.iter().filter_map(move |part| match part {
             Part::References(part) => Some(part.iter_from(move |reference| reference.seq < first)),
             Part::InMemory(_) | Part::Unread(_) => None,
@@ -370,7 +370,7 @@ impl Level {
     }
 
     /// Returns the block to be read next, if fewer than `short` messages are in the head.
-    pub fn read_ahead(&self, short: usize) -> Option<Load> {
+    pub(super) fn read_ahead(&self, short: usize) -> Option<Load> {
         if self.head.len() >= short {
             return None;
         }
@@ -382,7 +382,7 @@ impl Level {
     }
 
     /// Returns the unread messages of a run, if they come directly after the head.
-    pub fn next_rest(&self) -> Option<&Rest> {
+    pub(super) fn next_rest(&self) -> Option<&Rest> {
         match self.rest.front() {
             Some(Part::Unread(rest)) => Some(rest),
             _ => None,
@@ -390,7 +390,7 @@ impl Level {
     }
 
     /// Appends the messages that were read to the head. `left` is the unread part that remains, if any.
-    pub fn loaded(&mut self, entries: Vec<Entry>, left: Option<Rest>) {
+    pub(super) fn loaded(&mut self, entries: Vec<Entry>, left: Option<Rest>) {
         self.head.extend(entries);
         match left {
             Some(left) => {
@@ -409,7 +409,7 @@ impl Level {
 
     /// Restores the bodies of a block's messages that are at the front of the rest or were requeued. Returns the memory
     /// that they take.
-    pub fn fill(&mut self, load: Load, block: Vec<Loaded>) -> u64 {
+    pub(super) fn fill(&mut self, load: Load, block: Vec<Loaded>) -> u64 {
         let is_in_block = |reference: &Reference| reference.spot.load() == load;
         let mut bytes = 0;
         for loaded in block {
@@ -439,7 +439,7 @@ impl Level {
 
     /// Frees the bodies that can be read again. With `keeps_head`, keeps that of the next message, because its age is
     /// checked. Returns the freed memory.
-    pub fn forget_loaded(&mut self, keeps_head: bool) -> u64 {
+    pub(super) fn forget_loaded(&mut self, keeps_head: bool) -> u64 {
         let next = match self.head() {
             Some(Head::Entry(head)) if keeps_head => head.seq,
             _ => 0,
@@ -456,7 +456,7 @@ impl Level {
     }
 
     /// Converts entries whose bodies were freed to references.
-    pub fn narrow(&mut self) {
+    pub(super) fn narrow(&mut self) {
         self.returned.values_mut().for_each(Lone::narrow);
         let head = Part::InMemory(std::mem::take(&mut self.head));
         for part in std::iter::once(head).chain(std::mem::take(&mut self.rest)) {
@@ -482,7 +482,7 @@ impl Level {
     }
 
     /// Removes and returns everything.
-    pub fn drain(&mut self) -> (Vec<Entry>, Vec<Rest>) {
+    pub(super) fn drain(&mut self) -> (Vec<Entry>, Vec<Rest>) {
         let mut entries: Vec<Entry> =
             std::mem::take(&mut self.returned).into_values().map(Entry::from).collect();
         entries.extend(std::mem::take(&mut self.head));
@@ -499,11 +499,11 @@ impl Level {
 
     /// Iterates over the messages in memory.
     #[cfg(test)]
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.parts().flat_map(Chunks::iter).chain(self.returned.values().filter_map(Lone::entry))
     }
 
-    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let rest = self
             .rest
             .iter_mut()
@@ -514,7 +514,7 @@ impl Level {
 
     /// Iterates over the messages in memory between `first` and `last`. The cost depends on the number of results and
     /// of parts.
-    pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
+    pub(super) fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
         let parts = self.parts().flat_map(move |part| {
             part.iter_from(move |entry| entry.seq < first).take_while(move |entry| entry.seq <= last)
         });
@@ -524,7 +524,7 @@ impl Level {
 
     /// Returns the sequence number of the `rows`-th message in memory from `first` on, or `last` if there are fewer up
     /// to `last`.
-    pub fn reach(&self, first: u64, last: u64, rows: usize) -> u64 {
+    pub(super) fn reach(&self, first: u64, last: u64, rows: usize) -> u64 {
         let parts = self.parts().flat_map(|part| part.iter_from(move |entry| entry.seq < first));
         let parts = parts.map(|entry| entry.seq).take_while(|seq| *seq <= last).take(rows);
         let returned = self.returned.range(first..=last.max(first)).map(|(seq, _)| *seq).take(rows);
@@ -535,14 +535,14 @@ impl Level {
 
     /// Iterates over the messages that are in no run and come before the first message that was never taken out of the
     /// level. A sequence number between two of them belongs to a message that is not in the level now, or is in a run.
-    pub fn taken_before(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn taken_before(&self) -> impl Iterator<Item = &Entry> {
         let fresh = self.parts().flat_map(Chunks::iter).find(|entry| entry.is_fresh());
         let end = fresh.map_or(u64::MAX, |entry| entry.seq);
         self.range(0, end.saturating_sub(1)).filter(|entry| entry.spot.is_none())
     }
 
     /// Iterates over the messages that are in a run and have been read.
-    pub fn references(&self) -> impl Iterator<Item = Reference> {
+    pub(super) fn references(&self) -> impl Iterator<Item = Reference> {
         let parts = self.rest.iter().filter_map(|part| match part {
             Part::References(part) => Some(part.iter().copied()),
             _ => None,
@@ -552,7 +552,7 @@ impl Level {
         here.chain(parts.flatten()).chain(returned)
     }
 
-    pub fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
+    pub(super) fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
         let (mut here, mut away) = (vec![&mut self.head], Vec::new());
         for part in &mut self.rest {
             match part {
@@ -567,7 +567,7 @@ impl Level {
     }
 
     /// Returns the unread part of this run.
-    pub fn rest_of(&mut self, run: u32) -> Option<&mut Rest> {
+    pub(super) fn rest_of(&mut self, run: u32) -> Option<&mut Rest> {
         self.rest.iter_mut().find_map(|part| match part {
             Part::Unread(rest) if rest.load.run == run => Some(rest),
             _ => None,
@@ -575,7 +575,7 @@ impl Level {
     }
 
     /// Iterates over the unread parts of runs.
-    pub fn rests(&self) -> impl Iterator<Item = &Rest> {
+    pub(super) fn rests(&self) -> impl Iterator<Item = &Rest> {
         self.rest.iter().filter_map(|part| if let Part::Unread(rest) = part { Some(rest) } else { None })
     }
 
@@ -592,7 +592,13 @@ impl Level {
     /// between: an entry that was taken out before must be followed directly by the next number. A stretch that takes
     /// less than `least` bytes of memory is passed over, unless it is the last. With `fresh`, only messages that were
     /// never taken out are chosen.
-    pub fn page_out(&mut self, least: u64, keep: u64, fresh: bool, mut each: impl FnMut(&Entry) -> bool) {
+    pub(super) fn page_out(
+        &mut self,
+        least: u64,
+        keep: u64,
+        fresh: bool,
+        mut each: impl FnMut(&Entry) -> bool,
+    ) {
         if self.paging.is_some() {
             return;
         }
@@ -614,13 +620,13 @@ impl Level {
     }
 
     /// Called when the run could not be written.
-    pub fn page_out_failed(&mut self) {
+    pub(super) fn page_out_failed(&mut self) {
         self.paging = None;
     }
 
     /// Called when the run was written. The run replaces the written messages that are still in the level. These messages
     /// are passed to `each`.
-    pub fn paged_out(&mut self, load: Load, mut each: impl FnMut(&Entry)) {
+    pub(super) fn paged_out(&mut self, load: Load, mut each: impl FnMut(&Entry)) {
         let Some((from, last)) = self.paging.take() else { return };
         let holds = |part: &Chunks<Entry>| {
             part.front().is_some_and(|e| e.seq <= last) && part.back().is_some_and(|e| e.seq >= from)

@@ -69,18 +69,18 @@ impl Nothing for Seldom {
 
 impl Seldom {
     /// Returns true if a request waits.
-    pub fn anyone_waits(&self) -> bool {
+    pub(super) fn anyone_waits(&self) -> bool {
         !self.fetches.is_empty() || !self.grants.is_empty()
     }
 
     /// Forgets all requests that wait. Returns the fetches among them.
-    pub fn take_waiting(&mut self) -> VecDeque<Fetch> {
+    pub(super) fn take_waiting(&mut self) -> VecDeque<Fetch> {
         self.grants.clear();
         std::mem::take(&mut self.fetches)
     }
 
     /// Counts messages that were fetched.
-    pub fn count_fetched(&mut self, messages: u64, settled: bool) {
+    pub(super) fn count_fetched(&mut self, messages: u64, settled: bool) {
         self.fetched += messages;
         self.fetched_settled += if settled { messages } else { 0 };
     }

@@ -26,12 +26,12 @@ impl<T: Nothing> Deref for Rare<T> {
 
 impl<T: Nothing> Rare<T> {
     /// Returns the part, to be changed.
-    pub fn make(&mut self) -> &mut T {
+    pub(super) fn make(&mut self) -> &mut T {
         self.0.get_or_insert_default()
     }
 
     /// Returns the part, unless it has always been empty.
-    pub fn made(&mut self) -> Option<&mut T> {
+    pub(super) fn made(&mut self) -> Option<&mut T> {
         self.0.as_deref_mut()
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Ready {
 
 impl Ready {
     /// `default_priority` is that of a message without one.
-    pub fn new(max_priority: u8, default_priority: u8) -> Self {
+    pub(super) fn new(max_priority: u8, default_priority: u8) -> Self {
         Self {
             levels: Box::default(),
             max_priority,
@@ -40,28 +40,28 @@ impl Ready {
     }
 
     /// Returns the number of messages, on the disk and in memory.
-    pub fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub fn pageable_bytes(&self) -> u64 {
+    pub(super) fn pageable_bytes(&self) -> u64 {
         self.pageable_bytes
     }
 
-    pub fn loaded_bytes(&self) -> u64 {
+    pub(super) fn loaded_bytes(&self) -> u64 {
         self.loaded_bytes
     }
 
     /// Returns the highest level that is not empty.
-    pub fn top(&self) -> Option<usize> {
+    pub(super) fn top(&self) -> Option<usize> {
         (0..4).rev().find_map(|word| {
             let bits = self.occupied[word];
             (bits != 0).then(|| word * 64 + 63 - bits.leading_zeros() as usize)
@@ -69,7 +69,7 @@ impl Ready {
     }
 
     /// Iterates over the levels that are not empty, from the highest.
-    pub fn occupied(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn occupied(&self) -> impl Iterator<Item = usize> + use<> {
         let occupied = self.occupied;
         (0..4usize).rev().flat_map(move |word| {
             let mut bits = occupied[word];
@@ -81,12 +81,12 @@ impl Ready {
         })
     }
 
-    pub fn head(&self, level: usize) -> Option<Head<'_>> {
+    pub(super) fn head(&self, level: usize) -> Option<Head<'_>> {
         self.at(level)?.head()
     }
 
     /// Returns the next message, if it is in memory.
-    pub fn next(&self) -> Option<&Entry> {
+    pub(super) fn next(&self) -> Option<&Entry> {
         match self.head(self.top()?)? {
             Head::Entry(entry) => Some(entry),
             Head::Reference(_) | Head::Rest(_) => None,
@@ -94,34 +94,34 @@ impl Ready {
     }
 
     /// Iterates over all messages in the order of their delivery. The unread messages of a run are one item.
-    pub fn in_order(&self) -> impl Iterator<Item = Head<'_>> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = Head<'_>> {
         self.occupied().filter_map(|level| self.at(level)).flat_map(|level| level.in_order())
     }
 
     /// Returns the block that must be read before the next message can be taken.
-    pub fn missing(&self) -> Option<Load> {
+    pub(super) fn missing(&self) -> Option<Load> {
         self.head(self.top()?)?.load()
     }
 
     /// Returns the block that should be read ahead.
-    pub fn read_ahead(&self) -> Option<Load> {
+    pub(super) fn read_ahead(&self) -> Option<Load> {
         self.at(self.top()?)?.read_ahead(READ_AHEAD)
     }
 
     /// Appends a message to its level. Its sequence number must be the highest so far.
-    pub fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: Entry) {
         let level = self.enter(&entry);
         self.make(level).push(entry);
     }
 
     /// Inserts a message by its sequence number.
-    pub fn put_back(&mut self, entry: Entry) {
+    pub(super) fn put_back(&mut self, entry: Entry) {
         let level = self.enter(&entry);
         self.make(level).put_back(entry);
     }
 
     /// Removes and returns the next message of the level, unless it must be read first.
-    pub fn pop(&mut self, level: usize) -> Option<Entry> {
+    pub(super) fn pop(&mut self, level: usize) -> Option<Entry> {
         let entry = self.at_mut(level)?.pop();
         if let Some(entry) = &entry {
             self.left(level);
@@ -133,7 +133,7 @@ impl Ready {
     }
 
     /// Removes and returns the message with this sequence number. See [`Level::take`].
-    pub fn take(&mut self, seq: u64) -> Option<Entry> {
+    pub(super) fn take(&mut self, seq: u64) -> Option<Entry> {
         let mut levels = self.levels.iter_mut().enumerate();
         let (level, entry) = levels.find_map(|(at, level)| Some((at, level.as_mut()?.take(seq)?)))?;
         self.left(level);
@@ -144,7 +144,7 @@ impl Ready {
     }
 
     /// Removes the unread messages of the run that comes next in the level.
-    pub fn pop_rest(&mut self, level: usize) -> Option<Rest> {
+    pub(super) fn pop_rest(&mut self, level: usize) -> Option<Rest> {
         let rest = self.at_mut(level)?.pop_rest()?;
         self.left(level);
         self.len -= rest.messages;
@@ -153,7 +153,7 @@ impl Ready {
     }
 
     /// Inserts an unread part of a run that was removed, at its place.
-    pub fn put_back_rest(&mut self, level: usize, rest: Rest) {
+    pub(super) fn put_back_rest(&mut self, level: usize, rest: Rest) {
         self.len += rest.messages;
         self.bytes += rest.bytes;
         self.make(level).put_back_rest(rest);
@@ -161,7 +161,7 @@ impl Ready {
     }
 
     /// Called when messages of an unread part of a run are gone.
-    pub fn shrink_rest(&mut self, level: usize, run: u32, messages: u64, bytes: u64) {
+    pub(super) fn shrink_rest(&mut self, level: usize, run: u32, messages: u64, bytes: u64) {
         self.len -= messages;
         self.bytes -= bytes;
         self.make(level).shrink_rest(run, messages, bytes);
@@ -169,12 +169,12 @@ impl Ready {
     }
 
     /// Returns the sequence numbers between `first` and `last` of messages that are in memory or have been read.
-    pub fn seqs(&self, first: u64, last: u64) -> Vec<u64> {
+    pub(super) fn seqs(&self, first: u64, last: u64) -> Vec<u64> {
         self.made().flat_map(|level| level.seqs(first, last)).collect()
     }
 
     /// Removes and returns everything.
-    pub fn drain(&mut self) -> (Vec<Entry>, Vec<Rest>) {
+    pub(super) fn drain(&mut self) -> (Vec<Entry>, Vec<Rest>) {
         (self.occupied, self.len, self.bytes) = ([0; 4], 0, 0);
         (self.pageable_bytes, self.loaded_bytes) = (0, 0);
         let (mut entries, mut rests) = (Vec::new(), Vec::new());
@@ -188,7 +188,7 @@ impl Ready {
 
     /// Starts to page out messages of one level. Passes them to `each` until it returns false. Returns the
     /// level. For `fresh` see [`Level::page_out`].
-    pub fn page_out(
+    pub(super) fn page_out(
         &mut self,
         least: u64,
         keep: u64,
@@ -210,12 +210,12 @@ impl Ready {
         })
     }
 
-    pub fn page_out_failed(&mut self, level: usize) {
+    pub(super) fn page_out_failed(&mut self, level: usize) {
         self.make(level).page_out_failed();
     }
 
     /// Called when messages were written. Removes them from memory and passes them to `each`.
-    pub fn paged_out(&mut self, level: usize, load: Load, mut each: impl FnMut(&Entry)) {
+    pub(super) fn paged_out(&mut self, level: usize, load: Load, mut each: impl FnMut(&Entry)) {
         let mut freed = 0;
         self.make(level).paged_out(load, |entry| {
             freed += entry.memory_bytes();
@@ -225,7 +225,7 @@ impl Ready {
     }
 
     /// Appends a restored run to its level.
-    pub fn push_run(&mut self, stored: &Stored, level: usize) {
+    pub(super) fn push_run(&mut self, stored: &Stored, level: usize) {
         let rest = Rest {
             load: Load { run: stored.run, block: 0 },
             index: 0,
@@ -241,13 +241,13 @@ impl Ready {
 
     /// Returns the unread part that begins with this block, if it comes directly after the level's messages in
     /// memory.
-    pub fn reading(&self, level: usize, load: Load) -> Option<Rest> {
+    pub(super) fn reading(&self, level: usize, load: Load) -> Option<Rest> {
         self.at(level)?.next_rest().filter(|rest| rest.load == load).copied()
     }
 
     /// Appends the messages that were read to the level. `next` is the next block, and the position in the run
     /// at which it begins. Returns whether unread messages of the run are left.
-    pub fn loaded(&mut self, level: usize, entries: Vec<Entry>, next: Option<(Load, u32)>) -> bool {
+    pub(super) fn loaded(&mut self, level: usize, entries: Vec<Entry>, next: Option<(Load, u32)>) -> bool {
         let Some(rest) = self.make(level).next_rest().copied() else { return false };
         let (messages, bytes) = (entries.len() as u64, entries.iter().map(Entry::len).sum::<u64>());
         let left = next.filter(|_| rest.messages > messages).map(|(load, index)| Rest {
@@ -267,12 +267,12 @@ impl Ready {
     }
 
     /// Restores the bodies of a block's messages that will be needed soon.
-    pub fn fill(&mut self, level: usize, load: Load, block: Vec<Loaded>) {
+    pub(super) fn fill(&mut self, level: usize, load: Load, block: Vec<Loaded>) {
         self.loaded_bytes += self.make(level).fill(load, block);
     }
 
     /// Frees what can be read again. See [`Level::forget_loaded`].
-    pub fn forget_loaded(&mut self, keeps_heads: bool) {
+    pub(super) fn forget_loaded(&mut self, keeps_heads: bool) {
         for level in self.levels.iter_mut().flatten() {
             self.loaded_bytes -= level.forget_loaded(keeps_heads);
         }
@@ -280,7 +280,7 @@ impl Ready {
 
     /// Calls `set_spot` for the level's messages in no run. It sets the positions of those that are in one now.
     /// Their bodies are freed.
-    pub fn stored(&mut self, level: usize, mut set_spot: impl FnMut(&mut Entry)) {
+    pub(super) fn stored(&mut self, level: usize, mut set_spot: impl FnMut(&mut Entry)) {
         let mut freed = 0;
         for entry in self.make(level).entries_mut().filter(|entry| entry.spot.is_none()) {
             set_spot(entry);
@@ -296,31 +296,31 @@ impl Ready {
     }
 
     /// Iterates over [`Level::taken_before`] of all levels.
-    pub fn taken_before(&self) -> impl Iterator<Item = (usize, &Entry)> {
+    pub(super) fn taken_before(&self) -> impl Iterator<Item = (usize, &Entry)> {
         let levels = self.levels.iter().enumerate().filter_map(|(at, level)| Some((at, level.as_ref()?)));
         levels.flat_map(|(at, level)| level.taken_before().map(move |entry| (at, entry)))
     }
 
     /// Iterates over the messages that are in a run and have been read.
-    pub fn references(&self) -> impl Iterator<Item = Reference> {
+    pub(super) fn references(&self) -> impl Iterator<Item = Reference> {
         self.made().flat_map(Level::references)
     }
 
-    pub fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
+    pub(super) fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
         self.levels.iter_mut().flatten().flat_map(|level| level.spots_mut())
     }
 
     /// Returns the unread part of this run.
-    pub fn rest_of(&mut self, level: usize, run: u32) -> Option<&mut Rest> {
+    pub(super) fn rest_of(&mut self, level: usize, run: u32) -> Option<&mut Rest> {
         self.at_mut(level)?.rest_of(run)
     }
 
-    pub fn level_of(&self, priority: u8) -> usize {
+    pub(super) fn level_of(&self, priority: u8) -> usize {
         usize::from(priority.min(self.max_priority))
     }
 
     /// Returns the lowest and the highest priority of the level.
-    pub fn priorities_of(&self, level: usize) -> (u8, u8) {
+    pub(super) fn priorities_of(&self, level: usize) -> (u8, u8) {
         let last = level == usize::from(self.max_priority);
         (level as u8, if last { u8::MAX } else { level as u8 })
     }
@@ -336,7 +336,7 @@ impl Ready {
 
     /// Returns the level of a message.
     #[inline(always)]
-    pub fn level_of_entry(&self, entry: &Entry) -> usize {
+    pub(super) fn level_of_entry(&self, entry: &Entry) -> usize {
         // Most queues have one level. Then the priority need not be read from the message.
         match self.max_priority {
             0 => 0,
@@ -356,12 +356,12 @@ impl Ready {
     }
 
     /// Returns this level: `None` after the last one, and `Some(None)` for one that was never needed.
-    pub fn level(&self, level: usize) -> Option<Option<&Level>> {
+    pub(super) fn level(&self, level: usize) -> Option<Option<&Level>> {
         (level <= usize::from(self.max_priority)).then(|| self.at(level))
     }
 
     /// Frees the memory of empty levels. No message may be on its way to the disk or back.
-    pub fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         for level in &mut self.levels {
             level.take_if(|level| level.is_empty());
         }
@@ -401,13 +401,13 @@ impl Ready {
 
     /// Iterates over the messages between `first` and `last`, level by level. The cost depends on the number of
     /// results.
-    pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
+    pub(super) fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
         self.made().flat_map(move |level| level.range(first, last))
     }
 
     /// Copies of the messages in memory, and of those that were read and can be read again.
     #[cfg(test)]
-    pub fn copies(&self) -> Vec<Entry> {
+    pub(super) fn copies(&self) -> Vec<Entry> {
         let here: Vec<Entry> = self.made().flat_map(Level::entries).cloned().collect();
         let away =
             self.references().map(Entry::from).filter(|entry| !here.iter().any(|h| h.seq == entry.seq));
@@ -415,12 +415,12 @@ impl Ready {
     }
 
     /// Returns the newest messages of each level. The newest of all is one of them.
-    pub fn tails(&self) -> impl Iterator<Item = Tail<'_>> {
+    pub(super) fn tails(&self) -> impl Iterator<Item = Tail<'_>> {
         self.made().flat_map(Level::tails)
     }
 
     /// Iterates over the unread parts of runs.
-    pub fn rests(&self) -> impl Iterator<Item = &Rest> {
+    pub(super) fn rests(&self) -> impl Iterator<Item = &Rest> {
         self.made().flat_map(Level::rests)
     }
 }

@@ -48,12 +48,12 @@ impl Next {
 }
 
 impl Repeating {
-    pub fn begin_again(&mut self) {
+    pub(super) fn begin_again(&mut self) {
         self.next = Next::FIRST;
     }
 
     /// Returns whether the facts of a message must be repeated.
-    pub fn wants(&self, entry: &Entry) -> bool {
+    pub(super) fn wants(&self, entry: &Entry) -> bool {
         let at = self.ranges.partition_point(|(_, last)| *last < entry.seq);
         entry.journaled
             && entry.spot.is_none()

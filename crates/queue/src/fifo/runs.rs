@@ -48,7 +48,7 @@ pub(super) struct Run {
 
 impl Run {
     /// Returns false if the message at this position was removed before it was read.
-    pub fn is_alive(&self, index: u32) -> bool {
+    pub(super) fn is_alive(&self, index: u32) -> bool {
         !self.taken.contains(index)
     }
 
@@ -66,13 +66,13 @@ impl Run {
 pub(super) struct Positions(Vec<(u32, u32)>);
 
 impl Positions {
-    pub fn contains(&self, index: u32) -> bool {
+    pub(super) fn contains(&self, index: u32) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
     /// Adds a range. It may touch or overlap others. Returns the number of positions that are new.
-    pub fn add(&mut self, first: u32, last: u32) -> u32 {
+    pub(super) fn add(&mut self, first: u32, last: u32) -> u32 {
         let before = self.count_from(first.min(last));
         let from = self.0.partition_point(|(_, end)| end.saturating_add(1) < first);
         let to = self.0.partition_point(|(start, _)| *start <= last.saturating_add(1));
@@ -82,7 +82,7 @@ impl Positions {
     }
 
     /// Returns the number of positions from this one on.
-    pub fn count_from(&self, index: u32) -> u32 {
+    pub(super) fn count_from(&self, index: u32) -> u32 {
         self.0.iter().map(|&(first, last)| (last + 1).saturating_sub(first.max(index))).sum()
     }
 }
@@ -106,31 +106,31 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub fn next_number(&mut self) -> u32 {
+    pub(super) fn next_number(&mut self) -> u32 {
         self.last += 1;
         self.last
     }
 
     /// Returns true if there are no runs on the disk.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    pub fn get(&self, run: u32) -> Option<&Run> {
+    pub(super) fn get(&self, run: u32) -> Option<&Run> {
         self.runs.get(&run)
     }
 
     /// Iterates over the runs that were read to their end.
-    pub fn read(&self) -> impl Iterator<Item = (u32, &Run)> {
+    pub(super) fn read(&self) -> impl Iterator<Item = (u32, &Run)> {
         self.runs.iter().filter(|(_, run)| !run.unread).map(|(number, run)| (*number, run))
     }
 
-    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
         self.runs.keys().copied()
     }
 
     /// Adds a run that was stored. Its first `passed` messages have left meanwhile.
-    pub fn add(&mut self, stored: &Stored, level: usize, passed: u32, living: u32, marks: AllMarks) {
+    pub(super) fn add(&mut self, stored: &Stored, level: usize, passed: u32, living: u32, marks: AllMarks) {
         let run = Run {
             level,
             first: stored.first,
@@ -153,7 +153,7 @@ impl Runs {
     }
 
     /// Adds a run whose messages keep their own places, so that all of it counts as read.
-    pub fn add_held(&mut self, stored: &Stored, level: usize, living: u32) {
+    pub(super) fn add_held(&mut self, stored: &Stored, level: usize, living: u32) {
         self.add(stored, level, 0, living, AllMarks::new());
         if let Some(run) = self.runs.get_mut(&stored.run) {
             run.unread = false;
@@ -161,7 +161,7 @@ impl Runs {
     }
 
     /// Returns the level and the first sequence number of each run, sorted.
-    pub fn first_seqs(&self) -> Vec<(usize, u64)> {
+    pub(super) fn first_seqs(&self) -> Vec<(usize, u64)> {
         let mut first_seqs: Vec<(usize, u64)> =
             self.runs.values().map(|run| (run.level, run.first)).collect();
         first_seqs.sort_unstable();
@@ -169,7 +169,7 @@ impl Runs {
     }
 
     /// Adds a run from before a restart.
-    pub fn restore(&mut self, stored: &Stored, level: usize, life: Life) {
+    pub(super) fn restore(&mut self, stored: &Stored, level: usize, life: Life) {
         let living = stored.messages.saturating_sub(life.taken.count_from(0));
         self.add(stored, level, 0, living, life.marks);
         self.last = self.last.max(stored.run);
@@ -180,7 +180,7 @@ impl Runs {
 
     /// Called when the message at `spot` was read for the first time. Returns it and its earlier marks, or `None` if it is
     /// not alive.
-    pub fn take_in(&mut self, spot: Spot, mut entry: Entry) -> Option<(Entry, Option<Marks>)> {
+    pub(super) fn take_in(&mut self, spot: Spot, mut entry: Entry) -> Option<(Entry, Option<Marks>)> {
         let run = self.runs.get_mut(&spot.run)?;
         if !run.is_alive(spot.index) {
             return None;
@@ -198,7 +198,7 @@ impl Runs {
     }
 
     /// Returns what [`Runs::take_in`] would return, with the marks of the message.
-    pub fn would_take_in(&self, spot: Spot, entry: Entry) -> Option<(Entry, Marks)> {
+    pub(super) fn would_take_in(&self, spot: Spot, entry: Entry) -> Option<(Entry, Marks)> {
         let run = self.runs.get(&spot.run)?;
         if !run.is_alive(spot.index) || (!entry.journaled && run.restored) {
             return None;
@@ -210,12 +210,12 @@ impl Runs {
 
     /// Returns the marks of a message that has not been read back.
     #[cfg(test)]
-    pub fn marks(&self, run: u32, seq: u64) -> Option<&Marks> {
+    pub(super) fn marks(&self, run: u32, seq: u64) -> Option<&Marks> {
         self.runs.get(&run)?.marks.get(&seq)
     }
 
     /// Called when a message of a run was removed.
-    pub fn take(&mut self, entry: &Entry) {
+    pub(super) fn take(&mut self, entry: &Entry) {
         let Some(Spot { run, index, .. }) = entry.spot else { return };
         let durable = u32::from(entry.journaled);
         let bytes = if entry.journaled { entry.len() } else { 0 };
@@ -223,7 +223,7 @@ impl Runs {
     }
 
     /// Removes all live messages from this position on. None of them has been read.
-    pub fn take_rest(&mut self, run: u32, index: u32) {
+    pub(super) fn take_rest(&mut self, run: u32, index: u32) {
         let Some(known) = self.runs.get_mut(&run) else { return };
         let taken = known.taken.count_from(index);
         let living = known.messages.saturating_sub(index).saturating_sub(taken);
@@ -236,7 +236,7 @@ impl Runs {
 
     /// Replaces a run by a copy of the messages that were alive, of which `living` still are. It takes over what is known
     /// of the old run. Returns the old run.
-    pub fn replace(&mut self, old: u32, new: u32, moved: &[Moved], living: u32) -> Option<Run> {
+    pub(super) fn replace(&mut self, old: u32, new: u32, moved: &[Moved], living: u32) -> Option<Run> {
         let run = self.runs.remove(&old)?;
         let is_moved = |at: u32| moved.binary_search_by_key(&at, |moved| moved.from).is_ok();
         let seqs = run.seqs.from_position(0).filter(|(at, _)| is_moved(*at)).map(|(_, seq)| seq).collect();
@@ -249,26 +249,26 @@ impl Runs {
     }
 
     /// Returns whether a run has this message, and the message was not removed before it was read.
-    pub fn holds(&self, seq: u64) -> bool {
+    pub(super) fn holds(&self, seq: u64) -> bool {
         self.runs.values().any(|run| run.alive(seq).is_some())
     }
 
     /// Sets the marks of a message that has not been read.
-    pub fn mark(&mut self, seq: u64, marks: Marks) {
+    pub(super) fn mark(&mut self, seq: u64, marks: Marks) {
         if let Some(run) = self.runs.values_mut().find(|run| run.unread && run.alive(seq).is_some()) {
             run.marks.insert(seq, marks);
         }
     }
 
     /// Returns the numbers and the levels of the unread runs that may have messages in `span`.
-    pub fn unread_in(&self, span: Span) -> Vec<(u32, usize)> {
+    pub(super) fn unread_in(&self, span: Span) -> Vec<(u32, usize)> {
         let may = |run: &Run| run.unread && run.first <= span.last && span.first <= run.last;
         self.runs.iter().filter(|(_, run)| may(run)).map(|(number, run)| (*number, run.level)).collect()
     }
 
     /// Removes the messages in `span` whose position is at least `unread`: none of them has been read. Returns their
     /// number, and their estimated size in bytes.
-    pub fn take_unread(&mut self, number: u32, unread: u32, span: Span) -> (u32, u64) {
+    pub(super) fn take_unread(&mut self, number: u32, unread: u32, span: Span) -> (u32, u64) {
         let Some(run) = self.runs.get_mut(&number) else { return (0, 0) };
         let positions = run.seqs.positions(span).filter(|(_, last)| *last >= unread);
         let count = positions.map(|(first, last)| run.taken.add(first.max(unread), last)).sum();
@@ -281,19 +281,19 @@ impl Runs {
     }
 
     /// Returns whether [`Runs::flush`] has anything to report.
-    pub fn has_output(&self) -> bool {
+    pub(super) fn has_output(&self) -> bool {
         !self.taken.is_empty() || !self.released.is_empty()
     }
 
     /// Moves out the facts about removed messages, and the runs without live messages.
-    pub fn flush(&mut self, facts: &mut Vec<Fact>, released: &mut Vec<u32>) {
+    pub(super) fn flush(&mut self, facts: &mut Vec<Fact>, released: &mut Vec<u32>) {
         facts.extend(self.taken.drain(..).map(Fact::GoneFromRun));
         released.append(&mut self.released);
     }
 
     /// Repeats the facts of a run. `read` are the positions of its live messages that have been read, ascending.
     /// Nothing from position `unread` on has been read.
-    pub fn repeat(
+    pub(super) fn repeat(
         &self,
         number: u32,
         priorities: (u8, u8),

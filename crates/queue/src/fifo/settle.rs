@@ -245,7 +245,7 @@ pub(super) struct Returned {
 }
 
 impl Returned {
-    pub fn failed(failed: bool) -> Self {
+    pub(super) fn failed(failed: bool) -> Self {
         Self { failed, annotations: None }
     }
 }

@@ -33,23 +33,23 @@ struct Mark {
 }
 
 impl Timeout {
-    pub fn new(limits: ConsumerTimeout) -> Self {
+    pub(super) fn new(limits: ConsumerTimeout) -> Self {
         Self { limits, ..Self::default() }
     }
 
     /// Returns the timeout in milliseconds. `None` means that there is none.
-    pub fn after_ms(&self, queue_ms: Option<u64>) -> Option<u64> {
+    pub(super) fn after_ms(&self, queue_ms: Option<u64>) -> Option<u64> {
         self.limits.own_ms.or(queue_ms).or(self.limits.default_ms)
     }
 
     /// Returns when the oldest mark is as old as the timeout.
-    pub fn due_ms(&self, after_ms: u64) -> Option<u64> {
+    pub(super) fn due_ms(&self, after_ms: u64) -> Option<u64> {
         self.marks.front().map(|mark| mark.at_ms.saturating_add(after_ms))
     }
 
     /// Marks the deliveries so far, and returns those of the unsettled ones that are held for too long. `after_ms` is the
     /// timeout.
-    pub fn check(&mut self, unsettled: &Unsettled, after_ms: u64, now_ms: u64) -> Vec<Span> {
+    pub(super) fn check(&mut self, unsettled: &Unsettled, after_ms: u64, now_ms: u64) -> Vec<Span> {
         let mut end = 0;
         while self.due_ms(after_ms).is_some_and(|due_ms| due_ms <= now_ms)
             && let Some(mark) = self.marks.pop_front()

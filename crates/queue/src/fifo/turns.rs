@@ -14,19 +14,19 @@ use crate::{Carrier, ConsumerId, Deliver, Fact, FactPolicy, Marks, Put};
 impl Journal {
     /// Returns whether turns can be rolled back.
     #[inline]
-    pub fn can_roll_back(&self) -> bool {
+    pub(super) fn can_roll_back(&self) -> bool {
         self.policy == FactPolicy::Always
     }
 
     /// Returns the number of staged messages and their bytes.
     #[inline]
-    pub fn staged(&self) -> (u64, u64) {
+    pub(super) fn staged(&self) -> (u64, u64) {
         self.uncommitted.as_ref().map_or((0, 0), |all| all.staged())
     }
 
     /// Removes a message for good. `from` is where it was.
     #[inline]
-    pub fn leave(&mut self, entry: Entry, from: Stage) {
+    pub(super) fn leave(&mut self, entry: Entry, from: Stage) {
         match self.can_roll_back() {
             true => self.park(entry, from),
             false => self.gone(&entry),
@@ -36,7 +36,7 @@ impl Journal {
     /// Records where a message was before it leaves this place. If it moves several times in a turn, the first place
     /// counts.
     #[inline]
-    pub fn note(&mut self, entry: &Entry, from: Stage) {
+    pub(super) fn note(&mut self, entry: &Entry, from: Stage) {
         if self.can_roll_back() {
             self.note_change(entry, from);
         }
@@ -50,7 +50,7 @@ impl Journal {
     }
 
     /// [`Self::leave`] for a queue whose turns can be rolled back.
-    pub fn park(&mut self, entry: Entry, from: Stage) {
+    pub(super) fn park(&mut self, entry: Entry, from: Stage) {
         let marks = self.marks_of(&entry);
         self.annotated.forget(entry.seq);
         self.acquired.forget(entry.seq);
@@ -65,7 +65,7 @@ impl Journal {
     }
 
     /// Removes the unread messages of a run for good.
-    pub fn leave_rest(&mut self, rest: Rest) {
+    pub(super) fn leave_rest(&mut self, rest: Rest) {
         let Some(all) = &mut self.uncommitted else {
             return self.runs.take_rest(rest.load.run, rest.index);
         };
@@ -81,23 +81,23 @@ impl Journal {
     }
 
     /// Returns whether unread messages of the run were removed, and the removal is not committed.
-    pub fn has_parked_rest(&self, run: u32) -> bool {
+    pub(super) fn has_parked_rest(&self, run: u32) -> bool {
         self.uncommitted.iter().flat_map(|all| all.parked_rests()).any(|rest| rest.load.run == run)
     }
 
     /// Returns true if a rollback may return messages to this consumer.
-    pub fn may_return_to(&self, consumer: ConsumerId) -> bool {
+    pub(super) fn may_return_to(&self, consumer: ConsumerId) -> bool {
         self.uncommitted.as_ref().is_some_and(|all| all.may_return_to(consumer))
     }
 
     /// Returns what deliveries have changed on a message.
-    pub fn marks_of(&self, entry: &Entry) -> Marks {
+    pub(super) fn marks_of(&self, entry: &Entry) -> Marks {
         let acquired_count = if self.can_roll_back() { self.acquired.count(entry) } else { 0 };
         Marks { acquired_count, annotations: self.annotated.get(entry.seq).cloned(), ..entry.marks() }
     }
 
     /// Restores the earlier marks of a message.
-    pub fn restore_marks(&mut self, entry: &mut Entry, marks: Marks) {
+    pub(super) fn restore_marks(&mut self, entry: &mut Entry, marks: Marks) {
         (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
         self.acquired.restore(entry.seq, marks.acquired_count);
         self.annotated.forget(entry.seq);

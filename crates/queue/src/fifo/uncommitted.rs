@@ -111,35 +111,35 @@ pub(super) struct RolledBack {
 }
 
 impl Uncommitted {
-    pub fn new(before: Closed) -> Self {
+    pub(super) fn new(before: Closed) -> Self {
         Self { turn: before.turn + 1, committed: before, pending: Rare::default() }
     }
 
     /// Returns the number of staged messages and their bytes.
-    pub fn staged(&self) -> (u64, u64) {
+    pub(super) fn staged(&self) -> (u64, u64) {
         (self.pending.staged.len() as u64, self.pending.staged_bytes)
     }
 
-    pub fn stage(&mut self, entry: Entry) {
+    pub(super) fn stage(&mut self, entry: Entry) {
         let pending = self.pending.make();
         pending.staged_bytes += entry.len();
         pending.staged.push_back((self.turn, entry));
     }
 
     /// Records that a message leaves its place. `parked` is the message, if it is removed.
-    pub fn push(&mut self, seq: u64, from: Stage, marks: Marks, parked: Option<Entry>) {
+    pub(super) fn push(&mut self, seq: u64, from: Stage, marks: Marks, parked: Option<Entry>) {
         let marks = (marks != Marks::default()).then(|| Box::new(marks));
         self.pending.make().changes.push_back(Change { turn: self.turn, seq, from, marks, parked });
     }
 
     /// Records that an unread part of a run was removed.
-    pub fn park_rest(&mut self, level: usize, rest: Rest) {
+    pub(super) fn park_rest(&mut self, level: usize, rest: Rest) {
         self.pending.make().rests.push_back((self.turn, level, rest));
     }
 
     /// Ends the open turn. Returns its number, or that of the previous turn if it changed nothing that can be rolled
     /// back.
-    pub fn close(&mut self, closed: Closed) -> u64 {
+    pub(super) fn close(&mut self, closed: Closed) -> u64 {
         if self.is_touched() {
             self.pending.make().closed.push_back(Closed { turn: self.turn, ..closed });
             self.turn += 1;
@@ -152,7 +152,7 @@ impl Uncommitted {
     }
 
     /// Discards all pending changes.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         if let Some(pending) = self.pending.made() {
             let closed = std::mem::take(&mut pending.closed);
             *pending = Pending { closed, ..Pending::default() };
@@ -166,7 +166,7 @@ impl Uncommitted {
         staged.max(changed).max(rests.back().map(|(turn, ..)| *turn)) == Some(self.turn)
     }
 
-    pub fn pop_staged(&mut self, turn: u64) -> Option<Entry> {
+    pub(super) fn pop_staged(&mut self, turn: u64) -> Option<Entry> {
         let pending = self.pending.made()?;
         let (_, entry) = pending.staged.pop_front_if(|(staged, _)| *staged <= turn)?;
         pending.staged_bytes -= entry.len();
@@ -174,7 +174,7 @@ impl Uncommitted {
     }
 
     /// Called when the turns up to `turn` are committed. They can no longer be rolled back.
-    pub fn handle_committed(&mut self, turn: u64) {
+    pub(super) fn handle_committed(&mut self, turn: u64) {
         let Some(pending) = self.pending.made() else { return };
         while let Some(committed) = pending.closed.pop_front_if(|closed| closed.turn <= turn) {
             self.committed = committed;
@@ -183,7 +183,7 @@ impl Uncommitted {
 
     /// Discards changes up to `turn`, which is committed, until one of them has removed a message. Returns the message,
     /// which is now gone for good.
-    pub fn pop_parked(&mut self, turn: u64) -> Option<Entry> {
+    pub(super) fn pop_parked(&mut self, turn: u64) -> Option<Entry> {
         let pending = self.pending.made()?;
         while let Some(change) = pending.changes.pop_front_if(|change| change.turn <= turn) {
             if change.parked.is_some() {
@@ -194,19 +194,19 @@ impl Uncommitted {
     }
 
     /// [`Self::pop_parked`] for parts of runs.
-    pub fn pop_parked_rest(&mut self, turn: u64) -> Option<Rest> {
+    pub(super) fn pop_parked_rest(&mut self, turn: u64) -> Option<Rest> {
         self.pending.made()?.rests.pop_front_if(|(parked, ..)| *parked <= turn).map(|(_, _, rest)| rest)
     }
 
     /// Frees memory that is not in use.
-    pub fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.pending.is_empty() {
             self.pending = Rare::default();
         }
     }
 
     /// Takes out everything after `turn`. Committed turns are never rolled back.
-    pub fn roll_back(&mut self, turn: u64) -> RolledBack {
+    pub(super) fn roll_back(&mut self, turn: u64) -> RolledBack {
         let turn = self.committed.turn.max(turn);
         let Pending { staged, staged_bytes, changes, rests, closed } = self.pending.make();
         while closed.pop_back_if(|closed| closed.turn > turn).is_some() {}
@@ -220,29 +220,29 @@ impl Uncommitted {
     }
 
     /// Returns true if a rollback may return messages to this consumer.
-    pub fn may_return_to(&self, consumer: ConsumerId) -> bool {
+    pub(super) fn may_return_to(&self, consumer: ConsumerId) -> bool {
         let is_from =
             |from: Stage| matches!(from, Stage::Held { consumer: holder, .. } if holder == consumer);
         self.pending.changes.iter().any(|change| is_from(change.from))
     }
 
     /// Iterates over removed messages whose turn is still pending.
-    pub fn parked(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn parked(&self) -> impl Iterator<Item = &Entry> {
         self.pending.changes.iter().filter_map(|change| change.parked.as_ref())
     }
 
-    pub fn parked_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub(super) fn parked_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let changes = self.pending.made().into_iter().flat_map(|pending| &mut pending.changes);
         changes.filter_map(|change| change.parked.as_mut())
     }
 
     /// Iterates over removed unread parts of runs whose turn is still pending.
-    pub fn parked_rests(&self) -> impl Iterator<Item = &Rest> {
+    pub(super) fn parked_rests(&self) -> impl Iterator<Item = &Rest> {
         self.pending.rests.iter().map(|(_, _, rest)| rest)
     }
 
     /// Returns the marks of changed messages according to committed facts.
-    pub fn committed_marks(&self) -> BTreeMap<u64, Marks> {
+    pub(super) fn committed_marks(&self) -> BTreeMap<u64, Marks> {
         // The oldest change of each message is inserted last.
         self.pending.changes.iter().rev().map(|change| (change.seq, change.marks())).collect()
     }
@@ -250,7 +250,7 @@ impl Uncommitted {
 
 impl Change {
     /// Returns the marks of the message at its place before.
-    pub fn marks(&self) -> Marks {
+    pub(super) fn marks(&self) -> Marks {
         self.marks.as_deref().cloned().unwrap_or_default()
     }
 }

@@ -45,7 +45,7 @@ enum Slots {
 }
 
 impl Unsettled {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             base: 1,
             next: 1,
@@ -56,17 +56,17 @@ impl Unsettled {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.filled == 0 && self.stragglers.is_empty()
     }
 
     /// Returns the number of the next delivery.
-    pub fn next_number(&self) -> u64 {
+    pub(super) fn next_number(&self) -> u64 {
         self.next
     }
 
     /// Adds an entry under the next number.
-    pub fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: Entry) {
         let at = (self.next - self.base) as usize;
         while self.chunks.len() <= at / CHUNK {
             let chunk = Chunk::new(std::mem::take(&mut self.spare), !self.chunks.is_empty());
@@ -78,7 +78,7 @@ impl Unsettled {
     }
 
     /// Skips a number, because the delivery is settled as it is sent.
-    pub fn skip(&mut self) {
+    pub(super) fn skip(&mut self) {
         self.next += 1;
         if self.filled == 0 {
             self.restart();
@@ -86,7 +86,7 @@ impl Unsettled {
     }
 
     /// Removes `first..=last` in ascending order. Skips numbers that are not held. `each` gets the number, too.
-    pub fn take(&mut self, first: u64, last: u64, mut each: impl FnMut(u64, Entry)) {
+    pub(super) fn take(&mut self, first: u64, last: u64, mut each: impl FnMut(u64, Entry)) {
         if first > last {
             return;
         }
@@ -108,7 +108,7 @@ impl Unsettled {
     }
 
     /// Returns the numbers in `first..=last` that are held, ascending.
-    pub fn numbers(&self, first: u64, last: u64) -> Vec<u64> {
+    pub(super) fn numbers(&self, first: u64, last: u64) -> Vec<u64> {
         if first > last {
             return Vec::new();
         }
@@ -122,7 +122,7 @@ impl Unsettled {
     }
 
     /// Adds an entry again under its earlier number.
-    pub fn put_back(&mut self, number: u64, entry: Entry) {
+    pub(super) fn put_back(&mut self, number: u64, entry: Entry) {
         let at = number.checked_sub(self.base).map(|at| at as usize);
         let chunk = at.and_then(|at| Some((self.chunks.get_mut(at / CHUNK)?, at % CHUNK)));
         match chunk {
@@ -137,19 +137,19 @@ impl Unsettled {
     }
 
     /// Removes everything, in ascending order.
-    pub fn into_entries(self) -> impl Iterator<Item = Entry> {
+    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {
         let chunks = self.chunks.into_iter().flat_map(Chunk::into_entries);
         self.stragglers.into_values().map(Entry::from).chain(chunks)
     }
 
     /// Iterates over the entries that are stored in full, not as references.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
         let chunks = self.chunks.iter().flat_map(|chunk| chunk.wide().iter().flatten());
         self.stragglers.values().filter_map(Lone::entry).chain(chunks)
     }
 
     /// Iterates over [`Self::entries`] from this number on, ascending, with the numbers.
-    pub fn entries_from(&self, number: u64) -> impl Iterator<Item = (u64, &Entry)> {
+    pub(super) fn entries_from(&self, number: u64) -> impl Iterator<Item = (u64, &Entry)> {
         let stragglers = self.stragglers.range(number..).filter_map(|(at, lone)| Some((*at, lone.entry()?)));
         let first = (number.saturating_sub(self.base) / CHUNK as u64) as usize;
         let chunks = self.chunks.iter().enumerate().skip(first).flat_map(|(at, chunk)| {
@@ -160,30 +160,30 @@ impl Unsettled {
         stragglers.chain(chunks.filter(move |(at, _)| *at >= number))
     }
 
-    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let chunks = self.chunks.iter_mut().flat_map(|chunk| chunk.wide_mut().iter_mut().flatten());
         self.stragglers.values_mut().filter_map(Lone::entry_mut).chain(chunks)
     }
 
     /// Iterates over the entries that are in a run.
-    pub fn references(&self) -> impl Iterator<Item = Reference> {
+    pub(super) fn references(&self) -> impl Iterator<Item = Reference> {
         let chunks = self.chunks.iter().flat_map(Chunk::references);
         self.stragglers.values().filter_map(Lone::reference).chain(chunks)
     }
 
-    pub fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
+    pub(super) fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
         let chunks = self.chunks.iter_mut().flat_map(Chunk::spots_mut);
         self.stragglers.values_mut().filter_map(Lone::spot_mut).chain(chunks)
     }
 
     /// Converts entries whose bodies were freed to references, chunk by chunk.
-    pub fn narrow(&mut self) {
+    pub(super) fn narrow(&mut self) {
         self.stragglers.values_mut().for_each(Lone::narrow);
         self.chunks.iter_mut().for_each(Chunk::narrow);
     }
 
     /// Converts references to entries. [`Unsettled::narrow`] does the opposite.
-    pub fn widen(&mut self) {
+    pub(super) fn widen(&mut self) {
         self.stragglers.values_mut().for_each(Lone::widen);
         self.chunks.iter_mut().for_each(Chunk::widen);
     }
@@ -232,13 +232,13 @@ impl Unsettled {
     }
 
     #[cfg(test)]
-    pub fn slots(&self) -> usize {
+    pub(super) fn slots(&self) -> usize {
         self.chunks.len() * CHUNK + self.stragglers.len()
     }
 
     /// Copies of all entries.
     #[cfg(test)]
-    pub fn copies(&self) -> Vec<Entry> {
+    pub(super) fn copies(&self) -> Vec<Entry> {
         let here = self.entries().cloned();
         here.chain(self.references().map(Entry::from).filter(|e| !self.entries().any(|h| h.seq == e.seq)))
             .collect()

@@ -18,15 +18,15 @@ pub(super) struct UnsettledTotals {
 }
 
 impl UnsettledTotals {
-    pub fn messages(&self) -> u64 {
+    pub(super) fn messages(&self) -> u64 {
         self.messages
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub fn add(&mut self, entry: &Entry) {
+    pub(super) fn add(&mut self, entry: &Entry) {
         self.messages += 1;
         self.bytes += entry.len();
         if entry.spot.is_none() {
@@ -34,7 +34,7 @@ impl UnsettledTotals {
         }
     }
 
-    pub fn remove(&mut self, entry: &Entry) {
+    pub(super) fn remove(&mut self, entry: &Entry) {
         self.messages -= 1;
         self.bytes -= entry.len();
         if entry.spot.is_none() {
@@ -43,7 +43,7 @@ impl UnsettledTotals {
     }
 
     /// Returns the approximate memory that paging them out would free, in bytes.
-    pub fn pageable_bytes(&self) -> u64 {
+    pub(super) fn pageable_bytes(&self) -> u64 {
         self.pageable_bytes
     }
 }

@@ -27,19 +27,19 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
     /// Returns whether this message must go to the next chunk.
-    pub fn is_full_for(&self, message: &Message) -> bool {
+    pub(super) fn is_full_for(&self, message: &Message) -> bool {
         !self.is_empty()
             && (self.data.len() + message.stream_entry_bytes() > CHUNK_BYTES
                 || self.entries == CHUNK_ENTRIES_MAX
                 || self.values.values.len() >= VALUES_MAX)
     }
 
-    pub fn push(&mut self, message: &Message) {
+    pub(super) fn push(&mut self, message: &Message) {
         self.writer.put(message, &mut self.data);
         self.entries += 1;
         match message.stream_filter_value() {
@@ -50,7 +50,7 @@ impl Filling {
     }
 
     /// Returns the chunk, or `None` if it is empty. Starts a new chunk.
-    pub fn close(&mut self, first: u64, at_ms: u64) -> Option<Chunk> {
+    pub(super) fn close(&mut self, first: u64, at_ms: u64) -> Option<Chunk> {
         if self.is_empty() {
             return None;
         }
@@ -65,11 +65,11 @@ impl Filling {
         })
     }
 
-    pub fn entries(&self) -> u32 {
+    pub(super) fn entries(&self) -> u32 {
         self.entries
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.data.len()
     }
 }

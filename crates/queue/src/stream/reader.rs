@@ -72,7 +72,7 @@ impl Browsed {
 }
 
 impl Reader {
-    pub fn new(replay: &Replay, retained: &Retained, delivery_count: u32) -> Self {
+    pub(super) fn new(replay: &Replay, retained: &Retained, delivery_count: u32) -> Self {
         let (fetched, behind, next) = match replay.start {
             Start::First => (Some(retained.first), LoadFrom::First, 0),
             Start::Last => (None, LoadFrom::Last, 0),
@@ -113,7 +113,7 @@ impl Reader {
     }
 
     /// Returns true if some written message has not been inspected by the reader.
-    pub fn is_behind(&self, retained: &Retained) -> bool {
+    pub(super) fn is_behind(&self, retained: &Retained) -> bool {
         self.fetched.is_none_or(|fetched| fetched < retained.next)
             || !self.chunks.is_empty()
             || !self.entries.is_empty()
@@ -121,18 +121,18 @@ impl Reader {
     }
 
     /// Returns true if the reader wants nothing that is retained.
-    pub fn has_passed(&self, retained: &Retained) -> bool {
+    pub(super) fn has_passed(&self, retained: &Retained) -> bool {
         let next = self.next - u64::from(self.refused);
         !self.is_behind(retained) || self.fetched.is_some() && next >= retained.next
     }
 
     /// Called when nothing may be read from this offset on. Frees the chunks in memory from there on.
-    pub fn end_at(&mut self, offset: u64) {
+    pub(super) fn end_at(&mut self, offset: u64) {
         self.chunks.retain(|chunk| chunk.first < offset);
         self.fetched = self.fetched.map(|fetched| fetched.min(offset));
     }
 
-    pub fn available(&self, retained: &Retained) -> u32 {
+    pub(super) fn available(&self, retained: &Retained) -> u32 {
         let next = self.next - u64::from(self.refused);
         let at = if self.fetched.is_some() { next.max(retained.first) } else { retained.first };
         u32::try_from(retained.next.saturating_sub(at)).unwrap_or(u32::MAX)
@@ -140,7 +140,7 @@ impl Reader {
 
     /// Sends deliveries to `deliver` or to [`Browsed`], as far as credit and the chunks in memory allow. `scans` are the messages that
     /// readers with filters may still inspect in this turn.
-    pub fn read(
+    pub(super) fn read(
         &mut self,
         who: Requester,
         (tail, retained): (&Tail, &Retained),
@@ -228,20 +228,20 @@ impl Reader {
     }
 
     /// Frees a chunk that has been read to its end, so that the next one can use its memory.
-    pub fn free_read_chunk(&mut self) {
+    pub(super) fn free_read_chunk(&mut self) {
         if !self.refused {
             self.entries.release();
         }
     }
 
     /// Returns the first offset that the reader may still need from the tail. `None` while its position is unknown.
-    pub fn tail_offset(&self) -> Option<u64> {
+    pub(super) fn tail_offset(&self) -> Option<u64> {
         self.unread_of_tail().or(self.fetched)
     }
 
     /// Frees the reader's chunks if the tail starts after the reader's chunk of it, and the reader cannot use that
     /// chunk now. The reader would be the only one that keeps the chunk in memory.
-    pub fn free_chunks_before(&mut self, first: u64) {
+    pub(super) fn free_chunks_before(&mut self, first: u64) {
         if self.unread_of_tail().is_some_and(|unread| unread < first) {
             self.free_chunks();
         }
@@ -256,7 +256,7 @@ impl Reader {
     }
 
     /// Frees all chunks in memory if the reader cannot use them now. It reads them again when it can.
-    pub fn free_chunks(&mut self) {
+    pub(super) fn free_chunks(&mut self) {
         let is_idle = self.grant.credit == 0 || self.waits_for_room;
         if !is_idle || self.loading || self.browsed.is_some() {
             return;
@@ -277,7 +277,7 @@ impl Reader {
     }
 
     /// Returns true if the reader must read its next chunk from the disk.
-    pub fn wants_load(&self, tail: &Tail, retained: &Retained) -> bool {
+    pub(super) fn wants_load(&self, tail: &Tail, retained: &Retained) -> bool {
         if self.grant.credit == 0 || self.waits_for_room || !self.chunks.is_empty() {
             return false;
         }
@@ -289,7 +289,7 @@ impl Reader {
 
     /// Reports the remaining credit if the consumer has asked for it. A drain is answered only when nothing more can
     /// follow.
-    pub fn answer(&mut self, consumer: ConsumerId, retained: &Retained, out: &mut ReadersOutput) {
+    pub(super) fn answer(&mut self, consumer: ConsumerId, retained: &Retained, out: &mut ReadersOutput) {
         let Some(drain) = self.asked else { return };
         if drain && self.grant.credit > 0 && self.is_behind(retained) {
             return;

@@ -14,7 +14,7 @@ pub(super) struct Tail {
 impl Tail {
     /// Adds chunks that were written. A chunk that does not continue the tail replaces all of it. Drops the oldest
     /// chunks beyond `bytes_max`, but never the last.
-    pub fn extend(&mut self, chunks: Vec<Chunk>, bytes_max: usize) {
+    pub(super) fn extend(&mut self, chunks: Vec<Chunk>, bytes_max: usize) {
         for chunk in chunks {
             if self.chunks.back().is_some_and(|last| last.end() != chunk.first) {
                 self.clear();
@@ -28,25 +28,25 @@ impl Tail {
     }
 
     /// Drops the oldest chunks beyond `bytes_max`, even the last. Readers that have not seen it read it from the disk.
-    pub fn shrink(&mut self, bytes_max: usize) {
+    pub(super) fn shrink(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max {
             self.drop_oldest();
         }
     }
 
     /// Returns the offset of the first message.
-    pub fn first(&self) -> Option<u64> {
+    pub(super) fn first(&self) -> Option<u64> {
         self.chunks.front().map(|chunk| chunk.first)
     }
 
     /// Returns the chunk that contains this offset.
-    pub fn get(&self, offset: u64) -> Option<&Chunk> {
+    pub(super) fn get(&self, offset: u64) -> Option<&Chunk> {
         self.chunks.front().filter(|first| first.first <= offset)?;
         self.chunks.get(self.chunks.partition_point(|chunk| chunk.end() <= offset))
     }
 
     /// Drops the chunks before the lowest of these offsets. Offsets before the tail do not count.
-    pub fn keep_from(&mut self, offsets: impl Iterator<Item = u64>) {
+    pub(super) fn keep_from(&mut self, offsets: impl Iterator<Item = u64>) {
         let Some(first) = self.first() else { return };
         let needed = offsets.filter(|offset| *offset >= first).min().unwrap_or(u64::MAX);
         while self.chunks.front().is_some_and(|chunk| chunk.end() <= needed) {
@@ -54,11 +54,11 @@ impl Tail {
         }
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 

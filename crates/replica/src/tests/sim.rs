@@ -27,11 +27,11 @@ use random::Random;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The description of a failed check.
-pub type Violation = String;
+pub(super) type Violation = String;
 
 /// What happened in a run. A test can check that the run was not idle.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub(super) struct Tally {
     pub acknowledged: u64,
     pub leaders: u64,
     pub bases: u64,
@@ -122,7 +122,7 @@ struct Replica {
     damaged: bool,
 }
 
-pub struct World {
+pub(super) struct World {
     random: Random,
     mutation: Option<Mutation>,
     /// The replicas. The index is the number of the node.
@@ -148,7 +148,7 @@ fn options() -> Options {
 }
 
 /// Runs the simulation with one seed.
-pub fn run(seed: u64, steps: usize, mutation: Option<Mutation>) -> Result<Tally, Violation> {
+pub(super) fn run(seed: u64, steps: usize, mutation: Option<Mutation>) -> Result<Tally, Violation> {
     let mut world = World::new(seed, mutation);
     for _ in 0..steps {
         world.step()?;

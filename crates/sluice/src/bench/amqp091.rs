@@ -219,7 +219,7 @@ async fn ask<T>(
 }
 
 /// The objects that a run has declared and must delete.
-pub struct Declared091 {
+pub(super) struct Declared091 {
     connection: Connection,
     queues: Vec<String>,
     exchange: Option<String>,
@@ -230,7 +230,7 @@ impl Declared091 {
     ///
     /// # Errors
     /// The broker's error; or that a queue of this name already has messages, which belong to somebody else.
-    pub async fn make(bench: &Bench, plan: &Plan) -> Result<Self, Failure> {
+    pub(super) async fn make(bench: &Bench, plan: &Plan) -> Result<Self, Failure> {
         let (mut connection, _) = bench.connect_091().await?;
         connection.open_channel(CHANNEL).await.map_err(|e| failed("open", "a channel", &e))?;
         let mut declared = Self { connection, queues: Vec::new(), exchange: None };
@@ -295,7 +295,7 @@ impl Declared091 {
     }
 
     /// Deletes what was declared. An object that cannot be deleted is left, and named on standard error.
-    pub async fn delete(mut self) {
+    pub(super) async fn delete(mut self) {
         for queue in std::mem::take(&mut self.queues) {
             let delete = QueueDelete { queue: &queue, ..QueueDelete::default() };
             if let Err(error) = self.ask_ok(&Method::QueueDelete(delete)).await {

@@ -10,15 +10,15 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-pub const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 /// Returns `CLOCK_MONOTONIC` in nanoseconds. It is the same in all processes of a machine.
-pub fn now_ns() -> u64 {
+pub(super) fn now_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
 /// Returns the CPU time of this process so far (all threads, user and system), in nanoseconds.
-pub fn cpu_ns() -> u64 {
+pub(super) fn cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ProcessCPUTime))
 }
 
@@ -28,7 +28,7 @@ fn nanoseconds(time: Timespec) -> u64 {
 }
 
 /// Paces a sender: says when each message is due.
-pub struct Pacer {
+pub(super) struct Pacer {
     timer: AsyncFd<OwnedFd>,
     start_ns: u64,
     /// The rate of the sender, in messages per second.
@@ -40,7 +40,7 @@ impl Pacer {
     ///
     /// # Errors
     /// The process has too many open files.
-    pub fn new(start_ns: u64, rate: u32) -> std::io::Result<Self> {
+    pub(super) fn new(start_ns: u64, rate: u32) -> std::io::Result<Self> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         #[expect(
@@ -52,13 +52,13 @@ impl Pacer {
     }
 
     /// Returns when message `n` is due, in nanoseconds.
-    pub fn due_ns(&self, n: u64) -> u64 {
+    pub(super) fn due_ns(&self, n: u64) -> u64 {
         let after = u128::from(n) * u128::from(SECOND_NS) / u128::from(self.rate);
         self.start_ns + after as u64
     }
 
     /// Waits until message `n` is due, and returns that time in nanoseconds.
-    pub async fn due(&self, n: u64) -> std::io::Result<u64> {
+    pub(super) async fn due(&self, n: u64) -> std::io::Result<u64> {
         let due_ns = self.due_ns(n);
         while now_ns() < due_ns {
             self.sleep_until(due_ns).await?;

@@ -32,7 +32,7 @@ const CLOSE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The broker's error for the first connection that it refuses.
-pub fn run(bench: Bench) -> Result<Report, Failure> {
+pub(super) fn run(bench: Bench) -> Result<Report, Failure> {
     let bench = Arc::new(bench);
     let mut report = None;
     block_on(async {

@@ -26,7 +26,7 @@ pub(super) const CLOSE: Duration = Duration::from_secs(2);
 
 /// The phase of a run, set by the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(super) enum Phase {
     Attach,
     Run,
     /// Senders send nothing more, but wait for outcomes.
@@ -36,7 +36,7 @@ pub enum Phase {
 
 /// A message from an endpoint to the coordinator.
 #[derive(Debug)]
-pub enum Event {
+pub(super) enum Event {
     /// The endpoint is attached.
     Ready,
     /// A sender has sent all its messages and received their outcomes.
@@ -45,13 +45,13 @@ pub enum Event {
 }
 
 /// The kind of endpoint, and its address.
-pub enum Role {
+pub(super) enum Role {
     Sender(String),
     Receiver(String),
 }
 
 /// The state that the endpoints of one thread share.
-pub struct ThreadState {
+pub(super) struct ThreadState {
     pub run: Arc<Run>,
     /// The index of the thread.
     pub number: usize,
@@ -63,7 +63,7 @@ pub struct ThreadState {
 
 impl ThreadState {
     /// Runs an endpoint until the coordinator stops it or the connection fails.
-    pub async fn live(self: Rc<Self>, role: Role) {
+    pub(super) async fn live(self: Rc<Self>, role: Role) {
         match self.bench().protocol {
             Protocol::Amqp10 => self.live_10(role).await,
             Protocol::Amqp091 => self.live_091(role).await,

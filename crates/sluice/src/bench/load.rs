@@ -37,7 +37,7 @@ const DIGITS: u8 = 3;
 ///
 /// # Errors
 /// The broker's error.
-pub fn run(bench: Bench) -> Result<Report, Failure> {
+pub(super) fn run(bench: Bench) -> Result<Report, Failure> {
     let mut measured = None;
     let plan = Plan::of(&bench);
     let run = Arc::new(Run::new(bench, plan));
@@ -65,13 +65,13 @@ pub fn run(bench: Bench) -> Result<Report, Failure> {
 
 impl Bench {
     /// How long to send, in seconds; `None` if only `--count` limits the run.
-    pub fn duration_s(&self) -> Option<u32> {
+    pub(crate) fn duration_s(&self) -> Option<u32> {
         self.duration.or(self.count.is_none().then_some(DURATION_S))
     }
 }
 
 /// The state that the coordinator and all threads share.
-pub struct Run {
+pub(super) struct Run {
     pub bench: Bench,
     pub plan: Plan,
     /// The counters of the endpoints, one tally per thread.
@@ -146,7 +146,7 @@ fn work(
 }
 
 /// Returns an empty histogram of times in nanoseconds.
-pub fn histogram() -> Result<Histogram<u64>, Failure> {
+pub(super) fn histogram() -> Result<Histogram<u64>, Failure> {
     Histogram::new_with_max(LONGEST_NS, DIGITS).map_err(|e| Failure::failed(e.to_string()))
 }
 
@@ -208,7 +208,7 @@ impl Watcher<'_> {
 
 impl Run {
     /// The number of messages that receivers should get.
-    pub fn expected(&self, totals: &Totals) -> u64 {
+    pub(super) fn expected(&self, totals: &Totals) -> u64 {
         let taken = if self.bench.settled { totals.sent } else { totals.accepted };
         taken * self.plan.copies
     }

@@ -58,7 +58,7 @@ const ADDRESS: &str = "/queues/{queue}";
 const EXCHANGE_ADDRESS: &str = "/exchanges/{exchange}";
 
 #[derive(Args, Debug)]
-pub struct Bench {
+pub(crate) struct Bench {
     #[command(flatten)]
     broker: Broker,
     /// The protocol of all connections
@@ -234,7 +234,7 @@ impl Bench {
 ///
 /// # Errors
 /// The broker's error; or, after the result is printed, that not every message was received.
-pub fn run(bench: Bench) -> Result<(), Failure> {
+pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
     bench.check()?;
     limits::raise_file_descriptors();
     let json = bench.json;

@@ -13,7 +13,7 @@ const FAN: u32 = 4;
 
 /// The queues of a run, and where each endpoint attaches. Over AMQP 0.9.1, names are used instead of addresses.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(super) struct Plan {
     pub queues: Vec<String>,
     /// The name of a fanout exchange that is bound to all the queues.
     pub exchange: Option<String>,
@@ -26,7 +26,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn of(bench: &Bench) -> Self {
+    pub(super) fn of(bench: &Bench) -> Self {
         let prefix = bench.queue.as_str();
         let template = |given: &Option<String>, default: &str, place: &str, name: &str| match bench.protocol {
             Protocol::Amqp10 => fill(given.as_deref().unwrap_or(default), place, name),
@@ -72,7 +72,7 @@ fn fill(template: &str, place: &str, name: &str) -> String {
 }
 
 /// The objects that a run has declared and must delete.
-pub struct Declared {
+pub(super) struct Declared {
     connection: Connection,
     management: Management,
     queues: Vec<String>,
@@ -84,7 +84,7 @@ impl Declared {
     ///
     /// # Errors
     /// The broker's error; or that a queue of this name already has messages, which belong to somebody else.
-    pub async fn make(bench: &Bench, plan: &Plan) -> Result<Self, Failure> {
+    pub(super) async fn make(bench: &Bench, plan: &Plan) -> Result<Self, Failure> {
         let (connection, _) = bench.connect().await?;
         let open = async {
             let session = connection.session().await?;
@@ -126,7 +126,7 @@ impl Declared {
     }
 
     /// Deletes what was declared. An object that cannot be deleted is left, and named on standard error.
-    pub async fn delete(self) {
+    pub(super) async fn delete(self) {
         for queue in &self.queues {
             if let Err(error) = self.management.delete_queue(queue).await {
                 super::say(&format!("sluice: cannot delete queue '{queue}': {error}"));

@@ -11,7 +11,7 @@ use super::tally::Totals;
 use super::{Bench, Protocol};
 
 /// The result that is printed at the end.
-pub struct Report {
+pub(super) struct Report {
     pub text: String,
     pub json: Value,
     /// Why the result cannot be trusted; `None` if it can.
@@ -19,7 +19,7 @@ pub struct Report {
 }
 
 /// The measurements of a run with messages.
-pub struct Measured {
+pub(super) struct Measured {
     pub totals: Totals,
     /// Latencies in nanoseconds.
     pub latencies: Histogram<u64>,
@@ -29,7 +29,7 @@ pub struct Measured {
 }
 
 /// The measurements of a run with idle connections.
-pub struct Idle {
+pub(super) struct Idle {
     pub opened: usize,
     /// The time that each connection took to open with its sessions, in nanoseconds.
     pub latencies: Histogram<u64>,
@@ -51,7 +51,7 @@ const PERCENTILES: [(&str, &str, f64); 5] = [
 ];
 
 impl Report {
-    pub fn of_load(run: &Run, measured: &Measured) -> Self {
+    pub(super) fn of_load(run: &Run, measured: &Measured) -> Self {
         let Run { bench, plan, .. } = run;
         let Measured { totals, latencies, start_ns, cpu_ns } = measured;
         let seconds = totals.last_received_ns.saturating_sub(*start_ns) as f64 / SECOND_NS as f64;
@@ -106,7 +106,7 @@ impl Report {
         Self { text, json, failure }
     }
 
-    pub fn of_idle(bench: &Bench, idle: &Idle) -> Self {
+    pub(super) fn of_idle(bench: &Bench, idle: &Idle) -> Self {
         let Idle { opened, latencies, took, held, lost, cpu_ns } = idle;
         let per_s = (*opened as f64 / took.as_secs_f64().max(1e-9)).round();
         let cpu_s = *cpu_ns as f64 / SECOND_NS as f64;
@@ -174,7 +174,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Formats 1234567 as 1,234,567.
-pub fn thousands(n: u64) -> String {
+pub(super) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().flat_map(std::str::from_utf8).collect();
     groups.join(",")

@@ -20,7 +20,7 @@ const LONG: u8 = 0x81;
 const BUFFER: usize = 64 * 1024;
 
 /// Makes the messages of one sender.
-pub struct Stamper {
+pub(super) struct Stamper {
     message: Bytes,
     /// The offset in the encoded message of the eight bytes of the time.
     time_at: usize,
@@ -28,7 +28,7 @@ pub struct Stamper {
 }
 
 impl Stamper {
-    pub fn new(size: usize, durable: bool) -> Self {
+    pub(super) fn new(size: usize, durable: bool) -> Self {
         // A header is always present, because a message without one may count as durable.
         let placeholder = Value::Long(i64::MIN);
         let message = Message::data(vec![b'x'; size])
@@ -41,7 +41,7 @@ impl Stamper {
     }
 
     /// Returns the message with this time, in nanoseconds.
-    pub fn at(&mut self, sent_ns: u64) -> Bytes {
+    pub(super) fn at(&mut self, sent_ns: u64) -> Bytes {
         if self.buffer.capacity() - self.buffer.len() < self.message.len() {
             self.buffer.reserve(BUFFER.max(self.message.len()));
         }
@@ -52,7 +52,7 @@ impl Stamper {
 }
 
 /// Returns when the message was sent, in nanoseconds; `None` if it has no valid time.
-pub fn sent_ns(message: &[u8]) -> Option<u64> {
+pub(super) fn sent_ns(message: &[u8]) -> Option<u64> {
     let range = sections::scan(message).ok()?.application_properties?;
     let section = message.get(range.start as usize..range.end as usize)?;
     let (_, value) = sections::map_pairs(section).ok()?.flatten().find(|(key, _)| *key == PROPERTY)?;
@@ -61,14 +61,14 @@ pub fn sent_ns(message: &[u8]) -> Option<u64> {
 }
 
 /// The properties of the messages of one sender over AMQP 0.9.1, encoded.
-pub struct Stamped091 {
+pub(super) struct Stamped091 {
     list: BytesMut,
     /// The offset of the eight bytes of the time.
     time_at: usize,
 }
 
 impl Stamped091 {
-    pub fn new(durable: bool) -> Self {
+    pub(super) fn new(durable: bool) -> Self {
         let mut headers = BytesMut::new();
         TableWriter::new(&mut headers).put(PROPERTY, &amqp091::Value::I64(i64::MAX));
         let properties = Properties {
@@ -85,14 +85,14 @@ impl Stamped091 {
     }
 
     /// Returns the property list with this time, in nanoseconds.
-    pub fn at(&mut self, sent_ns: u64) -> &[u8] {
+    pub(super) fn at(&mut self, sent_ns: u64) -> &[u8] {
         self.list[self.time_at..self.time_at + 8].copy_from_slice(&sent_ns.to_be_bytes());
         &self.list
     }
 }
 
 /// Returns when the message with this property list was sent, in nanoseconds; `None` if it has no valid time.
-pub fn sent_ns_091(properties: &[u8]) -> Option<u64> {
+pub(super) fn sent_ns_091(properties: &[u8]) -> Option<u64> {
     match Properties::view(properties).ok()?.headers?.get(PROPERTY)? {
         amqp091::Value::I64(time) => u64::try_from(time).ok(),
         _ => None,

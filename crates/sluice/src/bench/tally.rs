@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counters that one thread writes. The alignment keeps two threads from sharing a cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Tally {
+pub(super) struct Tally {
     pub sent: Counter,
     pub accepted: Counter,
     pub rejected: Counter,
@@ -19,26 +19,26 @@ pub struct Tally {
 }
 
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub(super) struct Counter(AtomicU64);
 
 impl Counter {
-    pub fn add(&self, n: u64) {
+    pub(super) fn add(&self, n: u64) {
         // Only one thread writes a counter, so a load and a store suffice.
         self.0.store(self.get() + n, Ordering::Relaxed);
     }
 
-    pub fn set(&self, n: u64) {
+    pub(super) fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
 
-    pub fn get(&self) -> u64 {
+    pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The counts of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub(super) struct Totals {
     pub sent: u64,
     pub accepted: u64,
     pub rejected: u64,
@@ -50,7 +50,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub fn of(tallies: &[Tally]) -> Self {
+    pub(super) fn of(tallies: &[Tally]) -> Self {
         tallies.iter().fold(Self::default(), |sum, tally| Self {
             sent: sum.sent + tally.sent.get(),
             accepted: sum.accepted + tally.accepted.get(),

@@ -5,7 +5,7 @@ use super::wrong::Wrong;
 
 /// An external backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ExternalName {
+pub(crate) enum ExternalName {
     OAuth2,
     Http,
 }
@@ -15,7 +15,7 @@ impl ExternalName {
     ///
     /// # Errors
     /// A message that says what is needed.
-    pub fn parse(value: &str) -> Result<Self, String> {
+    pub(crate) fn parse(value: &str) -> Result<Self, String> {
         match value {
             "oauth2" | "oauth" | "rabbit_auth_backend_oauth2" => Ok(Self::OAuth2),
             "http" | "rabbit_auth_backend_http" => Ok(Self::Http),
@@ -26,7 +26,7 @@ impl ExternalName {
 
 /// A backend in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BackendName {
+pub(crate) enum BackendName {
     Internal,
     External(ExternalName),
     /// What the cached backend says is remembered.
@@ -45,7 +45,7 @@ impl BackendName {
     }
 
     /// Returns true if this backend reads tokens. `cached` is the backend that `cache` asks.
-    pub fn reads_tokens(self, cached: Option<ExternalName>) -> bool {
+    pub(crate) fn reads_tokens(self, cached: Option<ExternalName>) -> bool {
         let asked = match self {
             Self::Internal => None,
             Self::External(name) => Some(name),
@@ -57,7 +57,7 @@ impl BackendName {
 
 /// An entry of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BackendEntry {
+pub(crate) struct BackendEntry {
     /// Says who a client is.
     pub authn: BackendName,
     /// Says what it may do.
@@ -66,12 +66,12 @@ pub struct BackendEntry {
 
 impl BackendEntry {
     /// The entry with one backend for both.
-    pub const fn both(name: BackendName) -> Self {
+    pub(crate) const fn both(name: BackendName) -> Self {
         Self { authn: name, authz: name }
     }
 
     /// Returns true if one of the backends is `cache`.
-    pub fn is_cached(self) -> bool {
+    pub(crate) fn is_cached(self) -> bool {
         [self.authn, self.authz].contains(&BackendName::Cache)
     }
 }
@@ -108,14 +108,14 @@ impl Parts {
 
 /// What was read of the keys of a chain.
 #[derive(Clone, Debug, Default)]
-pub struct ChainKeys(Numbered<Parts>);
+pub(super) struct ChainKeys(Numbered<Parts>);
 
 impl ChainKeys {
     /// Sets the backend of a key that ends with `part`: `N`, `N.authn` or `N.authz`.
     ///
     /// # Errors
     /// Whether the end of the key or the value is wrong.
-    pub fn set(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
+    pub(super) fn set(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
         let (n, part) = part.split_once('.').unwrap_or((part, ""));
         let slot: fn(&mut Parts) -> &mut Option<BackendName> = match part {
             "" => |parts| &mut parts.whole,
@@ -130,12 +130,12 @@ impl ChainKeys {
     }
 
     /// Returns the entries in their order.
-    pub fn entries(&self, cached: Option<ExternalName>) -> Vec<BackendEntry> {
+    pub(super) fn entries(&self, cached: Option<ExternalName>) -> Vec<BackendEntry> {
         self.0.values().filter_map(|parts| parts.entry(cached).ok()).collect()
     }
 
     /// Returns the keys that do not fit together, and why. `prefix` is the key of the chain.
-    pub fn problems<'a>(
+    pub(super) fn problems<'a>(
         &'a self,
         prefix: &'a str,
         cached: Option<ExternalName>,

@@ -16,7 +16,7 @@ use super::wrong::{Wrong, free_name};
 
 /// What was set for new virtual hosts. Its `Debug` output shows no password.
 #[derive(Clone, Debug, Default)]
-pub struct Defaults {
+pub(crate) struct Defaults {
     /// By id, whose order says which limits count if several match. It is RabbitMQ's: `10` is before `2`.
     limits: BTreeMap<String, DefaultLimits>,
     users: BTreeMap<String, UserKeys>,
@@ -74,7 +74,7 @@ impl Defaults {
     ///
     /// # Errors
     /// Whether the end of the key or the value is wrong.
-    pub fn set_limit(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
+    pub(crate) fn set_limit(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
         let (id, key) = named(part)?;
         let none = || DefaultLimits { vhosts: Pattern::Everything, max_connections: None, max_queues: None };
         let limits = self.limits.entry(id.to_owned()).or_insert_with(none);
@@ -91,7 +91,7 @@ impl Defaults {
     ///
     /// # Errors
     /// Whether the end of the key or the value is wrong.
-    pub fn set_user(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
+    pub(crate) fn set_user(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
         let (name, key) = named(part)?;
         let user = self.users.entry(name.to_owned()).or_default();
         match key {
@@ -114,7 +114,7 @@ impl Defaults {
     ///
     /// # Errors
     /// Whether the end of the key or the value is wrong.
-    pub fn set_operator_policy(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
+    pub(crate) fn set_operator_policy(&mut self, part: &str, value: &str) -> Result<(), Wrong> {
         let (name, key) = named(part)?;
         let policy = self.operator_policies.entry(name.to_owned()).or_default();
         match key {
@@ -137,7 +137,7 @@ impl Defaults {
     }
 
     /// Returns what is wrong with the policies as a whole, each with the key of its name.
-    pub fn problems(&self) -> impl Iterator<Item = (String, String)> {
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (String, String)> {
         self.operator_policies.iter().filter_map(|(name, keys)| {
             let problem = keys.policy(name).err()?.to_string();
             Some((format!("default_policies.operator.{name}"), problem))
@@ -148,7 +148,7 @@ impl Defaults {
     ///
     /// # Errors
     /// The errors of `hash`.
-    pub fn of_vhosts<E>(
+    pub(crate) fn of_vhosts<E>(
         &self,
         hash: impl Fn(Option<&Secret>) -> Result<PasswordHash, E>,
     ) -> Result<VhostDefaults, E> {

@@ -5,7 +5,7 @@ use super::values::{boolean, text};
 
 /// Where the broker publishes its own messages. `finish` makes settings of these.
 #[derive(Clone, Debug)]
-pub struct Events {
+pub(super) struct Events {
     enabled: bool,
     vhost: String,
 }
@@ -18,13 +18,13 @@ impl Default for Events {
 
 impl Events {
     /// Returns the virtual host of the event exchange, if events are on.
-    pub fn vhost(&self) -> Option<std::sync::Arc<str>> {
+    pub(super) fn vhost(&self) -> Option<std::sync::Arc<str>> {
         self.enabled.then(|| self.vhost.as_str().into())
     }
 }
 
 /// The keys of this file, in the order of the example file.
-pub const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     key(
         "event_exchange.enabled",
         "false",

@@ -19,7 +19,7 @@ type Set = fn(&mut Draft, &str, &str) -> Result<(), Wrong>;
 
 /// A key that an operator can set.
 #[derive(Clone, Copy)]
-pub struct Key {
+pub(super) struct Key {
     /// The name of the key. A `*` at the end matches a name that the operator chooses.
     pub name: &'static str,
     /// One line for the example file. A test generates and checks that file.
@@ -58,22 +58,22 @@ const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 /// time. An hour of samples must have more than one.
 const STATISTICS_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
 
-pub const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
+pub(super) const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
     Key { name, doc, default, sample: "", set, secret: false, star: "1", reloads: false }
 }
 
 /// A key whose value a running broker takes on SIGHUP.
-pub const fn reloads(key: Key) -> Key {
+pub(super) const fn reloads(key: Key) -> Key {
     Key { reloads: true, ..key }
 }
 
 /// A key with another example for its `*`.
-pub const fn starred(star: &'static str, key: Key) -> Key {
+pub(super) const fn starred(star: &'static str, key: Key) -> Key {
     Key { star, ..key }
 }
 
 /// Returns all keys, in the order of the example file.
-pub fn all() -> impl Iterator<Item = &'static Key> {
+pub(super) fn all() -> impl Iterator<Item = &'static Key> {
     listeners::KEYS
         .iter()
         .chain(KEYS)
@@ -655,12 +655,12 @@ const KEYS: &[Key] = &[
 const RENAMED: &[(&str, &str)] = &[("amqp10.max_unsettled_per_link", "max_unsettled_per_consumer")];
 
 /// Returns the name that a key has now.
-pub fn current_name(name: &str) -> &str {
+pub(super) fn current_name(name: &str) -> &str {
     RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
 }
 
 /// Returns the key with this name, and the text that matches its `*`.
-pub fn find(name: &str) -> Option<(&'static Key, &str)> {
+pub(super) fn find(name: &str) -> Option<(&'static Key, &str)> {
     let name = current_name(name);
     all().find_map(|key| match key.name.strip_suffix('*') {
         Some(prefix) => name.strip_prefix(prefix).map(|part| (key, part)),
@@ -669,7 +669,7 @@ pub fn find(name: &str) -> Option<(&'static Key, &str)> {
 }
 
 /// Returns the names of all keys.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
     all().map(|key| key.name)
 }
 
@@ -694,7 +694,7 @@ fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), Wrong> {
 }
 
 /// Sets a value that was parsed.
-pub fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), Wrong> {
+pub(super) fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), Wrong> {
     *place = value?;
     Ok(())
 }

@@ -28,7 +28,7 @@ const DIRECTORY: &str = "conf.d";
 const PREFIX: &str = "SLUICE_";
 
 /// Variables with that prefix that are arguments of the command line, without the prefix.
-pub const ARGUMENTS: [&str; 9] = [
+pub(crate) const ARGUMENTS: [&str; 9] = [
     "CACERT",
     "CERT",
     "CERT_KEY",
@@ -41,11 +41,11 @@ pub const ARGUMENTS: [&str; 9] = [
 ];
 
 /// The variable of the environment that names the configuration file.
-pub const CONFIG_FILE_VARIABLE: &str = "SLUICE_CONFIG_FILE";
+pub(crate) const CONFIG_FILE_VARIABLE: &str = "SLUICE_CONFIG_FILE";
 
 /// Where the configuration is.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Sources {
+pub(crate) struct Sources {
     /// The configuration file; files *.conf in the directory conf.d beside it have priority over it (default: none, every key has its default)
     #[arg(long = "config", value_name = "FILE", env = CONFIG_FILE_VARIABLE)]
     pub file: Option<PathBuf>,
@@ -69,7 +69,7 @@ impl<'a> Layers<'a> {
     ///
     /// # Errors
     /// Each file that cannot be read.
-    pub fn read(sources: &'a Sources) -> Result<Self, ConfigError> {
+    pub(super) fn read(sources: &'a Sources) -> Result<Self, ConfigError> {
         let (mut files, mut problems) = (Vec::new(), Vec::new());
         if let Some(file) = &sources.file {
             let directory = file.with_file_name(DIRECTORY);
@@ -97,7 +97,7 @@ impl<'a> Layers<'a> {
     }
 
     /// Sets the keys of all layers. Returns everything that is wrong with them.
-    pub fn apply(&self, draft: &mut Draft) -> Vec<Problem> {
+    pub(super) fn apply(&self, draft: &mut Draft) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (name, text) in &self.files {
             let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -174,7 +174,7 @@ fn is_of_others(key: &str) -> bool {
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn files_of(directory: &Path, extension: &str) -> std::io::Result<Vec<PathBuf>> {
+pub(crate) fn files_of(directory: &Path, extension: &str) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();

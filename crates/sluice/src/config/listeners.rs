@@ -8,7 +8,7 @@ use super::values::{listener, or_none, pair_name};
 use super::wrong::Wrong;
 
 /// The keys of this file, in the order of the example file.
-pub const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     key(
         "listeners.tcp.default",
         "127.0.0.1:5672",
@@ -55,7 +55,7 @@ pub const KEYS: &[Key] = &[
 
 /// The addresses of one kind of listeners.
 #[derive(Clone, Debug, Default)]
-pub struct ListenerKeys {
+pub(super) struct ListenerKeys {
     /// By their names. `None` for `none`.
     named: BTreeMap<String, Option<SocketAddr>>,
     is_off: bool,
@@ -82,7 +82,7 @@ impl ListenerKeys {
     }
 
     /// Returns the addresses in the order of their names. `default` is used if none has a name.
-    pub fn addresses(self, default: Option<SocketAddr>) -> Vec<SocketAddr> {
+    pub(super) fn addresses(self, default: Option<SocketAddr>) -> Vec<SocketAddr> {
         match (self.is_off, self.named.is_empty()) {
             (true, _) => Vec::new(),
             (false, true) => default.into_iter().collect(),

@@ -9,7 +9,7 @@ use super::oauth2::OAuth2Keys;
 use super::values::{boolean, file, number, url, verified};
 
 /// The keys of this file, in the order of the example file.
-pub const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     starred(
         "1",
         key(
@@ -110,7 +110,7 @@ pub const KEYS: &[Key] = &[
 
 /// What was read of the keys.
 #[derive(Clone, Debug)]
-pub struct LoginKeys {
+pub(super) struct LoginKeys {
     chain: ChainKeys,
     http_chain: ChainKeys,
     http: identity::http::Options,
@@ -136,18 +136,18 @@ impl Default for LoginKeys {
 
 impl LoginKeys {
     /// Returns the backends that check logins of clients, in their order.
-    pub fn backends(&self) -> Vec<BackendEntry> {
+    pub(super) fn backends(&self) -> Vec<BackendEntry> {
         let all = self.chain.entries(self.cached);
         if all.is_empty() { vec![BackendEntry::both(BackendName::Internal)] } else { all }
     }
 
     /// Returns the backends that check logins over HTTP, if they are not those of clients.
-    pub fn http_backends(&self) -> Option<Vec<BackendEntry>> {
+    pub(super) fn http_backends(&self) -> Option<Vec<BackendEntry>> {
         Some(self.http_chain.entries(self.cached)).filter(|all| !all.is_empty())
     }
 
     /// Returns the keys that do not fit together, and why.
-    pub fn problems(&self) -> Vec<(String, String)> {
+    pub(super) fn problems(&self) -> Vec<(String, String)> {
         let over_http = self.http_chain.problems("http_dispatch.auth_backends", self.cached);
         let mut problems: Vec<_> =
             self.chain.problems("auth_backends", self.cached).chain(over_http).collect();
@@ -165,23 +165,23 @@ impl LoginKeys {
     }
 
     /// Returns true if the HTTP API accepts tokens.
-    pub fn reads_tokens_over_http(&self) -> bool {
+    pub(super) fn reads_tokens_over_http(&self) -> bool {
         let chain = self.http_backends().unwrap_or_else(|| self.backends());
         chain.iter().any(|entry| entry.authn.reads_tokens(self.cached))
     }
 
     /// Returns the settings of OAuth 2.
-    pub fn oauth2(&self) -> Options {
+    pub(super) fn oauth2(&self) -> Options {
         self.oauth2.options()
     }
 
     /// Returns how the HTTP server is asked.
-    pub fn http(&self) -> identity::http::Options {
+    pub(super) fn http(&self) -> identity::http::Options {
         self.http.clone()
     }
 
     /// Returns the backend that is cached, for how many milliseconds, and whether refusals are.
-    pub fn cache(&self) -> (Option<ExternalName>, u64, bool) {
+    pub(super) fn cache(&self) -> (Option<ExternalName>, u64, bool) {
         (self.cached, self.cache_ttl_ms, self.cache_refusals)
     }
 }

@@ -14,7 +14,7 @@ use super::wrong::Wrong;
 const FILES_MAX: u32 = 1000;
 
 /// The keys of this file, in the order of the example file.
-pub const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     reloads(key(
         "log.level",
         "info",
@@ -122,7 +122,7 @@ pub const KEYS: &[Key] = &[
 /// What is logged, where and how. Levels are spelled as by a tracing filter: `trace`, `debug`, `info`, `warn`, `error` or
 /// `off`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogOptions {
+pub(crate) struct LogOptions {
     pub level: &'static str,
     /// The levels of those [`broker::categories`] that have one of their own, by their names.
     pub category_levels: BTreeMap<&'static str, &'static str>,
@@ -139,7 +139,7 @@ pub struct LogOptions {
 
 /// One place that the log goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
+pub(crate) struct Output {
     /// The level of all lines there; `None` if it is that of the log.
     pub level: Option<&'static str>,
     pub format: Format,
@@ -147,7 +147,7 @@ pub struct Output {
 
 /// The file of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileOptions {
+pub(crate) struct FileOptions {
     /// Its name or path; `None` if there is none.
     pub name: Option<PathBuf>,
     /// The directory of a name; `None` means `logs` in the data directory.
@@ -169,7 +169,7 @@ pub struct Rotation {
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     Plain,
     Json,
 }

@@ -7,7 +7,7 @@ use super::values::pair_name;
 use super::wrong::Wrong;
 
 /// The keys of this file, in the order of the example file.
-pub const KEYS: &[Key] = &[key(
+pub(super) const KEYS: &[Key] = &[key(
     "auth_mechanisms.*",
     "",
     "A SASL mechanism that clients may use: PLAIN, AMQPLAIN, ANONYMOUS or EXTERNAL. Without any: all. If some are named and ANONYMOUS is not, nobody is anonymous. PLAIN must be one of them, and EXTERNAL if clients are asked for certificates.",
@@ -24,7 +24,7 @@ enum Mechanism {
 
 /// The mechanisms by the names at the ends of their keys.
 #[derive(Clone, Debug, Default)]
-pub struct MechanismKeys(BTreeMap<String, Mechanism>);
+pub(super) struct MechanismKeys(BTreeMap<String, Mechanism>);
 
 impl MechanismKeys {
     /// Sets a mechanism. An empty value takes it away.
@@ -46,12 +46,12 @@ impl MechanismKeys {
     }
 
     /// Returns true if clients may log in without credentials.
-    pub fn allow_anonymous(&self) -> bool {
+    pub(super) fn allow_anonymous(&self) -> bool {
         self.allow(Mechanism::Anonymous)
     }
 
     /// Returns what the list leaves out although clients can use it. `asks` is true if clients are asked for certificates.
-    pub fn problem(&self, asks: bool) -> Option<&'static str> {
+    pub(super) fn problem(&self, asks: bool) -> Option<&'static str> {
         if !self.allow(Mechanism::Plain) {
             return Some(
                 "PLAIN is always offered: add it to the list. ssl_options.fail_if_no_peer_cert = true demands certificates",

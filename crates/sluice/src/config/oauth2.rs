@@ -10,7 +10,7 @@ use super::values::{Numbered, boolean, file, index, optional, optional_url, text
 use super::wrong::Wrong;
 
 /// The keys of this file, in the order of the example file.
-pub const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     key(
         "auth_oauth2.resource_server_id",
         "",
@@ -175,7 +175,7 @@ pub const KEYS: &[Key] = &[
 
 /// What was read of the keys.
 #[derive(Clone, Debug, Default)]
-pub struct OAuth2Keys {
+pub(super) struct OAuth2Keys {
     /// The resource server and the provider of the keys without a name.
     server: ServerKeys,
     provider: ProviderKeys,
@@ -209,17 +209,17 @@ struct ProviderKeys {
 
 impl OAuth2Keys {
     /// Returns true if the keys say that tokens are read.
-    pub fn is_set(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.server.id.is_some() || !self.servers.is_empty()
     }
 
     /// Returns the URL of the provider whose keys are below `auth_oauth2`.
-    pub fn issuer(&self) -> Option<&str> {
+    pub(super) fn issuer(&self) -> Option<&str> {
         self.provider.options.issuer.as_deref()
     }
 
     /// Returns the settings.
-    pub fn options(&self) -> Options {
+    pub(super) fn options(&self) -> Options {
         let provider_of = |server: &ServerKeys| {
             let named = server.provider.as_ref().or(self.default_provider.as_ref());
             named.cloned().unwrap_or_default()

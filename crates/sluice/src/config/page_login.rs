@@ -11,7 +11,7 @@ use super::values::{boolean, optional, text};
 const SCOPES_DEFAULT: &str = "openid profile";
 
 /// The keys of this file, in the order of the example file.
-pub const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     key(
         "management.oauth_enabled",
         "false",
@@ -46,7 +46,7 @@ pub const KEYS: &[Key] = &[
 
 /// The values of these keys.
 #[derive(Clone, Debug)]
-pub struct PageLoginKeys {
+pub(super) struct PageLoginKeys {
     is_enabled: bool,
     client_id: Option<String>,
     provider_url: Option<String>,
@@ -63,7 +63,7 @@ impl Default for PageLoginKeys {
 
 impl PageLoginKeys {
     /// Returns the key that does not fit to the others, and why. `issuer` is the URL of the provider whose tokens are accepted.
-    pub fn problem(&self, issuer: Option<&str>, reads_tokens: bool) -> Option<(String, String)> {
+    pub(super) fn problem(&self, issuer: Option<&str>, reads_tokens: bool) -> Option<(String, String)> {
         let problem = |key: &str, why: &str| Some((format!("management.oauth_{key}"), why.to_owned()));
         if !self.is_enabled {
             return None;
@@ -88,7 +88,7 @@ impl PageLoginKeys {
     }
 
     /// Returns the provider at which users log in, if there is one.
-    pub fn options(&self, issuer: Option<&str>) -> Option<PageLogin> {
+    pub(super) fn options(&self, issuer: Option<&str>) -> Option<PageLogin> {
         let provider_url = self.provider_url.as_deref().or(issuer).filter(|_| self.is_enabled)?;
         Some(PageLogin {
             client_id: self.client_id.clone()?,
@@ -100,7 +100,7 @@ impl PageLoginKeys {
 }
 
 /// Returns the origin of a URL: its scheme, host and port.
-pub fn origin(url: &str) -> Option<String> {
+pub(super) fn origin(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     Some(format!("{}://{}", uri.scheme_str()?, uri.authority()?))
 }

@@ -7,7 +7,7 @@ const PROBLEMS_SHOWN_MAX: usize = 50;
 
 /// Why a configuration is refused: every problem, one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub(super) Vec<Problem>);
+pub(crate) struct ConfigError(pub(super) Vec<Problem>);
 
 /// One problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub fn new(place: impl fmt::Display, problem: impl Into<String>) -> Self {
+    pub(super) fn new(place: impl fmt::Display, problem: impl Into<String>) -> Self {
         Self { place: place.to_string(), problem: problem.into() }
     }
 }

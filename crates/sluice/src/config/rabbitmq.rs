@@ -5,11 +5,11 @@
 //! these.
 
 /// The names of all keys in the schemas of RabbitMQ 4.3, one a line. A part that the operator chooses begins with `$`.
-pub const NAMES: &str = include_str!("rabbitmq-4.3.keys");
+pub(super) const NAMES: &str = include_str!("rabbitmq-4.3.keys");
 
 /// What to do with a key of RabbitMQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub(super) enum Known {
     /// The key is ignored, for this reason: the broker starts and logs a warning.
     NoEffect(&'static str),
     /// The configuration is refused, for this reason: if Sluice ignored the key, somebody could do what the
@@ -206,7 +206,7 @@ const OTHERS: &[(&str, &[&str])] = &[
 ];
 
 /// Returns true if RabbitMQ 4.3 has a key with this name. Then the name is no typo of a key of Sluice.
-pub fn has(key: &str) -> bool {
+pub(super) fn has(key: &str) -> bool {
     let is_named = |name: &str| {
         let mut parts = name.split('.').zip(key.split('.'));
         name.split('.').count() == key.split('.').count()
@@ -216,7 +216,7 @@ pub fn has(key: &str) -> bool {
 }
 
 /// Returns what to do with a key that has this value; `None` if RabbitMQ does not know the key either.
-pub fn find(key: &str, value: &str) -> Option<Known> {
+pub(super) fn find(key: &str, value: &str) -> Option<Known> {
     if is_harmless(key) {
         return Some(Known::NoEffect("the TLS of Sluice has no such choice"));
     }

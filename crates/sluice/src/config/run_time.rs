@@ -24,7 +24,11 @@ impl SetValues {
     ///
     /// # Errors
     /// There is no such key, it needs a restart, the value is wrong, or there is none to go back from.
-    pub fn changed_at_run_time(&self, name: &str, value: Option<&str>) -> Result<Self, SettingRefusal> {
+    pub(crate) fn changed_at_run_time(
+        &self,
+        name: &str,
+        value: Option<&str>,
+    ) -> Result<Self, SettingRefusal> {
         let shown = super::shown(name);
         let Some((key, _)) = keys::find(name) else {
             return Err(SettingRefusal::Missing(format!("there is no setting '{shown}'")));

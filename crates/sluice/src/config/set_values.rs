@@ -10,14 +10,14 @@ use identity::url::hide;
 use super::keys::{self, Key};
 
 /// The place of a value that nobody has set.
-pub const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 /// The value of a secret, when it is shown.
 const HIDDEN: &str = "***";
 
 /// The values that somebody has set, by their keys.
 #[derive(Clone, Default)]
-pub struct SetValues(BTreeMap<String, SetValue>);
+pub(crate) struct SetValues(BTreeMap<String, SetValue>);
 
 /// It has no `Debug` output, because the value can be a secret.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ struct SetValue {
 
 /// A key whose value has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub(crate) struct Change {
     pub key: String,
     /// True if a running broker takes the new value.
     pub reloads: bool,
@@ -37,7 +37,7 @@ pub struct Change {
 
 /// A key with its value, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     pub key: String,
     /// `***` for a secret that is set. Of a URL, user, password, query and fragment are hidden.
     pub value: Cow<'a, str>,
@@ -58,14 +58,14 @@ impl SetValues {
     }
 
     /// Returns where the key was set, or the first one that begins with it.
-    pub fn place(&self, key: &str) -> Option<&str> {
+    pub(crate) fn place(&self, key: &str) -> Option<&str> {
         let (found, value) = self.0.range(key.to_owned()..).next()?;
         found.starts_with(key).then_some(&*value.place)
     }
 
     /// Returns a problem with its key behind the place where somebody has set the key. If nobody has, the place is that of the key
     /// `instead`, which has made the other one necessary.
-    pub fn placed(&self, key: &str, problem: &str, instead: Option<&str>) -> String {
+    pub(crate) fn placed(&self, key: &str, problem: &str, instead: Option<&str>) -> String {
         match std::iter::once(key).chain(instead).find_map(|key| self.place(key)) {
             Some(place) => format!("{place}: {key}: {problem}"),
             None => format!("{key}: {problem}"),
@@ -73,14 +73,14 @@ impl SetValues {
     }
 
     /// Returns the first key with one of these beginnings whose value has this word in it.
-    pub fn key_with(&self, beginnings: &[&str], word: &str) -> Option<&str> {
+    pub(crate) fn key_with(&self, beginnings: &[&str], word: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|(_, set)| set.value.contains(word));
         let found = found.find(|(key, _)| beginnings.iter().any(|beginning| key.starts_with(beginning)));
         found.map(|(key, _)| key.as_str())
     }
 
     /// Returns the first key behind this prefix that names the file. `None` if there is none.
-    pub fn key_of_file(&self, prefix: &str, file: &Path) -> Option<&str> {
+    pub(crate) fn key_of_file(&self, prefix: &str, file: &Path) -> Option<&str> {
         let below = |key: &str| key.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'));
         let mut found = self.0.iter().filter(|(key, set)| below(key) && Path::new(&set.value) == file);
         found.next().map(|(key, _)| key.as_str())
@@ -97,7 +97,7 @@ impl SetValues {
 
     /// Returns all keys with their values, in the order of the example file. A key whose name has a free part is there once for
     /// each name that is set.
-    pub fn all(&self) -> impl Iterator<Item = Shown<'_>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Shown<'_>> {
         keys::all().flat_map(|key| {
             let mut names: Vec<String> = match key.name.strip_suffix('*') {
                 None => vec![key.name.to_owned()],
@@ -119,7 +119,7 @@ impl SetValues {
     }
 
     /// Returns the values that a running broker uses that has read `after`: only some keys change without a restart.
-    pub fn reloaded(&self, after: &Self) -> Self {
+    pub(crate) fn reloaded(&self, after: &Self) -> Self {
         let reloads = |name: &String| keys::find(name).is_some_and(|(key, _)| key.reloads);
         let kept = self.0.iter().filter(|(name, _)| !reloads(name));
         let changed = after.0.iter().filter(|(name, _)| reloads(name));
@@ -127,7 +127,7 @@ impl SetValues {
     }
 
     /// Returns these values, replaced by those that are set in `above`, too.
-    pub fn overlaid(&self, above: &Self) -> Self {
+    pub(crate) fn overlaid(&self, above: &Self) -> Self {
         Self(self.0.iter().chain(&above.0).map(|(name, set)| (name.clone(), set.clone())).collect())
     }
 
@@ -138,12 +138,12 @@ impl SetValues {
     }
 
     /// Returns the keys that somebody has set.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
     /// Returns the keys whose value differs in `after`.
-    pub fn changes(&self, after: &Self) -> Vec<Change> {
+    pub(crate) fn changes(&self, after: &Self) -> Vec<Change> {
         let names: BTreeSet<&String> = self.0.keys().chain(after.0.keys()).collect();
         let changed = names.into_iter().filter_map(|name| {
             let (key, _) = keys::find(name)?;

@@ -19,7 +19,7 @@ use super::wrong::Wrong;
 use super::{LoginName, TlsVersion};
 
 /// The most event loops.
-pub const SHARDS_MAX: usize = 256;
+pub(super) const SHARDS_MAX: usize = 256;
 
 /// The longest path of a Unix domain socket, in bytes. Linux has no room for a longer one and its end.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -30,7 +30,7 @@ const CORES_PER_SHARD: usize = 4;
 
 /// The number of event loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shards {
+pub(crate) enum Shards {
     /// As many as suit a machine with this number of cores.
     Auto { cores: usize },
     /// This number, from 1 to [`SHARDS_MAX`].
@@ -39,11 +39,11 @@ pub enum Shards {
 
 impl Shards {
     /// As many as suit the cores that this process can use, or one if their number is unknown.
-    pub fn auto() -> Self {
+    pub(crate) fn auto() -> Self {
         Self::Auto { cores: std::thread::available_parallelism().map_or(1, NonZeroUsize::get) }
     }
 
-    pub fn count(self) -> usize {
+    pub(crate) fn count(self) -> usize {
         match self {
             Self::Auto { cores } => (cores / CORES_PER_SHARD).clamp(1, SHARDS_MAX),
             Self::Count(count) => count,
@@ -68,7 +68,7 @@ impl fmt::Display for Shards {
 }
 
 /// Parses a limit: a number, or `infinity` for none.
-pub fn maximum(value: &str) -> Result<Maximum, String> {
+pub(super) fn maximum(value: &str) -> Result<Maximum, String> {
     match value {
         "infinity" => Ok(None),
         number_of => number(number_of, 0..=u32::MAX).map(Some).map_err(|why| format!("infinity or {why}")),
@@ -79,13 +79,13 @@ pub fn maximum(value: &str) -> Result<Maximum, String> {
 const INDEX_MAX: u32 = 1000;
 
 /// A list of values by their numbers, such as `auth_backends.1`.
-pub type Numbered<T> = BTreeMap<u32, T>;
+pub(super) type Numbered<T> = BTreeMap<u32, T>;
 
 /// Parses the number at the end of a key, of an entry of a list.
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn index(n: &str) -> Result<u32, Wrong> {
+pub(super) fn index(n: &str) -> Result<u32, Wrong> {
     number(n, 0..=INDEX_MAX).map_err(|need| Wrong::Name(format!("the key must end with a number: {need}")))
 }
 
@@ -93,7 +93,7 @@ pub fn index(n: &str) -> Result<u32, Wrong> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn optional(value: &str) -> Result<Option<String>, String> {
+pub(super) fn optional(value: &str) -> Result<Option<String>, String> {
     if value.is_empty() { Ok(None) } else { text(value).map(Some) }
 }
 
@@ -101,7 +101,7 @@ pub fn optional(value: &str) -> Result<Option<String>, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn optional_url(value: &str) -> Result<Option<String>, String> {
+pub(super) fn optional_url(value: &str) -> Result<Option<String>, String> {
     if value.is_empty() { Ok(None) } else { url(value).map(Some) }
 }
 
@@ -109,7 +109,7 @@ pub fn optional_url(value: &str) -> Result<Option<String>, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn url(value: &str) -> Result<String, String> {
+pub(super) fn url(value: &str) -> Result<String, String> {
     let parsed = text(value)?.parse::<Uri>();
     // One that cannot be parsed is refused when it is used.
     let has_user = parsed.map_or_else(|_| hide(value).contains('@'), |url| has_user(&url));
@@ -123,7 +123,7 @@ pub fn url(value: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn verified(value: &str) -> Result<(), String> {
+pub(super) fn verified(value: &str) -> Result<(), String> {
     match value {
         "verify_peer" => Ok(()),
         _ => Err("verify_peer is needed: whoever can pose as the server could let anybody in".to_owned()),
@@ -134,7 +134,7 @@ pub fn verified(value: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// Whether the key or its value is wrong.
-pub fn tls_of_server(key: &str, value: &str) -> Result<(), Wrong> {
+pub(super) fn tls_of_server(key: &str, value: &str) -> Result<(), Wrong> {
     let wrong = |need: &str| Err(Wrong::Value(need.to_owned()));
     match (key, value) {
         ("verify" | "peer_verification", value) => Ok(verified(value)?),
@@ -157,7 +157,7 @@ pub fn tls_of_server(key: &str, value: &str) -> Result<(), Wrong> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn number<T: FromStr + PartialOrd + Copy + std::fmt::Display>(
+pub(super) fn number<T: FromStr + PartialOrd + Copy + std::fmt::Display>(
     value: &str,
     bounds: RangeInclusive<T>,
 ) -> Result<T, String> {
@@ -174,7 +174,7 @@ pub fn number<T: FromStr + PartialOrd + Copy + std::fmt::Display>(
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn bytes(value: &str) -> Result<u64, String> {
+pub(super) fn bytes(value: &str) -> Result<u64, String> {
     size(value, 1000)
 }
 
@@ -182,7 +182,7 @@ pub fn bytes(value: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn binary_bytes(value: &str) -> Result<u64, String> {
+pub(super) fn binary_bytes(value: &str) -> Result<u64, String> {
     size(value, 1024)
 }
 
@@ -212,7 +212,7 @@ fn unit(unit: &str, base: u64) -> Option<u64> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn bytes_within<T: TryFrom<u64> + FromStr + PartialOrd + Copy + std::fmt::Display>(
+pub(super) fn bytes_within<T: TryFrom<u64> + FromStr + PartialOrd + Copy + std::fmt::Display>(
     value: &str,
     parse: fn(&str) -> Result<u64, String>,
     bounds: RangeInclusive<T>,
@@ -226,7 +226,7 @@ pub fn bytes_within<T: TryFrom<u64> + FromStr + PartialOrd + Copy + std::fmt::Di
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn part(value: &str) -> Result<f64, String> {
+pub(super) fn part(value: &str) -> Result<f64, String> {
     let plain = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let part = value.parse::<f64>().ok().filter(|p| plain && *p > 0.0 && *p <= 1000.0);
     part.ok_or_else(|| "a number above 0 is needed, such as 0.6".into())
@@ -236,7 +236,7 @@ pub fn part(value: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn share(value: &str) -> Result<f64, String> {
+pub(super) fn share(value: &str) -> Result<f64, String> {
     part(value)
         .ok()
         .filter(|share| *share <= 1.0)
@@ -247,7 +247,7 @@ pub fn share(value: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn boolean(value: &str) -> Result<bool, String> {
+pub(super) fn boolean(value: &str) -> Result<bool, String> {
     match value {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -259,7 +259,7 @@ pub fn boolean(value: &str) -> Result<bool, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn text(value: &str) -> Result<String, String> {
+pub(super) fn text(value: &str) -> Result<String, String> {
     if value.is_empty() || value.len() > 255 || value.contains(char::is_control) {
         return Err("text of 1 to 255 bytes without control characters is needed".into());
     }
@@ -270,7 +270,7 @@ pub fn text(value: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// What is needed instead.
-pub fn node_name(value: &str) -> Result<String, String> {
+pub(super) fn node_name(value: &str) -> Result<String, String> {
     let is_plain = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
     };
@@ -282,7 +282,7 @@ pub fn node_name(value: &str) -> Result<String, String> {
 
 /// Returns the name of a node that has none in its configuration: `sluice@`, and the name of the machine up to its first dot, as
 /// in RabbitMQ.
-pub fn own_node_name() -> String {
+pub(super) fn own_node_name() -> String {
     let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = machine.split('.').next().unwrap_or_default();
     node_name(&format!("sluice@{host}")).unwrap_or_else(|_| "sluice@localhost".into())
@@ -292,7 +292,10 @@ pub fn own_node_name() -> String {
 ///
 /// # Errors
 /// The message of `parse`, extended by `none`.
-pub fn or_none<T>(value: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+pub(super) fn or_none<T>(
+    value: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
     if value == "none" {
         return Ok(None);
     }
@@ -303,7 +306,7 @@ pub fn or_none<T>(value: &str, parse: impl Fn(&str) -> Result<T, String>) -> Res
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn ip(value: &str) -> Result<IpAddr, String> {
+pub(super) fn ip(value: &str) -> Result<IpAddr, String> {
     value.trim_matches(['[', ']']).parse().map_err(|_| "an IP address is needed".into())
 }
 
@@ -311,7 +314,7 @@ pub fn ip(value: &str) -> Result<IpAddr, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn port(value: &str) -> Result<u16, String> {
+pub(super) fn port(value: &str) -> Result<u16, String> {
     number(value, 0..=u16::MAX)
 }
 
@@ -319,7 +322,7 @@ pub fn port(value: &str) -> Result<u16, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn listener(value: &str) -> Result<SocketAddr, String> {
+pub(super) fn listener(value: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = port(value) {
         return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     }
@@ -335,7 +338,7 @@ pub fn listener(value: &str) -> Result<SocketAddr, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn socket_path(value: &str) -> Result<String, String> {
+pub(super) fn socket_path(value: &str) -> Result<String, String> {
     let is_path = value.starts_with('/') && !value.contains(char::is_control);
     if !is_path || value.len() > SOCKET_PATH_BYTES_MAX {
         return Err(format!("an absolute path of at most {SOCKET_PATH_BYTES_MAX} bytes is needed"));
@@ -347,7 +350,7 @@ pub fn socket_path(value: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn mode(value: &str) -> Result<u32, String> {
+pub(super) fn mode(value: &str) -> Result<u32, String> {
     let is_octal = (3..=4).contains(&value.len()) && value.bytes().all(|b| matches!(b, b'0'..=b'7'));
     let mode = u32::from_str_radix(value, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
     mode.ok_or_else(|| "permissions in octal are needed, such as 0600 or 0660".into())
@@ -357,7 +360,7 @@ pub fn mode(value: &str) -> Result<u32, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn network(value: &str) -> Result<Option<Network>, String> {
+pub(super) fn network(value: &str) -> Result<Option<Network>, String> {
     if value.is_empty() {
         return Ok(None);
     }
@@ -365,7 +368,7 @@ pub fn network(value: &str) -> Result<Option<Network>, String> {
 }
 
 /// Parses the path of a file. An empty one is none.
-pub fn file(value: &str) -> Result<Option<PathBuf>, String> {
+pub(super) fn file(value: &str) -> Result<Option<PathBuf>, String> {
     Ok((!value.is_empty()).then(|| value.into()))
 }
 
@@ -373,7 +376,7 @@ pub fn file(value: &str) -> Result<Option<PathBuf>, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn password(value: &str) -> Result<Option<Password>, String> {
+pub(super) fn password(value: &str) -> Result<Option<Password>, String> {
     if value.is_empty() {
         return Ok(None);
     }
@@ -384,7 +387,7 @@ pub fn password(value: &str) -> Result<Option<Password>, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn pair_name(name: &str) -> Result<String, Wrong> {
+pub(super) fn pair_name(name: &str) -> Result<String, Wrong> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || name.len() > 255 || !name.bytes().all(fits) {
         return Err(Wrong::name("a name of 1 to 255 letters, digits, '.', '_' or '-' is needed behind it"));
@@ -396,7 +399,7 @@ pub fn pair_name(name: &str) -> Result<String, Wrong> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn import_backend(value: &str) -> Result<bool, String> {
+pub(super) fn import_backend(value: &str) -> Result<bool, String> {
     match value {
         "local_filesystem" => Ok(true),
         "none" => Ok(false),
@@ -405,7 +408,7 @@ pub fn import_backend(value: &str) -> Result<bool, String> {
 }
 
 /// Parses `verify_peer` or `verify_none`. Returns true for the first.
-pub fn verify(value: &str) -> Result<bool, String> {
+pub(super) fn verify(value: &str) -> Result<bool, String> {
     match value {
         "verify_peer" => Ok(true),
         "verify_none" => Ok(false),
@@ -414,7 +417,7 @@ pub fn verify(value: &str) -> Result<bool, String> {
 }
 
 /// Parses the name of `ssl_cert_login_from`.
-pub fn login_name(value: &str) -> Result<LoginName, String> {
+pub(super) fn login_name(value: &str) -> Result<LoginName, String> {
     match value {
         "distinguished_name" => Ok(LoginName::Distinguished),
         "common_name" => Ok(LoginName::Common),
@@ -424,7 +427,7 @@ pub fn login_name(value: &str) -> Result<LoginName, String> {
 }
 
 /// Parses a kind of alternative names.
-pub fn name_kind(value: &str) -> Result<NameKind, String> {
+pub(super) fn name_kind(value: &str) -> Result<NameKind, String> {
     match value {
         "dns" => Ok(NameKind::Dns),
         "ip" => Ok(NameKind::Ip),
@@ -438,7 +441,7 @@ pub fn name_kind(value: &str) -> Result<NameKind, String> {
 }
 
 /// Parses a version of TLS.
-pub fn tls_version(value: &str) -> Result<TlsVersion, String> {
+pub(super) fn tls_version(value: &str) -> Result<TlsVersion, String> {
     match value {
         "tlsv1.2" => Ok(TlsVersion::Tls12),
         "tlsv1.3" => Ok(TlsVersion::Tls13),
@@ -450,7 +453,7 @@ pub fn tls_version(value: &str) -> Result<TlsVersion, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn link_credit(value: &str) -> Result<LinkCredit, String> {
+pub(super) fn link_credit(value: &str) -> Result<LinkCredit, String> {
     match value {
         "auto" => Ok(LinkCredit::Auto),
         "fixed" => Ok(LinkCredit::Fixed),
@@ -463,7 +466,7 @@ pub fn link_credit(value: &str) -> Result<LinkCredit, String> {
 ///
 /// # Errors
 /// The value is another word. The text says what is needed.
-pub fn queue_type(value: &str) -> Result<QueueType, String> {
+pub(super) fn queue_type(value: &str) -> Result<QueueType, String> {
     [QueueType::Classic, QueueType::Quorum, QueueType::Stream]
         .into_iter()
         .find(|of| of.name() == value)
@@ -474,7 +477,7 @@ pub fn queue_type(value: &str) -> Result<QueueType, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn password_hashing(value: &str) -> Result<Hashing, String> {
+pub(super) fn password_hashing(value: &str) -> Result<Hashing, String> {
     match value {
         "argon2id" => Ok(Hashing::Argon2id),
         "sha256" => Ok(Hashing::Sha256),
@@ -488,7 +491,7 @@ pub fn password_hashing(value: &str) -> Result<Hashing, String> {
 ///
 /// # Errors
 /// A message that says what is needed.
-pub fn log_level(value: &str) -> Result<&'static str, String> {
+pub(super) fn log_level(value: &str) -> Result<&'static str, String> {
     Ok(match value {
         "trace" => "trace",
         "debug" => "debug",

@@ -22,7 +22,7 @@ const CONNECT: &str = "connect-src 'self'";
 const _: () = assert!(MAX_AGE_S_DEFAULT <= MAX_AGE_S_MAX);
 
 /// The keys of this file, in the order of the example file.
-pub const KEYS: &[Key] = &[
+pub(super) const KEYS: &[Key] = &[
     key(
         "management.csp.policy",
         POLICY_DEFAULT,
@@ -70,7 +70,7 @@ pub const KEYS: &[Key] = &[
 
 /// The values of these keys.
 #[derive(Clone, Debug, Default)]
-pub struct WebKeys {
+pub(super) struct WebKeys {
     options: HeaderOptions,
     /// The origins, by the `N` of their keys.
     origins: BTreeMap<String, String>,
@@ -80,12 +80,12 @@ pub struct WebKeys {
 
 impl WebKeys {
     /// Returns the allowed hosts.
-    pub fn hosts(&self) -> Vec<String> {
+    pub(super) fn hosts(&self) -> Vec<String> {
         self.hosts.values().cloned().collect()
     }
 
     /// Returns a warning if pages of any origin may change the broker.
-    pub fn warning(&self) -> Option<String> {
+    pub(super) fn warning(&self) -> Option<String> {
         let (name, _) = self.origins.iter().find(|(_, origin)| *origin == "*")?;
         Some(format!(
             "management.cors.allow_origins.{name} = *: a page of any web site can change this broker with the login that a browser \
@@ -94,7 +94,7 @@ impl WebKeys {
     }
 
     /// Returns the headers. The default policy lets the page ask `provider`, an origin where its users log in.
-    pub fn options(self, provider: Option<&str>) -> HeaderOptions {
+    pub(super) fn options(self, provider: Option<&str>) -> HeaderOptions {
         let origins = self.origins.into_values().collect();
         let mut options = HeaderOptions { origins, ..self.options };
         if let Some(provider) = provider

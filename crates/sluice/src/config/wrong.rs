@@ -4,19 +4,19 @@ use super::values::text;
 
 /// What is needed instead of the name or the value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub(crate) enum Wrong {
     /// The part of the name that the operator chooses is wrong. So the value may be that of any key, and is not shown.
     Name(String),
     Value(String),
 }
 
 impl Wrong {
-    pub fn name(need: impl Into<String>) -> Self {
+    pub(crate) fn name(need: impl Into<String>) -> Self {
         Self::Name(need.into())
     }
 
     /// Returns the sentence that says what is needed.
-    pub fn need(&self) -> &str {
+    pub(crate) fn need(&self) -> &str {
         match self {
             Self::Name(need) | Self::Value(need) => need,
         }
@@ -34,6 +34,6 @@ impl From<String> for Wrong {
 ///
 /// # Errors
 /// [`Wrong::Name`].
-pub fn free_name(part: &str) -> Result<String, Wrong> {
+pub(super) fn free_name(part: &str) -> Result<String, Wrong> {
     text(part).map_err(Wrong::Name)
 }

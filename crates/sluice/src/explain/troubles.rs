@@ -8,7 +8,7 @@ use super::{word, write_texts};
 use crate::escape;
 
 /// Renders the troubles, the worst first: each with its objects, what it means and what to do.
-pub fn shown(answer: &Value) -> String {
+pub(super) fn shown(answer: &Value) -> String {
     let looked_at = &answer["looked_at"];
     let number = |name: &str| looked_at[name].as_u64().unwrap_or_default();
     let (queues, connections) = (number("queues"), number("connections"));

@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Publishes lines, once the node has started. Earlier lines go to the other outputs only.
 #[derive(Clone, Debug, Default)]
-pub struct LogExchange(Arc<OnceLock<Destination>>);
+pub(crate) struct LogExchange(Arc<OnceLock<Destination>>);
 
 #[derive(Debug)]
 struct Destination {
@@ -24,7 +24,7 @@ struct Destination {
 
 impl LogExchange {
     /// Begins to publish lines, if the settings have the exchange.
-    pub fn begin(&self, way: NoticeWay, settings: &Settings) {
+    pub(crate) fn begin(&self, way: NoticeWay, settings: &Settings) {
         if let Some(vhost) = settings.declare_rules.log_vhost.clone() {
             self.0.get_or_init(|| Destination { way, vhost, node: settings.node_name.clone() });
         }
@@ -33,7 +33,7 @@ impl LogExchange {
 
 /// Returns true for lines that may be published. Lines about messages of the broker itself may not, and no lines for debugging: to
 /// publish one of them could cause the next.
-pub fn may_be_published(metadata: &Metadata<'_>) -> bool {
+pub(super) fn may_be_published(metadata: &Metadata<'_>) -> bool {
     metadata.target() != NOTICES && *metadata.level() <= Level::INFO
 }
 
@@ -50,7 +50,7 @@ impl<'a> MakeWriter<'a> for LogExchange {
 }
 
 /// One line.
-pub struct Line<'a> {
+pub(crate) struct Line<'a> {
     to: Option<&'a Destination>,
     level: Level,
 }

@@ -16,7 +16,7 @@ use crate::escape;
 /// Writes the message of a plain line and its fields: `message name=value name="another value"`. A value is quoted if it could be
 /// taken for further fields otherwise.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields;
+pub(super) struct Fields;
 
 impl<'w> FormatFields<'w> for Fields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
@@ -88,7 +88,7 @@ fn is_one_value(text: &str) -> bool {
 
 /// Escapes lines for another output.
 #[derive(Clone, Debug)]
-pub struct Escaped<M> {
+pub(super) struct Escaped<M> {
     pub format: Format,
     pub to: M,
 }
@@ -107,7 +107,7 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for Escaped<M> {
 
 /// One line.
 #[derive(Debug)]
-pub struct EscapedLine<W> {
+pub(super) struct EscapedLine<W> {
     format: Format,
     to: W,
 }
@@ -135,7 +135,7 @@ impl<W: Write> Write for EscapedLine<W> {
 /// Writes lines to a terminal. Their time is dimmed, and their level has a colour. The formatter does not colour them, because its
 /// control characters could not be told from those of a client.
 #[derive(Clone, Copy, Debug)]
-pub struct Terminal;
+pub(super) struct Terminal;
 
 impl<'a> MakeWriter<'a> for Terminal {
     type Writer = TerminalLine;
@@ -151,7 +151,7 @@ impl<'a> MakeWriter<'a> for Terminal {
 
 /// One line for a terminal.
 #[derive(Debug)]
-pub struct TerminalLine {
+pub(super) struct TerminalLine {
     level: Level,
     stderr: Stderr,
 }

@@ -26,7 +26,7 @@ use crate::config::{Format, LogOptions, Output};
 ///
 /// # Errors
 /// What cannot be opened, and why.
-pub fn open_file(
+pub(super) fn open_file(
     options: &LogOptions,
     data_dir: &Path,
     sharing: Sharing,
@@ -44,7 +44,7 @@ pub fn open_file(
 
 /// The levels of the outputs, which can change while the broker runs.
 #[derive(Clone, Debug, Default)]
-pub struct Levels {
+pub(crate) struct Levels {
     console: Option<Handle<Targets, Registry>>,
     file: Option<Handle<Targets, Registry>>,
     exchange: Option<Handle<Targets, Registry>>,
@@ -52,7 +52,7 @@ pub struct Levels {
 
 impl Levels {
     /// Sets the levels.
-    pub fn set(&self, options: &LogOptions) {
+    pub(crate) fn set(&self, options: &LogOptions) {
         for (handle, output) in [
             (&self.console, &options.console),
             (&self.file, &options.file.output),
@@ -69,7 +69,7 @@ impl Levels {
 type Layers = Vec<Box<dyn Layer<Registry> + Send + Sync>>;
 
 /// Returns the layers that write the lines, and their levels.
-pub fn layers(
+pub(super) fn layers(
     options: &LogOptions,
     file: Option<Arc<LogFile>>,
     exchange: &LogExchange,
@@ -148,7 +148,7 @@ where
 }
 
 /// Returns which lines go to this place.
-pub fn filter(options: &LogOptions, output: &Output) -> Targets {
+pub(super) fn filter(options: &LogOptions, output: &Output) -> Targets {
     let parsed =
         |level: &str| level.parse::<LevelFilter>().expect("the configuration has only levels of tracing");
     let level = output.level.unwrap_or(options.level);

@@ -9,7 +9,7 @@ use message::{Dialect, SqlError, SqlFilter};
 
 /// The filters to request. The broker applies them, and answers which filters are in place.
 #[derive(Args, Debug, Default)]
-pub struct Filters {
+pub(super) struct Filters {
     /// Where to start in a stream: first, last, next, an offset, or a time span ago, such as 10m (units: Y M
     /// D h m s)
     #[arg(long, value_name = "PLACE", value_parser = offset)]
@@ -32,7 +32,7 @@ pub struct Filters {
 impl Filters {
     /// Returns the filter set, or `None` if no filter is requested. Each filter is named like its descriptor,
     /// except the SQL filter, whose name is fixed.
-    pub fn to_map(&self) -> Option<Map> {
+    pub(super) fn to_map(&self) -> Option<Map> {
         let mut filters = Vec::new();
         let mut put = |name: &'static str, descriptor: &'static str, value: Value| {
             let descriptor = Symbol::from_static(descriptor).into();
@@ -56,18 +56,18 @@ impl Filters {
     }
 
     /// Returns true if an option says where in a stream to start.
-    pub fn have_a_place(&self) -> bool {
+    pub(super) fn have_a_place(&self) -> bool {
         self.offset.is_some() || self.at.is_some()
     }
 
     /// Returns the error in the SQL expression according to this version's parser. Another broker may accept
     /// it.
-    pub fn fault(&self) -> Option<SqlError> {
+    pub(super) fn fault(&self) -> Option<SqlError> {
         SqlFilter::parse(self.filter.as_deref()?, Dialect::Filter).err()
     }
 
     /// Returns the options whose filters the broker did not put in place.
-    pub fn missing(&self, receiver: &Receiver) -> Vec<&'static str> {
+    pub(super) fn missing(&self, receiver: &Receiver) -> Vec<&'static str> {
         let accepted = receiver.remote_attach().source.as_ref().and_then(|source| source.filter.as_ref());
         missing(self.to_map().as_ref(), accepted)
     }

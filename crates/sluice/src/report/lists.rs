@@ -9,7 +9,7 @@ use crate::list::measure;
 use crate::table::{Column, cell, table_of};
 
 /// One list.
-pub struct List {
+pub(super) struct List {
     pub title: &'static str,
     pub path: &'static str,
     /// The columns that `sluice list` shows.
@@ -22,7 +22,7 @@ pub struct List {
 
 impl List {
     /// Renders rows.
-    pub fn table(&self, rows: &[Value]) -> String {
+    pub(super) fn table(&self, rows: &[Value]) -> String {
         let columns = [self.columns, self.more].concat();
         let Some(measure) = self.measure else { return cut_table(&columns, rows) };
         let mut rows = rows.to_vec();
@@ -32,7 +32,7 @@ impl List {
 }
 
 /// Renders rows as a table whose long cells are cut.
-pub fn cut_table(columns: &[Column], rows: &[Value]) -> String {
+pub(super) fn cut_table(columns: &[Column], rows: &[Value]) -> String {
     table_of(columns, rows, |value| cut(&cell(value)))
 }
 
@@ -51,7 +51,7 @@ impl List {
 }
 
 /// All lists, in the order of the report.
-pub const LISTS: &[List] = &[
+pub(super) const LISTS: &[List] = &[
     list("Virtual hosts", "/api/vhosts?disable_stats=true", columns::VHOSTS).with(&[("TRACING", "tracing")]),
     list("Queues", "/api/queues", columns::QUEUES).measured(measure).with(&[
         ("STATE", "state"),

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each test uses only a part")]
 
-pub mod verb;
+pub(crate) mod verb;
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sluice");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sluice");
 
 /// A directory that is deleted when dropped, unless the test failed or called [`Self::keep`].
-pub struct Directory {
+pub(crate) struct Directory {
     path: PathBuf,
     kept: AtomicBool,
 }
 
 impl Directory {
-    pub fn new(what: &str) -> Self {
+    pub(crate) fn new(what: &str) -> Self {
         Self::within(Path::new(env!("CARGO_TARGET_TMPDIR")), what)
     }
 
-    pub fn within(parent: &Path, what: &str) -> Self {
+    pub(crate) fn within(parent: &Path, what: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{what}-{}-{number}", std::process::id()));
@@ -41,18 +41,18 @@ impl Directory {
         Self { path, kept: AtomicBool::new(false) }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Keeps the directory, so that somebody can inspect it.
-    pub fn keep(&self) -> &Path {
+    pub(crate) fn keep(&self) -> &Path {
         self.kept.store(true, Ordering::Relaxed);
         &self.path
     }
 
     /// Returns what the brokers of this directory have logged.
-    pub fn logged(&self) -> String {
+    pub(crate) fn logged(&self) -> String {
         std::fs::read_to_string(self.path.join("stderr")).unwrap_or_default()
     }
 }
@@ -67,13 +67,13 @@ impl Drop for Directory {
 }
 
 /// A broker process that may not listen yet.
-pub struct Starting {
+pub(crate) struct Starting {
     child: Child,
     stdout: BufReader<ChildStdout>,
 }
 
 /// A broker that listens. It is killed when dropped.
-pub struct Broker {
+pub(crate) struct Broker {
     child: Child,
     pub amqp_port: u16,
     pub http_port: u16,
@@ -81,20 +81,20 @@ pub struct Broker {
 
 impl Starting {
     /// Starts a broker with its data and its log in this directory, and with further settings.
-    pub fn spawn(directory: &Directory, sets: &[&str]) -> Self {
+    pub(crate) fn spawn(directory: &Directory, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         Self::spawn_with_log(directory, sets, stderr)
     }
 
     /// Starts a broker with further command-line arguments.
-    pub fn spawn_with(directory: &Directory, words: &[&str]) -> Self {
+    pub(crate) fn spawn_with(directory: &Directory, words: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         let mut command = serve(&directory.path.join("data"));
         Self::spawn_command(command.args(words), stderr)
     }
 
     /// Starts a broker that logs to `stderr`.
-    pub fn spawn_with_log(directory: &Directory, sets: &[&str], stderr: File) -> Self {
+    pub(crate) fn spawn_with_log(directory: &Directory, sets: &[&str], stderr: File) -> Self {
         let mut command = serve(&directory.path.join("data"));
         for set in sets {
             command.args(["--set", set]);
@@ -104,7 +104,7 @@ impl Starting {
 
     /// Starts a broker whose allocator returns free memory at once instead of after 250 ms
     /// (docs/decisions/0002). So its resident memory is what it uses.
-    pub fn spawn_giving_back(directory: &Directory, sets: &[&str]) -> Self {
+    pub(crate) fn spawn_giving_back(directory: &Directory, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         let mut command = serve(&directory.path.join("data"));
         command.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:0");
@@ -115,19 +115,19 @@ impl Starting {
     }
 
     /// Starts a broker with these variables of the environment.
-    pub fn spawn_in(directory: &Directory, environment: &[(&str, &str)]) -> Self {
+    pub(crate) fn spawn_in(directory: &Directory, environment: &[(&str, &str)]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         let mut command = serve(&directory.path.join("data"));
         Self::spawn_command(command.envs(environment.iter().copied()), stderr)
     }
 
     /// Starts a broker with a limit on file descriptors.
-    pub fn spawn_limited(directory: &Directory, descriptors: u32, sets: &[&str]) -> Self {
+    pub(crate) fn spawn_limited(directory: &Directory, descriptors: u32, sets: &[&str]) -> Self {
         Self::spawn_under(directory, &format!("ulimit -n {descriptors}"), sets)
     }
 
     /// Starts a broker in a shell that has executed a command.
-    pub fn spawn_under(directory: &Directory, first: &str, sets: &[&str]) -> Self {
+    pub(crate) fn spawn_under(directory: &Directory, first: &str, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         let serve = serve(&directory.path.join("data"));
         let mut command = Command::new("sh");
@@ -147,7 +147,7 @@ impl Starting {
     }
 
     /// Waits until the broker listens.
-    pub fn finish(self) -> Broker {
+    pub(crate) fn finish(self) -> Broker {
         self.try_finish().unwrap_or_else(|why| panic!("the broker did not start: {why}"))
     }
 
@@ -155,7 +155,7 @@ impl Starting {
     ///
     /// # Errors
     /// The broker exited without listening.
-    pub fn try_finish(mut self) -> Result<Broker, String> {
+    pub(crate) fn try_finish(mut self) -> Result<Broker, String> {
         let mut urls = String::new();
         self.stdout.read_line(&mut urls).unwrap();
         // A listener on all addresses is one on the loopback address, too.
@@ -176,7 +176,7 @@ impl Starting {
     }
 
     /// Sends SIGKILL. Returns true if the broker was listening by then.
-    pub fn kill(mut self) -> bool {
+    pub(crate) fn kill(mut self) -> bool {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         let mut printed = String::new();
@@ -186,54 +186,54 @@ impl Starting {
 }
 
 impl Broker {
-    pub fn start(directory: &Directory) -> Self {
+    pub(crate) fn start(directory: &Directory) -> Self {
         Starting::spawn(directory, &[]).finish()
     }
 
-    pub fn amqp_url(&self) -> String {
+    pub(crate) fn amqp_url(&self) -> String {
         format!("amqp://guest:guest@127.0.0.1:{}", self.amqp_port)
     }
 
-    pub fn http_url(&self) -> String {
+    pub(crate) fn http_url(&self) -> String {
         format!("http://guest:guest@127.0.0.1:{}", self.http_port)
     }
 
     /// Sends SIGKILL, and waits for the process to end.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Sends SIGSTOP, and waits until the process has stopped.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         kill_process(self.pid(), Signal::STOP).unwrap();
         rustix::process::waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap();
     }
 
     /// Sends SIGHUP.
-    pub fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         kill_process(self.pid(), Signal::HUP).unwrap();
     }
 
     /// Sends SIGCONT.
-    pub fn resume(&self) {
+    pub(crate) fn resume(&self) {
         kill_process(self.pid(), Signal::CONT).unwrap();
     }
 
     /// Returns the number of threads of the process.
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().count()
     }
 
     /// Returns the resident memory of the process, in bytes.
-    pub fn resident_bytes(&self) -> u64 {
+    pub(crate) fn resident_bytes(&self) -> u64 {
         let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
         let resident: u64 = pages.split(' ').nth(1).unwrap().parse().unwrap();
         resident * rustix::param::page_size() as u64
     }
 
     /// Returns the resident memory of the process without the pages of files, in bytes.
-    pub fn anonymous_bytes(&self) -> u64 {
+    pub(crate) fn anonymous_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("RssAnon");
         let kib: u64 = line.trim().strip_suffix(" kB").expect("kB").parse().unwrap();
@@ -241,7 +241,7 @@ impl Broker {
     }
 
     /// Returns the bytes used of a memory budget, and its limit.
-    pub fn budget(&self, name: &str) -> (u64, u64) {
+    pub(crate) fn budget(&self, name: &str) -> (u64, u64) {
         let (_, nodes) = self.get("/api/nodes");
         let budgets = nodes[0]["budgets"].as_array().expect("budgets").iter();
         let row = budgets.clone().find(|row| row["name"] == name).expect("a budget of this name");
@@ -249,7 +249,7 @@ impl Broker {
     }
 
     /// Sends SIGTERM, and waits for the process to end.
-    pub fn terminate(mut self) -> ExitStatus {
+    pub(crate) fn terminate(mut self) -> ExitStatus {
         kill_process(self.pid(), Signal::TERM).unwrap();
         self.child.wait().unwrap()
     }
@@ -268,7 +268,7 @@ impl Drop for Broker {
 }
 
 /// The command `sluice serve` with free ports.
-pub fn serve(data_dir: &Path) -> Command {
+pub(crate) fn serve(data_dir: &Path) -> Command {
     let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--data-dir").arg(data_dir);
     for set in

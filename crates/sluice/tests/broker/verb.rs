@@ -12,7 +12,7 @@ use super::{Broker, PROGRAM};
 
 /// The result of a verb.
 #[derive(Debug)]
-pub struct Did {
+pub(crate) struct Did {
     pub code: i32,
     pub out: String,
     pub err: String,
@@ -21,14 +21,14 @@ pub struct Did {
 impl Did {
     /// Requires success. Returns the output without its last line break.
     #[track_caller]
-    pub fn done(self) -> String {
+    pub(crate) fn done(self) -> String {
         assert!(self.code == 0 && self.err.is_empty(), "{self:?}");
         self.out.trim_end_matches('\n').to_owned()
     }
 
     /// Requires this exit code and one line of error that contains all parts.
     #[track_caller]
-    pub fn refused(self, code: i32, parts: &[&str]) {
+    pub(crate) fn refused(self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
         assert_eq!(self.err.trim_end().lines().count(), 1, "{self:?}");
         assert!(self.err.starts_with("sluice: "), "{self:?}");
@@ -39,7 +39,7 @@ impl Did {
 }
 
 /// Runs the command with this standard input.
-pub fn finish(command: &mut Command, input: &[u8]) -> Did {
+pub(crate) fn finish(command: &mut Command, input: &[u8]) -> Did {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // A verb that does not read its input may have exited already.
@@ -54,53 +54,53 @@ pub fn finish(command: &mut Command, input: &[u8]) -> Did {
 
 impl Broker {
     /// Runs a verb against this broker.
-    pub fn verb(&self, words: &[&str]) -> Did {
+    pub(crate) fn verb(&self, words: &[&str]) -> Did {
         self.verb_with_input(words, b"")
     }
 
     /// Runs a verb with this standard input against this broker.
-    pub fn verb_with_input(&self, words: &[&str], input: &[u8]) -> Did {
+    pub(crate) fn verb_with_input(&self, words: &[&str], input: &[u8]) -> Did {
         let mut command = Command::new(PROGRAM);
         command.args(words).env("SLUICE_URL", self.amqp_url()).env("SLUICE_HTTP_URL", self.http_url());
         finish(&mut command, input)
     }
 
     /// Sends a GET to the management API. Returns the status and the JSON body.
-    pub fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         self.ask("GET", path, "")
     }
 
     /// Sends one request to the management API. Returns the status and the JSON body.
-    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let (status, answer) = ask_as(self.http_port, &basic("guest", "guest"), method, path, body);
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
     /// Runs `sluice list WHAT --json`.
-    pub fn list(&self, what: &str) -> Value {
+    pub(crate) fn list(&self, what: &str) -> Value {
         serde_json::from_str(&self.verb(&["list", what, "--json"]).done()).unwrap()
     }
 }
 
 /// Runs a verb that needs no broker.
-pub fn sluice(words: &[&str]) -> Did {
+pub(crate) fn sluice(words: &[&str]) -> Did {
     let mut command = Command::new(PROGRAM);
     finish(command.args(words).env_remove("SLUICE_URL").env_remove("SLUICE_HTTP_URL"), b"")
 }
 
 /// Returns the `Authorization` header of a user.
-pub fn basic(user: &str, password: &str) -> String {
+pub(crate) fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
 }
 
 /// Sends one request to a port. Returns the status, and the whole answer.
-pub fn ask_as(port: u16, authorization: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+pub(crate) fn ask_as(port: u16, authorization: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     ask_with(port, authorization, &[], method, path, body)
 }
 
 /// Sends one request with further headers, each `name: value`.
-pub fn ask_with(
+pub(crate) fn ask_with(
     port: u16,
     authorization: &str,
     headers: &[&str],

@@ -7,7 +7,7 @@ use random::Random;
 
 /// A fault in one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(super) enum Fault {
     /// One bit is flipped.
     Flip,
     /// The file is cut at any byte.
@@ -32,12 +32,12 @@ const FAULTS: [Fault; 8] = [
 ];
 
 impl Fault {
-    pub fn pick(random: &mut Random) -> Self {
+    pub(super) fn pick(random: &mut Random) -> Self {
         FAULTS[random.between(0, FAULTS.len() as u64) as usize]
     }
 
     /// Makes the fault in a suitable file. Returns a description of what was done.
-    pub fn make(self, data: &Path, older: &Path, random: &mut Random) -> String {
+    pub(super) fn make(self, data: &Path, older: &Path, random: &mut Random) -> String {
         let mut files = files(data);
         files.retain(|file| match self {
             Self::Flip | Self::Truncate => size(&data.join(file)) > 0,
@@ -102,7 +102,7 @@ fn size(file: &Path) -> u64 {
 }
 
 /// Copies the files of a data directory that hold data.
-pub fn copy(data: &Path, to: &Path) {
+pub(super) fn copy(data: &Path, to: &Path) {
     for directory in ["", "packs", "streams"] {
         fs::create_dir_all(to.join(directory)).unwrap();
     }

@@ -40,7 +40,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A round. It is determined by the seed.
 #[derive(Clone, Debug)]
-pub struct Round {
+pub(super) struct Round {
     seed: u64,
     fault: Fault,
     /// The number of messages in each queue.
@@ -49,7 +49,7 @@ pub struct Round {
 }
 
 impl Round {
-    pub fn plan(seed: u64) -> Self {
+    pub(super) fn plan(seed: u64) -> Self {
         let mut random = Random(seed);
         let fault = Fault::pick(&mut random);
         let messages = if random.between(0, 6) == 0 { 3_000 } else { random.between(2, 120) };
@@ -60,7 +60,7 @@ impl Round {
     ///
     /// # Errors
     /// What the broker did wrong.
-    pub async fn run(&self) -> Result<String, String> {
+    pub(super) async fn run(&self) -> Result<String, String> {
         let directory = Directory::new("damage");
         let result = self.run_in(&directory).await;
         let panicked = directory.logged().contains("panicked");

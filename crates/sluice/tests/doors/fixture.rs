@@ -18,14 +18,14 @@ use wal::files::Sharing;
 use super::{Subject, tokens};
 
 /// A user with all permissions. It has a connection that others may or may not see.
-pub const ROOT: &str = "root";
+pub(super) const ROOT: &str = "root";
 
 /// The origin whose pages may use the API.
-pub const LISTED: &str = "https://tools.example";
+pub(super) const LISTED: &str = "https://tools.example";
 
 /// Who makes a user send a request: a program, or a page in the browser that remembers the user's login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub(super) enum From {
     Program,
     OwnPage,
     OtherPage,
@@ -43,7 +43,7 @@ impl From {
 }
 
 /// A node with all its entry points.
-pub struct Fixture {
+pub(super) struct Fixture {
     pub node: Node,
     pub amqp: SocketAddr,
     pub http: SocketAddr,
@@ -53,19 +53,19 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    pub async fn open(name: &str, subjects: &[Subject]) -> Self {
+    pub(super) async fn open(name: &str, subjects: &[Subject]) -> Self {
         // The test binds a queue for its link, and uses an address of format v1 to do so.
         Self::open_with(name, subjects, Settings { permit_address_v1: true, ..Settings::default() }).await
     }
 
-    pub async fn open_with(name: &str, subjects: &[Subject], settings: Settings) -> Self {
+    pub(super) async fn open_with(name: &str, subjects: &[Subject], settings: Settings) -> Self {
         let data_dir =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doors-{name}-{}", std::process::id()));
         Self::open_at(data_dir, subjects, settings).await
     }
 
     /// Stops the node, damages the records in the log that contain these bytes, and starts the node again.
-    pub async fn damage(self, records: &[impl AsRef<[u8]>]) -> Self {
+    pub(super) async fn damage(self, records: &[impl AsRef<[u8]>]) -> Self {
         self.node.stop("its log is damaged").unwrap();
         let is_log = |path: &PathBuf| path.extension().is_some_and(|end| end == "log");
         let files = std::fs::read_dir(&self.data_dir).unwrap().map(|entry| entry.unwrap().path());
@@ -130,11 +130,11 @@ impl Fixture {
         Self { node, amqp, http, data_dir, tokens }
     }
 
-    pub async fn connect(&self, user: &str) -> Result<Connection, Error> {
+    pub(super) async fn connect(&self, user: &str) -> Result<Connection, Error> {
         Connection::open(&self.url(user), Options::default()).await
     }
 
-    pub fn url(&self, user: &str) -> Url {
+    pub(super) fn url(&self, user: &str) -> Url {
         format!("amqp://{user}:{}@{}", self.password(user), self.amqp).parse().unwrap()
     }
 
@@ -142,11 +142,11 @@ impl Fixture {
         self.tokens.get(user).map_or(user, String::as_str)
     }
 
-    pub async fn ask(&self, user: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    pub(super) async fn ask(&self, user: &str, method: &str, path: &str, body: &str) -> (u16, String) {
         self.ask_from(From::Program, user, method, path, body).await
     }
 
-    pub async fn ask_from(
+    pub(super) async fn ask_from(
         &self,
         from: From,
         user: &str,
@@ -169,12 +169,12 @@ impl Fixture {
     }
 
     /// Sends a request as the user who may do everything.
-    pub async fn prepare(&self, method: &str, path: &str, body: &str) {
+    pub(super) async fn prepare(&self, method: &str, path: &str, body: &str) {
         let (status, answer) = self.ask(ROOT, method, path, body).await;
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
     }
 
-    pub fn close(self) {
+    pub(super) fn close(self) {
         self.node.stop("the test is over").unwrap();
         drop(std::fs::remove_dir_all(self.data_dir));
     }

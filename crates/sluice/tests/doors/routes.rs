@@ -24,7 +24,7 @@ enum Outcome {
 const OWN_NODE: &str = r#"{"node":"sluice@localhost"}"#;
 
 /// Bodies to send to a route, each with the verbs that it needs.
-pub fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
+pub(super) fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
     let all = route.verbs;
     match route.action {
         Action::PutQueue => vec![("{}", &all[..2]), (r#"{"arguments":{"x-dead-letter-exchange":"x"}}"#, all)],
@@ -303,7 +303,7 @@ fn path(route: &Route, connections: &Connections, port: u16) -> String {
 }
 
 /// Tries each route as each user.
-pub async fn walk(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+pub(super) async fn walk(fixture: &Fixture, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
     for (path, body) in [
         ("/api/queues/%2F/q", "{}"),
         ("/api/queues/%2F/s", r#"{"arguments":{"x-queue-type":"stream"}}"#),

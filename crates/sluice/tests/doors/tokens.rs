@@ -20,7 +20,7 @@ const SERVER: &str = "rabbitmq";
 const EXPIRES_S: u64 = 4_102_444_800;
 
 /// Returns who checks logins: tokens first, because a password is quickly found to be none.
-pub fn backends(data_dir: &Path) -> Backends {
+pub(super) fn backends(data_dir: &Path) -> Backends {
     let key = data_dir.with_extension("secret");
     std::fs::write(&key, SECRET).unwrap();
     let provider = ProviderOptions {
@@ -41,7 +41,7 @@ pub fn backends(data_dir: &Path) -> Backends {
 }
 
 /// Returns the token of a user.
-pub fn of(subject: &Subject) -> String {
+pub(super) fn of(subject: &Subject) -> String {
     let scopes: Vec<String> = scopes(subject).into_iter().map(|scope| format!("{SERVER}.{scope}")).collect();
     let claims = json!({ "sub": subject.name(), "aud": SERVER, "exp": EXPIRES_S, "scope": scopes.join(" ") });
     encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes())).unwrap()

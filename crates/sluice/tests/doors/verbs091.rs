@@ -14,7 +14,7 @@ use client::{Error, Url};
 
 /// The requests that are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub(super) enum Ask {
     Publish,
     Consume,
     Get,
@@ -35,7 +35,7 @@ pub enum Ask {
 }
 
 /// Each request with the verbs that it needs.
-pub const ASKS: &[(Ask, &[Verb])] = &[
+pub(super) const ASKS: &[(Ask, &[Verb])] = &[
     (Ask::Publish, &[Verb::Publish, Verb::PublishTopic]),
     (Ask::Consume, &[Verb::Consume]),
     (Ask::Get, &[Verb::Consume]),
@@ -59,14 +59,14 @@ pub const ASKS: &[(Ask, &[Verb])] = &[
 ///
 /// # Errors
 /// The broker has refused it.
-pub async fn connect(url: &Url) -> Result<Connection, Error> {
+pub(super) async fn connect(url: &Url) -> Result<Connection, Error> {
     // Nobody serves the connection between two requests.
     let options = Options { idle_time_out: Duration::ZERO, ..Options::default() };
     Connection::open(url, options).await
 }
 
 /// A client whose requests have a channel each.
-pub struct Client {
+pub(super) struct Client {
     connection: Connection,
     user: String,
     /// The last channel that was opened.
@@ -77,7 +77,7 @@ pub struct Client {
 
 impl Client {
     /// Opens a connection. Returns `None` if the user may not use the virtual host.
-    pub async fn open(url: &Url, user: &str) -> Option<Self> {
+    pub(super) async fn open(url: &Url, user: &str) -> Option<Self> {
         match connect(url).await {
             Ok(connection) => {
                 Some(Self { connection, user: user.to_owned(), channel: 0, is_rejected: false })
@@ -88,14 +88,14 @@ impl Client {
     }
 
     /// Makes a request on a new channel. Returns false if the permission is missing.
-    pub async fn ask(&mut self, what: Ask) -> bool {
+    pub(super) async fn ask(&mut self, what: Ask) -> bool {
         self.channel += 1;
         self.connection.open_channel(self.channel).await.unwrap();
         self.ask_again(what).await
     }
 
     /// Makes a request on the channel of the last one. Returns false if the permission is missing.
-    pub async fn ask_again(&mut self, what: Ask) -> bool {
+    pub(super) async fn ask_again(&mut self, what: Ask) -> bool {
         self.send(what);
         match self.answered().await {
             Ok(()) => true,
@@ -109,7 +109,7 @@ impl Client {
     }
 
     /// Sends a method on a new channel. Returns the reply code of a refusal.
-    pub async fn ask_for(&mut self, method: impl Into<Method<'_>>) -> Result<(), u16> {
+    pub(super) async fn ask_for(&mut self, method: impl Into<Method<'_>>) -> Result<(), u16> {
         self.channel += 1;
         self.connection.open_channel(self.channel).await.unwrap();
         self.connection.send(self.channel, &method.into());
@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// Publishes to a queue, with a confirm, on a new channel. Returns the reply code of a refusal.
-    pub async fn publish_to(&mut self, queue: &str) -> Result<(), u16> {
+    pub(super) async fn publish_to(&mut self, queue: &str) -> Result<(), u16> {
         self.channel += 1;
         self.connection.open_channel(self.channel).await.unwrap();
         self.publish("", queue);
@@ -125,7 +125,7 @@ impl Client {
     }
 
     /// Makes a request on a new channel. Returns everything that the client is told.
-    pub async fn told(&mut self, method: impl Into<Method<'_>>) -> String {
+    pub(super) async fn told(&mut self, method: impl Into<Method<'_>>) -> String {
         self.channel += 1;
         self.connection.open_channel(self.channel).await.unwrap();
         self.connection.send(self.channel, &method.into());
@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Publishes with a confirm on a new channel. Returns everything that the client is told.
-    pub async fn told_of_publish(&mut self, exchange: &str, routing_key: &str) -> String {
+    pub(super) async fn told_of_publish(&mut self, exchange: &str, routing_key: &str) -> String {
         self.channel += 1;
         self.connection.open_channel(self.channel).await.unwrap();
         self.publish(exchange, routing_key);
@@ -141,7 +141,12 @@ impl Client {
     }
 
     /// The same, on the channel of the last request if `again` is true.
-    pub async fn told_of_publish_on(&mut self, again: bool, exchange: &str, routing_key: &str) -> String {
+    pub(super) async fn told_of_publish_on(
+        &mut self,
+        again: bool,
+        exchange: &str,
+        routing_key: &str,
+    ) -> String {
         if !again {
             return self.told_of_publish(exchange, routing_key).await;
         }
@@ -166,7 +171,7 @@ impl Client {
     }
 
     /// Waits until the broker cancels a consumer.
-    pub async fn cancelled(&mut self) {
+    pub(super) async fn cancelled(&mut self) {
         loop {
             match self.connection.exchange(|_| ()).await {
                 Ok(()) => {}
@@ -177,7 +182,7 @@ impl Client {
     }
 
     /// Waits until the broker closes the connection. Returns the reason.
-    pub async fn closed(&mut self) -> String {
+    pub(super) async fn closed(&mut self) -> String {
         self.connection.closed().await.to_string()
     }
 
@@ -259,7 +264,7 @@ impl Client {
 }
 
 /// Returns an error as text, with its code first.
-pub fn coded(error: &Error) -> String {
+pub(super) fn coded(error: &Error) -> String {
     match error {
         Error::Refused { code, .. } => format!("{code} {error}"),
         Error::Remote { error: refused, .. } => format!("{} {error}", refused.condition),

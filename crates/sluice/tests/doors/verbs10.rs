@@ -9,7 +9,7 @@ use client::{Credit, Error, Management, ReceiverOptions, Scope, SenderOptions, S
 
 /// The requests that are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub(super) enum Ask {
     Attach,
     Publish,
     PublishAnonymously,
@@ -32,7 +32,7 @@ pub enum Ask {
 }
 
 /// Each request with the verbs that it needs.
-pub const ASKS: &[(Ask, &[Verb])] = &[
+pub(super) const ASKS: &[(Ask, &[Verb])] = &[
     (Ask::Attach, &[Verb::Publish]),
     (Ask::Publish, &[Verb::Publish, Verb::PublishTopic]),
     (Ask::PublishAnonymously, &[Verb::Publish, Verb::PublishTopic]),
@@ -58,7 +58,7 @@ pub const ASKS: &[(Ask, &[Verb])] = &[
 ///
 /// # Errors
 /// The broker has refused it.
-pub async fn ask(session: &Session, what: Ask) -> Result<(), Error> {
+pub(super) async fn ask(session: &Session, what: Ask) -> Result<(), Error> {
     let own = |capability: &'static str| vec![Symbol::from_static(capability)];
     let binding = Binding::to_queue("x", "q", "k");
     match what {
@@ -158,7 +158,7 @@ pub async fn ask(session: &Session, what: Ask) -> Result<(), Error> {
 
 /// Returns true if the session was ended, which is how a missing permission is reported
 /// (docs/compatibility.md, Error conditions).
-pub fn is_refused(error: &Error) -> bool {
+pub(super) fn is_refused(error: &Error) -> bool {
     match error {
         Error::Remote { scope: Scope::Session, error } => {
             error.condition.as_str() == "amqp:unauthorized-access"

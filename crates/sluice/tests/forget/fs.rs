@@ -75,7 +75,7 @@ impl Change {
 }
 
 /// The file system.
-pub struct Forgetful {
+pub(super) struct Forgetful {
     nodes: BTreeMap<u64, Node>,
     last: u64,
     /// The number of sectors and changes of names that cuts have lost.
@@ -101,14 +101,14 @@ fn names(bytes: &[u8]) -> Vec<String> {
 }
 
 impl Forgetful {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut all = Self { nodes: BTreeMap::new(), last: 0, lost: 0, moves: 0 };
         all.add(true);
         all
     }
 
     /// Answers requests until the file system is unmounted. Returns how much cuts have lost.
-    pub fn serve(mut self, mut device: File) -> u64 {
+    pub(super) fn serve(mut self, mut device: File) -> u64 {
         let (mut request, mut waited) = (vec![0; IN + WRITE_MAX as usize + 4096], 0);
         loop {
             let length = match device.read(&mut request) {

@@ -112,12 +112,12 @@ fn boot_id(number: u64) -> String {
 }
 
 /// Returns the forgetful disk, if this is the run on it.
-pub fn disk() -> Option<PathBuf> {
+pub(crate) fn disk() -> Option<PathBuf> {
     std::env::var_os(DISK).map(PathBuf::from)
 }
 
 /// Cuts the power of the forgetful disk, if this is the run on it. The next broker runs in another boot.
-pub fn cut() {
+pub(crate) fn cut() {
     static CUTS: AtomicU64 = AtomicU64::new(1);
     let Some(disk) = disk() else { return };
     let cut = CUTS.fetch_add(1, Ordering::Relaxed);

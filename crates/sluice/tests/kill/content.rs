@@ -6,13 +6,13 @@ use random::Random;
 
 /// Identifies a message. Publishers count their messages from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Id {
+pub(crate) struct Id {
     pub publisher: usize,
     pub number: u64,
 }
 
 /// Returns the encoded message.
-pub fn message(seed: u64, id: Id) -> Bytes {
+pub(crate) fn message(seed: u64, id: Id) -> Bytes {
     Message::data(body(seed, id)).durable(true).encode()
 }
 
@@ -20,7 +20,7 @@ pub fn message(seed: u64, id: Id) -> Bytes {
 ///
 /// # Errors
 /// The message cannot have been sent.
-pub fn identify(seed: u64, encoded: &[u8]) -> Result<Id, String> {
+pub(crate) fn identify(seed: u64, encoded: &[u8]) -> Result<Id, String> {
     let message = Message::decode(encoded).map_err(|error| format!("a message cannot be read: {error}"))?;
     let Body::Data(sections) = &message.body else { return Err("a message without data".to_owned()) };
     let [octets] = sections.as_slice() else { return Err("a message of several sections".to_owned()) };
@@ -31,7 +31,7 @@ pub fn identify(seed: u64, encoded: &[u8]) -> Result<Id, String> {
 ///
 /// # Errors
 /// The message cannot have been sent.
-pub fn identify_body(seed: u64, octets: &[u8], durable: bool) -> Result<Id, String> {
+pub(crate) fn identify_body(seed: u64, octets: &[u8], durable: bool) -> Result<Id, String> {
     let word = |at: usize| octets.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_be_bytes);
     let (Some(publisher), Some(number)) = (word(0), word(8)) else {
         return Err("a message without number".to_owned());
@@ -47,7 +47,7 @@ pub fn identify_body(seed: u64, octets: &[u8], durable: bool) -> Result<Id, Stri
 }
 
 /// Returns the body: publisher, number, then pseudo-random octets. There are few or very many of them.
-pub fn body(seed: u64, id: Id) -> Vec<u8> {
+pub(crate) fn body(seed: u64, id: Id) -> Vec<u8> {
     let mut random = Random(seed ^ (id.publisher as u64) << 48 ^ id.number);
     let length = match random.next() % 4096 {
         // The body needs more than one frame.

@@ -24,7 +24,7 @@ const BYTES_MAX: u64 = 256 << 20;
 
 /// The kind of copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copied {
+pub(super) enum Copied {
     /// Live records of the oldest log file, copied to the end of the log.
     Log,
     /// Live messages of a run in a pack, copied to a new pack.
@@ -51,7 +51,7 @@ const COPIES_MIN: usize = 200;
 ///
 /// # Errors
 /// The traffic has ended first.
-pub fn kill_at_copy(
+pub(super) fn kill_at_copy(
     broker: Broker,
     data: &Path,
     copied: Copied,

@@ -25,13 +25,13 @@
 //! ```
 //!
 //! With `KILL_KIND=10`, all rounds are of the tenth kind.
-pub mod content;
+pub(crate) mod content;
 mod copies;
 mod moment;
-pub mod reading;
+pub(crate) mod reading;
 mod round;
 mod stream;
-pub mod traffic;
+pub(crate) mod traffic;
 mod traffic091;
 mod transactions;
 mod verdict;
@@ -88,7 +88,7 @@ fn a_killed_broker_keeps_what_it_confirmed() {
 }
 
 /// Runs a round whose queues survive a loss of power; see [`crate::forget`].
-pub async fn power_round(number: u64, seed: u64, messages: u64) -> Result<String, String> {
+pub(crate) async fn power_round(number: u64, seed: u64, messages: u64) -> Result<String, String> {
     /// The kinds of [`Round::plan`] with `x-fsync`, and with quorum queues.
     const SYNCED: [u64; 2] = [8, 12];
     match number % 6 {

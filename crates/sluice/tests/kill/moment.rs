@@ -12,7 +12,7 @@ const CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// The event to wait for before the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub(super) enum Moment {
     /// Waits until this many messages are confirmed.
     Confirmed(u64),
     /// Waits until the log has begun a file.
@@ -47,7 +47,7 @@ impl Moment {
     ///
     /// # Errors
     /// The publishers have ended first. The broker is killed in this case, too.
-    pub fn wait_and_kill(
+    pub(super) fn wait_and_kill(
         self,
         broker: Broker,
         data: &Path,

@@ -7,13 +7,18 @@ use super::content::{Id, identify};
 use super::traffic::connect;
 
 /// The most messages that a consumer may have in flight.
-pub const CREDIT: u32 = 500;
+pub(crate) const CREDIT: u32 = 500;
 
 /// What a consumer received, in the order of arrival: offsets and messages.
-pub type Shown = Vec<(u64, Id)>;
+pub(crate) type Shown = Vec<(u64, Id)>;
 
 /// Attaches a receiver to the stream.
-pub async fn attach(url: &str, address: &str, start: Value, credit: Credit) -> Result<Receiver, Error> {
+pub(crate) async fn attach(
+    url: &str,
+    address: &str,
+    start: Value,
+    credit: Credit,
+) -> Result<Receiver, Error> {
     let name = Symbol::from_static("rabbitmq:stream-offset-spec");
     let filter = Value::Described(Box::new(Described { descriptor: name.clone().into(), value: start }));
     let filter = Some(Map(vec![(Value::Symbol(name), filter)]));
@@ -25,7 +30,7 @@ pub async fn attach(url: &str, address: &str, start: Value, credit: Credit) -> R
 ///
 /// # Errors
 /// The message cannot have been sent.
-pub fn take(seed: u64, delivery: Delivery) -> Result<(u64, Id), String> {
+pub(crate) fn take(seed: u64, delivery: Delivery) -> Result<(u64, Id), String> {
     let message = Message::decode(&delivery.message).map_err(|error| error.to_string())?;
     let annotations = message.message_annotations.unwrap_or_default();
     let mut pairs = annotations.0.iter();
@@ -41,7 +46,7 @@ pub fn take(seed: u64, delivery: Delivery) -> Result<(u64, Id), String> {
 ///
 /// # Errors
 /// A message that cannot have been sent, or why the connection broke.
-pub async fn read_all(url: &str, address: &str, seed: u64) -> Result<Shown, String> {
+pub(crate) async fn read_all(url: &str, address: &str, seed: u64) -> Result<Shown, String> {
     let failed = |error: Error| format!("reading: {error}");
     let receiver =
         attach(url, address, Value::String("first".into()), Credit::Manual).await.map_err(failed)?;

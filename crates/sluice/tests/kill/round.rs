@@ -56,7 +56,7 @@ const TRIES: usize = 20;
 
 /// The plan of a round. It is determined by number, seed and messages.
 #[derive(Clone, Debug)]
-pub struct Round {
+pub(super) struct Round {
     seed: u64,
     publishers: usize,
     /// The number of queues. With two, an exchange sends each message to both. With one, publishers send to
@@ -99,7 +99,7 @@ enum Kind {
 
 /// The result of a round.
 #[derive(Debug)]
-pub struct Report {
+pub(super) struct Report {
     round: Round,
     sent: u64,
     confirmed: u64,
@@ -115,7 +115,7 @@ pub struct Report {
 }
 
 impl Round {
-    pub fn plan(number: u64, seed: u64, messages: u64) -> Self {
+    pub(super) fn plan(number: u64, seed: u64, messages: u64) -> Self {
         let mut random = Random(seed);
         let confirmed = Moment::Confirmed(random.between(messages / 4, messages.max(4)).max(1));
         let plain = Self {
@@ -192,7 +192,7 @@ impl Round {
     ///
     /// # Errors
     /// What the broker did wrong.
-    pub async fn run(&self) -> Result<Report, String> {
+    pub(super) async fn run(&self) -> Result<Report, String> {
         for misses in 0..COPY_TRIES {
             let report = Report { misses, ..self.run_once().await? };
             if report.copies > 0 || !matches!(self.moment, Moment::Copy(_)) {

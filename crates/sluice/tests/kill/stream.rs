@@ -41,7 +41,7 @@ const REST: u64 = 500;
 
 /// The plan of a round. It is determined by seed and messages.
 #[derive(Clone, Debug)]
-pub struct StreamRound {
+pub(super) struct StreamRound {
     seed: u64,
     /// If set, the stream has small segments and a retention limit, and the kill comes after this many
     /// segments were begun.
@@ -59,7 +59,7 @@ pub struct StreamRound {
 
 /// The result of a round.
 #[derive(Debug)]
-pub struct StreamReport {
+pub(super) struct StreamReport {
     round: StreamRound,
     sent: u64,
     confirmed: usize,
@@ -70,7 +70,7 @@ pub struct StreamReport {
 }
 
 impl StreamRound {
-    pub fn plan(rolls: bool, seed: u64, messages: u64) -> Self {
+    pub(super) fn plan(rolls: bool, seed: u64, messages: u64) -> Self {
         let mut random = Random(seed);
         Self {
             seed,
@@ -87,7 +87,7 @@ impl StreamRound {
     ///
     /// # Errors
     /// What the broker did wrong.
-    pub async fn run(&self) -> Result<StreamReport, String> {
+    pub(super) async fn run(&self) -> Result<StreamReport, String> {
         let directory = Directory::new("kill-stream");
         let result = self.run_in(&directory).await;
         let panicked = directory.logged().contains("panicked");

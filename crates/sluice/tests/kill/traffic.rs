@@ -12,27 +12,27 @@ use super::content::{Id, identify, message};
 use super::traffic091;
 
 /// The most messages that a consumer may have in flight.
-pub const CREDIT: u32 = 500;
+pub(crate) const CREDIT: u32 = 500;
 /// The interval at which a consumer without messages checks whether it is done.
-pub const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a publisher or a consumer speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub(crate) enum Protocol {
     Amqp10,
     Amqp091,
 }
 
 impl Protocol {
     /// Returns one of the two for every other number.
-    pub fn of(number: u64) -> Self {
+    pub(crate) fn of(number: u64) -> Self {
         if number.is_multiple_of(2) { Self::Amqp10 } else { Self::Amqp091 }
     }
 }
 
 /// What a publisher did.
 #[derive(Debug, Default)]
-pub struct Published {
+pub(crate) struct Published {
     /// The number of the next message.
     pub next: u64,
     pub confirmed: Vec<u64>,
@@ -42,7 +42,7 @@ pub struct Published {
     pub ended: Option<Error>,
 }
 
-pub async fn connect(url: &str) -> Result<(Connection, Session), Error> {
+pub(crate) async fn connect(url: &str) -> Result<(Connection, Session), Error> {
     let connection = Connection::open(&url.parse()?, Options::default()).await?;
     let session = connection.session().await?;
     Ok((connection, session))
@@ -50,7 +50,7 @@ pub async fn connect(url: &str) -> Result<(Connection, Session), Error> {
 
 /// Sends messages with numbers from `id` up to, but not including, `until`, or until the connection breaks.
 /// Calls `confirmed` for each accepted message.
-pub async fn publish(
+pub(crate) async fn publish(
     protocol: Protocol,
     url: String,
     address: &'static str,
@@ -114,7 +114,7 @@ pub async fn publish(
 ///
 /// # Errors
 /// A message that cannot have been sent, or that there is no link.
-pub async fn consume(
+pub(crate) async fn consume(
     url: String,
     address: String,
     seed: u64,
@@ -148,7 +148,7 @@ pub async fn consume(
 ///
 /// # Errors
 /// A message that cannot have been sent, or why the connection broke.
-pub async fn drain(
+pub(crate) async fn drain(
     protocol: Protocol,
     url: String,
     address: String,

@@ -47,7 +47,7 @@ fn queue_of(address: &str) -> &str {
 }
 
 /// Does the same as [`super::traffic::publish`].
-pub async fn publish(
+pub(super) async fn publish(
     url: String,
     address: &str,
     seed: u64,
@@ -162,7 +162,7 @@ async fn begin(url: &str, queue: &str, seed: u64, taken: &mut Taken) -> Result<C
 ///
 /// # Errors
 /// A message that cannot have been sent, or that there is no consumer.
-pub async fn consume(url: String, address: String, seed: u64) -> Result<Vec<Id>, String> {
+pub(super) async fn consume(url: String, address: String, seed: u64) -> Result<Vec<Id>, String> {
     let mut taken = Taken::default();
     let begun = begin(&url, queue_of(&address), seed, &mut taken).await;
     let mut connection = begun.map_err(|error| error.to_string())?;
@@ -182,7 +182,12 @@ pub async fn consume(url: String, address: String, seed: u64) -> Result<Vec<Id>,
 ///
 /// # Errors
 /// A message that cannot have been sent, or why the connection broke.
-pub async fn drain(url: String, address: String, seed: u64, last: &AtomicBool) -> Result<Vec<Id>, String> {
+pub(super) async fn drain(
+    url: String,
+    address: String,
+    seed: u64,
+    last: &AtomicBool,
+) -> Result<Vec<Id>, String> {
     let failed = |error: Error| format!("draining {address}: {error}");
     let queue = queue_of(&address);
     let mut taken = Taken::default();

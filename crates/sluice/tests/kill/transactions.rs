@@ -79,7 +79,7 @@ impl Kind {
 
 /// The plan of a round. It is determined by seed and messages.
 #[derive(Clone, Debug)]
-pub struct TransactionRound {
+pub(super) struct TransactionRound {
     seed: u64,
     /// The kinds of the two queues.
     kinds: [Kind; 2],
@@ -104,7 +104,7 @@ struct Moved {
 
 /// The result of a round.
 #[derive(Debug)]
-pub struct TransactionReport {
+pub(super) struct TransactionReport {
     round: TransactionRound,
     confirmed: usize,
     committed: usize,
@@ -114,7 +114,7 @@ pub struct TransactionReport {
 }
 
 impl TransactionRound {
-    pub fn plan(seed: u64, messages: u64) -> Self {
+    pub(super) fn plan(seed: u64, messages: u64) -> Self {
         let mut random = Random(seed);
         let kinds = if crate::forget::disk().is_some() { &Kind::POWER[..] } else { &Kind::ALL };
         Self {
@@ -128,7 +128,7 @@ impl TransactionRound {
     }
 
     /// A round with two classic queues with `x-fsync`.
-    pub fn plan_synced(seed: u64, messages: u64) -> Self {
+    pub(super) fn plan_synced(seed: u64, messages: u64) -> Self {
         Self { kinds: [Kind::Synced; 2], ..Self::plan(seed, messages) }
     }
 
@@ -136,7 +136,7 @@ impl TransactionRound {
     ///
     /// # Errors
     /// What the broker did wrong.
-    pub async fn run(&self) -> Result<TransactionReport, String> {
+    pub(super) async fn run(&self) -> Result<TransactionReport, String> {
         let directory = Directory::new("kill-transactions");
         let result = self.run_in(&directory).await;
         let panicked = directory.logged().contains("panicked");

@@ -18,7 +18,7 @@ use super::content::Id;
 
 /// What the publishers know. The index is the publisher.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub(super) struct Ledger {
     /// The number of messages that each publisher sent. Their numbers are below this.
     pub sent: Vec<u64>,
     pub confirmed: Vec<HashSet<u64>>,
@@ -26,14 +26,14 @@ pub struct Ledger {
 
 /// The messages that consumers received from a queue, in the order of arrival. The index is the consumer.
 #[derive(Debug, Default)]
-pub struct Came {
+pub(super) struct Came {
     pub before: Vec<Vec<Id>>,
     pub after: Vec<Vec<Id>>,
 }
 
 /// Figures for the report. The test passes with any values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub(super) struct Figures {
     /// The number of messages that were not confirmed but were received.
     pub unconfirmed_came: u64,
     /// The number of messages that were received before the kill and again after it.
@@ -45,7 +45,7 @@ pub struct Figures {
 ///
 /// # Errors
 /// The first broken rule, with the message.
-pub fn judge(ledger: &Ledger, came: &Came, twice: bool) -> Result<Figures, String> {
+pub(super) fn judge(ledger: &Ledger, came: &Came, twice: bool) -> Result<Figures, String> {
     let before = gather(ledger, &came.before, None).map_err(|why| format!("before the kill {why}"))?;
     // What was accepted before the kill may come back behind its successors, when the queue in which it expired has
     // not noted that its dead letter arrived.

@@ -46,13 +46,13 @@ struct ClosedFile {
 impl Closed {
     /// Adds a file. `sound` says that this process has written the file, and that no write or sync of it has
     /// failed.
-    pub fn add(&mut self, file: u64, bytes: u64, sound: bool) {
+    pub(crate) fn add(&mut self, file: u64, bytes: u64, sound: bool) {
         self.bytes += bytes;
         let before = self.files.insert(file, ClosedFile { bytes, sound });
         debug_assert!(before.is_none(), "a file is closed only once");
     }
 
-    pub fn is_sound(&self, file: u64) -> bool {
+    pub(crate) fn is_sound(&self, file: u64) -> bool {
         self.files.get(&file).is_some_and(|file| file.sound)
     }
 
@@ -61,7 +61,7 @@ impl Closed {
         self.files.entry(file).and_modify(|file| file.sound = false);
     }
 
-    pub fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> Size {
         Size { bytes: self.bytes, files: self.files.len() as u32, oldest: self.oldest(), on_reserve: false }
     }
 

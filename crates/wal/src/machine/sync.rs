@@ -78,7 +78,7 @@ pub(super) struct Unsynced {
 
 impl Unsynced {
     /// Returns true if nobody waits for the sync of a written batch.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct BlockHeader {
 
 impl BlockHeader {
     /// Returns the encoded header for these records at this place. Their bytes must fit a u32.
-    pub fn encode(records: &Records, place: BlockPosition) -> [u8; BLOCK_HEADER] {
+    pub(super) fn encode(records: &Records, place: BlockPosition) -> [u8; BLOCK_HEADER] {
         let mut proof = place.proof();
         records.pieces(|piece| proof.update(piece));
         let mut bytes = [0; BLOCK_HEADER];
@@ -66,7 +66,7 @@ impl BlockHeader {
     }
 
     /// Reads the header at the front of `bytes` and checks that it was written for this place.
-    pub fn decode(bytes: &[u8], place: BlockPosition) -> Result<Self, Flaw> {
+    pub(super) fn decode(bytes: &[u8], place: BlockPosition) -> Result<Self, Flaw> {
         let bytes = bytes.get(..BLOCK_HEADER).ok_or(Flaw::Short)?;
         let mut check = place.proof();
         check.update(&bytes[8..]);
@@ -78,7 +78,7 @@ impl BlockHeader {
     }
 
     /// Returns true if this header was written for `payload`.
-    pub fn matches(&self, payload: &[u8], place: BlockPosition) -> bool {
+    pub(super) fn matches(&self, payload: &[u8], place: BlockPosition) -> bool {
         let mut proof = place.proof();
         proof.update(payload);
         proof.finish() == self.proof

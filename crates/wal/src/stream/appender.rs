@@ -33,7 +33,7 @@ pub(super) struct Files<D: Disk> {
 
 impl<D: Disk> Files<D> {
     /// Reads the version of the directory, if it has one, and the notes.
-    pub fn new(mut disk: D) -> Result<Self, StreamError> {
+    pub(super) fn new(mut disk: D) -> Result<Self, StreamError> {
         let mut bytes = [0; VERSION_BYTES];
         let read = match disk.open(VERSION_FILE) {
             Ok(mut file) => read_all(&mut disk, &mut file, 0, &mut bytes),
@@ -55,7 +55,7 @@ impl<D: Disk> Files<D> {
 
     /// Writes consecutive chunks at byte `at`, the end of a segment, in one vectored write. Returns their
     /// positions. If `at` is 0, the segment is created or replaced.
-    pub fn write(
+    pub(super) fn write(
         &mut self,
         (stream, segment): (u64, u64),
         at: u64,
@@ -89,17 +89,21 @@ impl<D: Disk> Files<D> {
     }
 
     /// Looks for missing segments; see [`recover::missing`].
-    pub fn missing(&mut self, stream: u64, firsts: &[u64]) -> Result<Option<StreamError>, StreamError> {
+    pub(super) fn missing(
+        &mut self,
+        stream: u64,
+        firsts: &[u64],
+    ) -> Result<Option<StreamError>, StreamError> {
         recover::missing(&mut self.disk, stream, firsts, self.notes.get(stream))
     }
 
     /// See [`recover::cut_torn`].
-    pub fn cut_torn(&mut self, stream: u64, firsts: &[u64]) -> Result<(), StreamError> {
+    pub(super) fn cut_torn(&mut self, stream: u64, firsts: &[u64]) -> Result<(), StreamError> {
         recover::cut_torn(&mut self.disk, stream, firsts)
     }
 
     /// Cuts a segment that is never written again. If the disk refuses, the bytes stay and are ignored.
-    pub fn abandon(&mut self, stream: u64, segment: u64, end: u64) {
+    pub(super) fn abandon(&mut self, stream: u64, segment: u64, end: u64) {
         if let Ok((disk, file)) = self.open(stream, segment) {
             let _ = disk.truncate(file, end);
         }
@@ -107,7 +111,7 @@ impl<D: Disk> Files<D> {
     }
 
     /// Removes a segment, and then its index. The next start removes an index without a segment.
-    pub fn remove(&mut self, stream: u64, segment: u64) -> io::Result<()> {
+    pub(super) fn remove(&mut self, stream: u64, segment: u64) -> io::Result<()> {
         self.close(stream, segment);
         self.remove_file(&Kind::Segment.name(stream, segment))?;
         let _ = self.remove_file(&Kind::Index.name(stream, segment));
@@ -115,7 +119,7 @@ impl<D: Disk> Files<D> {
     }
 
     /// Removes a file if it exists. A disk may report a failure although it has removed the file.
-    pub fn remove_file(&mut self, name: &str) -> io::Result<()> {
+    pub(super) fn remove_file(&mut self, name: &str) -> io::Result<()> {
         self.has_removed = true;
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match self.disk.remove(name) {
@@ -127,16 +131,16 @@ impl<D: Disk> Files<D> {
 
     /// Syncs the names of removed files, if there are any. Without it they could come back one by one, so that a stream would
     /// begin with old messages and have a gap behind them.
-    pub fn sync_removed(&mut self) -> io::Result<()> {
+    pub(super) fn sync_removed(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.has_removed) { self.disk.sync_dir() } else { Ok(()) }
     }
 
-    pub fn begin_sync(&mut self, stream: u64, segment: u64) -> io::Result<PendingSync> {
+    pub(super) fn begin_sync(&mut self, stream: u64, segment: u64) -> io::Result<PendingSync> {
         let (disk, file) = self.open(stream, segment)?;
         Ok(disk.begin_sync(file))
     }
 
-    pub fn close(&mut self, stream: u64, segment: u64) {
+    pub(super) fn close(&mut self, stream: u64, segment: u64) {
         self.open.retain(|(open, _)| *open != (stream, segment));
     }
 

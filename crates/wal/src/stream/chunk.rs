@@ -68,7 +68,7 @@ pub(super) struct ChunkHeader {
 impl ChunkHeader {
     /// Appends the encoded header and the filter of a chunk with this data to `into`. The data has 1 to
     /// [`DATA_MAX`] bytes.
-    pub fn encode(
+    pub(super) fn encode(
         place: ChunkPosition,
         (first, entries, timestamp_ms): (u64, u16, u64),
         bloom: Option<&Bloom>,
@@ -94,7 +94,7 @@ impl ChunkHeader {
 
     /// Reads the header at the front of `bytes`. Returns `None` if it is implausible. Its check is not
     /// verified yet; see [`ChunkHeader::is_valid_at`].
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..CHUNK_HEADER)?;
         let header = Self {
             first: u64_at(bytes, 24),
@@ -117,32 +117,32 @@ impl ChunkHeader {
     }
 
     /// Returns true if `bytes`, at least the header and the filter, were written for this place.
-    pub fn is_valid_at(&self, bytes: &[u8], place: ChunkPosition) -> bool {
+    pub(super) fn is_valid_at(&self, bytes: &[u8], place: ChunkPosition) -> bool {
         self.bloom_of(bytes).is_some_and(|bloom| check(place, &bytes[..CHECK], bloom) == self.check)
     }
 
     /// Returns the filter in `bytes`, which begin with the header.
-    pub fn bloom_of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    pub(super) fn bloom_of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         bytes.get(CHUNK_HEADER..self.head())
     }
 
     /// Returns true if this header was written for `data`.
-    pub fn matches(&self, data: &[u8]) -> bool {
+    pub(super) fn matches(&self, data: &[u8]) -> bool {
         data.len() == self.data as usize && crc32(data) == self.crc
     }
 
     /// The number of bytes before the data.
-    pub fn head(&self) -> usize {
+    pub(super) fn head(&self) -> usize {
         CHUNK_HEADER + usize::from(self.bloom)
     }
 
     /// The number of bytes of the whole chunk.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.head() as u64 + u64::from(self.data)
     }
 
     /// Returns the offset after the last entry of the chunk.
-    pub fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         self.first + u64::from(self.entries)
     }
 }

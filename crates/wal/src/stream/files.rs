@@ -57,7 +57,7 @@ impl Kind {
     }
 
     /// Returns the name of this file of a stream's segment.
-    pub fn name(self, stream: u64, first: u64) -> String {
+    pub(super) fn name(self, stream: u64, first: u64) -> String {
         format!("{stream:016x}-{first:020}.{}", self.suffix())
     }
 }

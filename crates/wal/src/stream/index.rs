@@ -176,15 +176,15 @@ pub(super) struct Index {
 
 impl Index {
     /// The index of a segment without chunks.
-    pub const EMPTY: Self = Self { entries: 0, position: None, due: Vec::new() };
+    pub(super) const EMPTY: Self = Self { entries: 0, position: None, due: Vec::new() };
 
     /// Returns an index that ends with this entry.
-    pub fn after(number: u64, entry: &Entry) -> Self {
+    pub(super) fn after(number: u64, entry: &Entry) -> Self {
         Self { entries: number + 1, position: Some(entry.position), due: Vec::new() }
     }
 
     /// Picks the entries for the index from consecutive chunks. Writes them once there are enough.
-    pub fn add<D: Disk>(
+    pub(super) fn add<D: Disk>(
         &mut self,
         disk: &mut D,
         stream: u64,
@@ -204,7 +204,7 @@ impl Index {
 
     /// Writes the entries that are due. If the disk refuses, they are dropped, and later entries take their
     /// place.
-    pub fn flush<D: Disk>(&mut self, disk: &mut D, stream: u64, segment: u64) {
+    pub(super) fn flush<D: Disk>(&mut self, disk: &mut D, stream: u64, segment: u64) {
         if !self.due.is_empty() && self.write(disk, stream, segment).is_ok() {
             self.entries += self.due.len() as u64;
         }
@@ -212,7 +212,7 @@ impl Index {
     }
 
     /// Drops unwritten entries of chunks from this position on, because those chunks are cut.
-    pub fn cut(&mut self, position: u64) {
+    pub(super) fn cut(&mut self, position: u64) {
         self.due.retain(|entry| entry.position < position);
     }
 

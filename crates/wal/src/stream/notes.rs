@@ -91,7 +91,7 @@ pub(super) struct Notes {
 
 impl Notes {
     /// Reads all notes. The caller must hold the lock.
-    pub fn read<D: Disk>(disk: &mut D) -> io::Result<Self> {
+    pub(super) fn read<D: Disk>(disk: &mut D) -> io::Result<Self> {
         let bytes = disk.read_notes()?;
         let mut notes = Self {
             boot: disk.boot_id().map_or(0, fold),
@@ -116,41 +116,41 @@ impl Notes {
     }
 
     /// Returns where in the file there are corrupt notes, in bytes.
-    pub fn corrupt(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn corrupt(&self) -> impl Iterator<Item = u64> + '_ {
         self.corrupt.iter().map(|place| place * NOTE as u64)
     }
 
     /// The streams that have a note.
-    pub fn streams(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn streams(&self) -> impl Iterator<Item = u64> + '_ {
         self.known.keys().copied()
     }
 
     /// Returns the note of a stream, and whether it counts as written in this boot of the machine.
-    pub fn get(&self, stream: u64) -> Option<(Note, bool)> {
+    pub(super) fn get(&self, stream: u64) -> Option<(Note, bool)> {
         let note = self.known.get(&stream)?.1;
         Some((note, note.boot == EVERY_BOOT || note.boot == self.boot && self.boot != 0))
     }
 
     /// Returns true if a note was certainly written in another boot of the machine. Then everything found was
     /// read from the disk.
-    pub fn is_of_another_boot(&self, note: &Note) -> bool {
+    pub(super) fn is_of_another_boot(&self, note: &Note) -> bool {
         ![0, self.boot, EVERY_BOOT].contains(&note.boot) && self.boot != 0
     }
 
     /// Writes the note of a stream. Returns false if the disk refuses.
-    pub fn put<D: Disk>(&mut self, disk: &mut D, stream: u64, note: Note) -> bool {
+    pub(super) fn put<D: Disk>(&mut self, disk: &mut D, stream: u64, note: Note) -> bool {
         self.write(disk, stream, Note { boot: self.boot, ..note })
     }
 
     /// Notes that entries before `from` will be removed. Returns false if the disk refuses.
-    pub fn note_removal<D: Disk>(&mut self, disk: &mut D, stream: u64, from: u64) -> bool {
+    pub(super) fn note_removal<D: Disk>(&mut self, disk: &mut D, stream: u64, from: u64) -> bool {
         let note = self.known.get(&stream).map(|(_, note)| Note { from: note.from.max(from), ..*note });
         note.is_none_or(|note| self.write(disk, stream, note))
     }
 
     /// Called when entries are missing that were there in this boot of the machine. From now on no power
     /// failure counts as an explanation.
-    pub fn mark_missing<D: Disk>(&mut self, disk: &mut D, stream: u64) {
+    pub(super) fn mark_missing<D: Disk>(&mut self, disk: &mut D, stream: u64) {
         if let Some((note, true)) = self.get(stream) {
             self.write(disk, stream, Note { boot: EVERY_BOOT, ..note });
         }
@@ -175,7 +175,7 @@ impl Notes {
     }
 
     /// Removes the note of a stream. If the disk refuses, [`super::Streams::keep`] removes it later.
-    pub fn remove<D: Disk>(&mut self, disk: &mut D, stream: u64) {
+    pub(super) fn remove<D: Disk>(&mut self, disk: &mut D, stream: u64) {
         if let Some((place, _)) = self.known.remove(&stream) {
             let _ = disk.write_note(place * NOTE as u64, &[0; NOTE]);
             self.free.push(place);

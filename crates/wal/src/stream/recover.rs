@@ -339,7 +339,7 @@ struct Rest {
 impl Tail {
     /// Reads the last segment. Returns an error if only damage explains what it has, or what it lacks below
     /// `guaranteed_to`. Also returns what an interrupted write has left.
-    pub fn read_whole<D: Disk>(
+    pub(super) fn read_whole<D: Disk>(
         disk: &mut D,
         stream: u64,
         segment: u64,
@@ -450,7 +450,7 @@ pub(super) struct Bad {
 
 impl Bad {
     /// Returns the first later position with a whole chunk.
-    pub fn whole_chunk<D: Disk>(&self, disk: &mut D, file: &mut D::File) -> io::Result<Option<u64>> {
+    pub(super) fn whole_chunk<D: Disk>(&self, disk: &mut D, file: &mut D::File) -> io::Result<Option<u64>> {
         let (mut search, mut window) = (Window::default(), Window::default());
         let mut from = self.from;
         while from + (CHUNK_HEADER as u64) <= self.length {

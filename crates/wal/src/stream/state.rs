@@ -88,7 +88,7 @@ const FOUND_DIRTY_MAX: usize = 64;
 
 impl Stream {
     /// Opens the stream from its files.
-    pub fn open<D: Disk>(
+    pub(super) fn open<D: Disk>(
         files: &mut Files<D>,
         stream: u64,
         firsts: &[u64],
@@ -147,7 +147,12 @@ impl Stream {
     }
 
     /// Sets the limits, and removes segments that exceed them.
-    pub fn limit<D: Disk>(&mut self, files: &mut Files<D>, limits: StreamLimits, now_ms: u64) -> Retained {
+    pub(super) fn limit<D: Disk>(
+        &mut self,
+        files: &mut Files<D>,
+        limits: StreamLimits,
+        now_ms: u64,
+    ) -> Retained {
         self.limits = limits;
         if self.waiting.is_none() {
             self.retain(files, now_ms);
@@ -157,7 +162,7 @@ impl Stream {
     }
 
     /// Syncs what an open has found, and waits for it.
-    pub fn sync_found<D: Disk>(&mut self, files: &mut Files<D>) -> Result<(), StreamError> {
+    pub(super) fn sync_found<D: Disk>(&mut self, files: &mut Files<D>) -> Result<(), StreamError> {
         if !self.is_synced() {
             let end = self.begin_sync(files)?.run();
             end.result.map_err(|(file, error)| StreamError::Io { file, error })?;
@@ -167,12 +172,12 @@ impl Stream {
     }
 
     /// Returns true if appending these chunks is one small write to the end of the last segment.
-    pub fn has_room(&self, chunks: &[NewChunk]) -> bool {
+    pub(super) fn has_room(&self, chunks: &[NewChunk]) -> bool {
         chunks.iter().map(appender::bytes).sum::<u64>() <= self.room().min(AT_ONCE_BYTES_MAX)
     }
 
     /// Writes chunks. If one cannot be written, the chunks before it are still confirmed.
-    pub fn append<D: Disk>(
+    pub(super) fn append<D: Disk>(
         &mut self,
         files: &mut Files<D>,
         shard: u32,
@@ -189,7 +194,7 @@ impl Stream {
     }
 
     /// Appends chunks without sync; the answer comes when they are written.
-    pub fn append_unsynced<D: Disk>(
+    pub(super) fn append_unsynced<D: Disk>(
         &mut self,
         files: &mut Files<D>,
         mut chunks: Vec<NewChunk>,
@@ -238,7 +243,7 @@ impl Stream {
 
     /// Takes the result of the sync that an append waits for. Returns the shard, and the answer or the next
     /// sync.
-    pub fn end_sync<D: Disk>(
+    pub(super) fn end_sync<D: Disk>(
         &mut self,
         files: &mut Files<D>,
         result: Result<(), (String, io::Error)>,
@@ -261,7 +266,7 @@ impl Stream {
 
     /// Writes the note if a segment was added or something was synced. Returns true if other news is left for
     /// [`Stream::note`], when the streams become idle, and this was not returned since the last note.
-    pub fn note_if_needed<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
+    pub(super) fn note_if_needed<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
         let Some(note) = self.next_note() else { return false };
         let at_once = |note: &Note| (note.from, note.newest, note.synced);
         if self.noted.is_none_or(|noted| at_once(&note) != at_once(&noted)) {
@@ -272,7 +277,7 @@ impl Stream {
     }
 
     /// Writes the note. Returns false if the disk refuses.
-    pub fn note<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
+    pub(super) fn note<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
         self.note_is_due = false;
         let Some(note) = self.next_note() else { return true };
         let is_written = files.notes.put(&mut files.disk, self.stream, note);
@@ -293,17 +298,17 @@ impl Stream {
     }
 
     /// The first offsets of the segments with files, ascending.
-    pub fn segments(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn segments(&self) -> impl Iterator<Item = u64> + '_ {
         self.segments.iter().map(|segment| segment.first)
     }
 
     /// The first offsets of the segments that may have files, including one whose first write failed.
-    pub fn files(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn files(&self) -> impl Iterator<Item = u64> + '_ {
         self.segments().chain([self.next])
     }
 
     /// Returns the shard of the unanswered append, and its unconfirmed chunks.
-    pub fn into_unanswered(self) -> Option<(u32, Vec<NewChunk>)> {
+    pub(super) fn into_unanswered(self) -> Option<(u32, Vec<NewChunk>)> {
         self.waiting.map(|Waiting { shard, chunks, .. }| (shard, chunks))
     }
 

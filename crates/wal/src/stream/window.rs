@@ -38,12 +38,12 @@ pub(super) struct Window {
 
 impl Window {
     /// Returns an empty window whose buffers count in this budget.
-    pub fn counted(held: Option<Arc<BufferBudget>>) -> Self {
+    pub(super) fn counted(held: Option<Arc<BufferBudget>>) -> Self {
         Self { held, ..Self::default() }
     }
 
     /// Inspects the chunk at a place. Reads `want` bytes from there on if they are not in memory.
-    pub fn look<D: Disk>(
+    pub(super) fn look<D: Disk>(
         &mut self,
         (disk, file): (&mut D, &mut D::File),
         place: ChunkPosition,
@@ -60,7 +60,7 @@ impl Window {
 
     /// Returns the whole chunk at a place, whose header was found there. Returns `None` if its data is
     /// corrupt or incomplete.
-    pub fn chunk<D: Disk>(
+    pub(super) fn chunk<D: Disk>(
         &mut self,
         file: (&mut D, &mut D::File),
         place: ChunkPosition,
@@ -72,18 +72,18 @@ impl Window {
     }
 
     /// The number of bytes in memory.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Returns true if `need` bytes from `at` on are in memory.
-    pub fn has(&self, at: u64, need: u64) -> bool {
+    pub(super) fn has(&self, at: u64, need: u64) -> bool {
         at >= self.at && at + need <= self.at + self.bytes.len() as u64
     }
 
     /// Returns `need` bytes from `at` on. Reads `want` bytes if they are not in memory. Returns `None` if the
     /// file ends before.
-    pub fn fill<D: Disk>(
+    pub(super) fn fill<D: Disk>(
         &mut self,
         (disk, file): (&mut D, &mut D::File),
         at: u64,

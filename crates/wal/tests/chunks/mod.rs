@@ -9,43 +9,44 @@ use wal::{
 };
 use wal_testing::SimDisk;
 
-pub const LIMITS: StreamLimits = StreamLimits { segment_bytes: 1 << 20, bytes_max: None, age_max_ms: None };
+pub(crate) const LIMITS: StreamLimits =
+    StreamLimits { segment_bytes: 1 << 20, bytes_max: None, age_max_ms: None };
 
 /// Returns bytes that identify their place.
-pub fn data(first: u64, bytes: usize) -> Bytes {
+pub(crate) fn data(first: u64, bytes: usize) -> Bytes {
     (0..bytes as u64).map(|at| (first * 31 + at * 7 + (at >> 8)) as u8).collect()
 }
 
-pub fn chunk(first: u64, entries: u16, timestamp_ms: u64, bytes: usize) -> NewChunk {
+pub(crate) fn chunk(first: u64, entries: u16, timestamp_ms: u64, bytes: usize) -> NewChunk {
     NewChunk { first, entries, timestamp_ms, bloom: None, data: data(first, bytes) }
 }
 
-pub fn open(disk: &SimDisk) -> Result<Streams<SimDisk>, StreamError> {
+pub(crate) fn open(disk: &SimDisk) -> Result<Streams<SimDisk>, StreamError> {
     Streams::new(disk.clone())
 }
 
-pub struct Owner<D: Disk = SimDisk> {
+pub(crate) struct Owner<D: Disk = SimDisk> {
     pub streams: Streams<D>,
     retained: BTreeMap<u64, Retained>,
 }
 
 impl Owner {
-    pub fn new(disk: &SimDisk) -> Self {
+    pub(crate) fn new(disk: &SimDisk) -> Self {
         Self::with(open(disk).unwrap())
     }
 }
 
 impl<D: Disk> Owner<D> {
-    pub fn with(streams: Streams<D>) -> Self {
+    pub(crate) fn with(streams: Streams<D>) -> Self {
         Self { streams, retained: BTreeMap::new() }
     }
 
     /// Returns what was last confirmed.
-    pub fn retained(&self, stream: u64) -> Retained {
+    pub(crate) fn retained(&self, stream: u64) -> Retained {
         self.retained[&stream].clone()
     }
 
-    pub fn open(
+    pub(crate) fn open(
         &mut self,
         stream: u64,
         limits: StreamLimits,
@@ -54,7 +55,7 @@ impl<D: Disk> Owner<D> {
         self.open_with(stream, limits, false, now_ms)
     }
 
-    pub fn open_with(
+    pub(crate) fn open_with(
         &mut self,
         stream: u64,
         limits: StreamLimits,
@@ -70,14 +71,14 @@ impl<D: Disk> Owner<D> {
     }
 
     /// Opens a damaged stream. Returns what can be read of it.
-    pub fn open_damaged(&mut self, stream: u64, limits: StreamLimits) -> Option<Retained> {
+    pub(crate) fn open_damaged(&mut self, stream: u64, limits: StreamLimits) -> Option<Retained> {
         match self.answer(StreamJob::Open { shard: 3, stream, limits, sync: false, now_ms: 0 }) {
             StreamAnswer::Opened { result: Err(_), readable, .. } => readable,
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn append(
+    pub(crate) fn append(
         &mut self,
         stream: u64,
         chunks: Vec<NewChunk>,
@@ -97,7 +98,12 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    pub fn limit(&mut self, stream: u64, limits: StreamLimits, now_ms: u64) -> Result<Retained, StreamError> {
+    pub(crate) fn limit(
+        &mut self,
+        stream: u64,
+        limits: StreamLimits,
+        now_ms: u64,
+    ) -> Result<Retained, StreamError> {
         match self.answer(StreamJob::Limit { shard: 3, stream, limits, now_ms }) {
             StreamAnswer::Limited { shard: 3, stream: of, result } if of == stream => {
                 result.map(|retained| self.keep(stream, retained))
@@ -125,14 +131,20 @@ impl<D: Disk> Owner<D> {
 }
 
 /// Ends the process and opens the stream in the next one. Checks that nothing was interrupted.
-pub fn reopen(owner: Owner, disk: &SimDisk, stream: u64, limits: StreamLimits, now_ms: u64) -> Retained {
+pub(crate) fn reopen(
+    owner: Owner,
+    disk: &SimDisk,
+    stream: u64,
+    limits: StreamLimits,
+    now_ms: u64,
+) -> Retained {
     drop(owner);
     let (retained, cut) = Owner::new(disk).open(stream, limits, now_ms).unwrap();
     assert_eq!(cut, None);
     retained
 }
 
-pub fn job(stream: u64, from: ReadFrom, retained: &Retained) -> ChunkJob {
+pub(crate) fn job(stream: u64, from: ReadFrom, retained: &Retained) -> ChunkJob {
     let (segments, until) = (retained.segments.clone(), retained.next);
     ChunkJob {
         shard: 0,
@@ -149,7 +161,7 @@ pub fn job(stream: u64, from: ReadFrom, retained: &Retained) -> ChunkJob {
 }
 
 /// Reads the heads of all chunks, in as many jobs as necessary. Returns the offset from which on the stream is damaged.
-pub fn read_heads<D: Disk>(
+pub(crate) fn read_heads<D: Disk>(
     reader: &mut StreamReader<D>,
     stream: u64,
     retained: &Retained,
@@ -171,12 +183,16 @@ pub fn read_heads<D: Disk>(
     }
 }
 
-pub fn read<D: Disk>(reader: &mut StreamReader<D>, job: &ChunkJob) -> Vec<Chunk> {
+pub(crate) fn read<D: Disk>(reader: &mut StreamReader<D>, job: &ChunkJob) -> Vec<Chunk> {
     reader.read(job).unwrap().chunks
 }
 
 /// Reads everything, in as many reads as necessary.
-pub fn read_all<D: Disk>(reader: &mut StreamReader<D>, stream: u64, retained: &Retained) -> Vec<Chunk> {
+pub(crate) fn read_all<D: Disk>(
+    reader: &mut StreamReader<D>,
+    stream: u64,
+    retained: &Retained,
+) -> Vec<Chunk> {
     let mut job = job(stream, ReadFrom::First, retained);
     let mut all = Vec::new();
     loop {

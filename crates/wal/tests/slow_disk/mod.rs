@@ -8,7 +8,7 @@ use wal::{BootId, Disk, PendingSync};
 use wal_testing::{FalseFile, SimDisk};
 
 /// A disk whose syncs wait for a message.
-pub struct SlowDisk {
+pub(crate) struct SlowDisk {
     disk: SimDisk,
     go: Arc<Mutex<Receiver<()>>>,
 }
@@ -16,7 +16,7 @@ pub struct SlowDisk {
 impl SlowDisk {
     /// Creates the disk. Each message to `go` lets one sync of a file continue. When the sender is dropped,
     /// all syncs continue.
-    pub fn new(disk: &SimDisk, go: Receiver<()>) -> Self {
+    pub(crate) fn new(disk: &SimDisk, go: Receiver<()>) -> Self {
         Self { disk: disk.clone(), go: Arc::new(Mutex::new(go)) }
     }
 }

@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use wal_testing::Random;
 
-pub fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
+pub(crate) fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
     &from[random.below(from.len() as u64) as usize]
 }
 
 /// Returns `runs` seeds, times `SLUICE_SOAK`, from `SLUICE_SEED` on.
-pub fn seeds(runs: u64) -> Range<u64> {
+pub(crate) fn seeds(runs: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("SLUICE_SEED").unwrap_or(0);
     first..first + runs * number("SLUICE_SOAK").unwrap_or(1)
@@ -29,7 +29,7 @@ impl<P: Debug> Drop for Named<P> {
 }
 
 /// Does a run; if it panics, prints its plan.
-pub fn named<P: Debug + Copy, R>(plan: P, run: impl FnOnce(P) -> R) -> R {
+pub(crate) fn named<P: Debug + Copy, R>(plan: P, run: impl FnOnce(P) -> R) -> R {
     let _named = Named(plan);
     run(plan)
 }

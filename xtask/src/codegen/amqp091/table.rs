@@ -18,16 +18,16 @@ use super::spec::{Argument, Method};
 ";
 
 /// Writes the generated file.
-pub fn write() -> Result<(), Box<dyn Error>> {
+pub(crate) fn write() -> Result<(), Box<dyn Error>> {
     std::fs::write(target(), generate()?)?;
     Ok(())
 }
 
 /// Returns the text that the file should have.
-pub fn generate() -> Result<String, Box<dyn Error>> {
+pub(crate) fn generate() -> Result<String, Box<dyn Error>> {
     let spec = read_spec()?;
     let mut out = String::from(HEAD);
-    writeln!(out, "/// All methods.\npub const METHODS: &[Method] = &[")?;
+    writeln!(out, "/// All methods.\npub(super) const METHODS: &[Method] = &[")?;
     for method in classes(&spec)?.iter().flat_map(|Class { methods }| methods) {
         let ids = (method.class_id, method.method_id);
         let has_content = has_content(&spec, &method.name)?;
@@ -38,7 +38,7 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
         writeln!(out, "]),")?;
     }
     writeln!(out, "];\n\n/// The properties of a message, in the order of their bits.")?;
-    writeln!(out, "pub const PROPERTIES: &[Argument] = &[")?;
+    writeln!(out, "pub(super) const PROPERTIES: &[Argument] = &[")?;
     let basic = list(&spec, "classes")?.iter().find(|class| class["name"] == "basic");
     for property in list(basic.ok_or("no class basic")?, "properties")? {
         let found = argument(&spec, "basic", property)?;

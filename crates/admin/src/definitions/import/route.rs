@@ -11,12 +11,12 @@ use crate::reply::{Failure, Reply};
 use crate::vhosts;
 
 /// Imports definitions of the whole node.
-pub async fn post<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn post<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     import(call, None).await
 }
 
 /// Imports definitions into one virtual host.
-pub async fn post_to_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn post_to_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     vhosts::require(call, call.param(0)).await?;
     import(call, Some(call.param(0))).await
 }

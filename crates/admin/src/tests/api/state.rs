@@ -17,7 +17,7 @@ use super::FakeAdminApi;
 
 /// The state behind the admin API. Tests change it at will.
 #[derive(Default)]
-pub struct State {
+pub(crate) struct State {
     pub traces: Traces,
     pub catalog: Catalog,
     pub access: Access,
@@ -66,7 +66,7 @@ pub struct State {
 impl FakeAdminApi {
     /// Creates users. `guest` is the administrator; `monitor`, `own` and `powerless` have one tag less each;
     /// `app` has none.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let user = |name: &str, tags: &[&str], permissions| User {
             name: name.into(),
             hash: Hashing::Sha256.hash([1; 16], &Secret::new(name.to_owned())),
@@ -94,13 +94,13 @@ impl FakeAdminApi {
         })))
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 }
 
 impl State {
-    pub fn permit(
+    pub(crate) fn permit(
         &self,
         who: &Identity,
         vhost: &str,
@@ -110,16 +110,21 @@ impl State {
         self.access.permit(who, vhost, verb, on).map_err(|e| AdminError::AccessRefused(e.reason))
     }
 
-    pub fn permit_list(&self, who: &Identity, vhost: Option<&str>, verb: Verb) -> Result<(), AdminError> {
+    pub(crate) fn permit_list(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+        verb: Verb,
+    ) -> Result<(), AdminError> {
         vhost.map_or(Ok(()), |vhost| self.permit(who, vhost, verb, &[]))
     }
 
     /// Returns true if an object in `at` belongs to a list of `wanted`.
-    pub fn is_seen(&self, who: &Identity, wanted: Option<&str>, at: &str, verb: Verb) -> bool {
+    pub(crate) fn is_seen(&self, who: &Identity, wanted: Option<&str>, at: &str, verb: Verb) -> bool {
         wanted.is_none_or(|wanted| wanted == at) && self.permit(who, at, verb, &[]).is_ok()
     }
 
-    pub fn run(&mut self, command: Command) -> Result<bool, AdminError> {
+    pub(crate) fn run(&mut self, command: Command) -> Result<bool, AdminError> {
         let decision =
             self.catalog.decide(command, &mut self.catalog.queue_ids()).map_err(AdminError::Catalog)?;
         decision.changes.iter().for_each(|change| self.catalog.apply(change));
@@ -131,7 +136,7 @@ impl State {
         })
     }
 
-    pub fn row(&self, q: &QueueRecord) -> QueueRow {
+    pub(crate) fn row(&self, q: &QueueRecord) -> QueueRow {
         let mut row = QueueRow::new(q, Default::default(), "n@h".into());
         row.report.ready = self.ready.get(&*q.name).copied().unwrap_or(0);
         row.report.consumers = self.consumers as _;
@@ -145,7 +150,7 @@ impl State {
     }
 
     /// In the order of their names.
-    pub fn exchange_rows(&self) -> Vec<ExchangeRow> {
+    pub(crate) fn exchange_rows(&self) -> Vec<ExchangeRow> {
         let rows = (0..self.catalog.exchange_places()).filter_map(|place| {
             let (exchange, id, bindings) = self.catalog.exchange_at(place)?;
             let counts = self.exchange_counts.get(&*exchange.name).copied().unwrap_or_default();
@@ -156,17 +161,17 @@ impl State {
         rows
     }
 
-    pub fn record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, AdminError> {
+    pub(crate) fn record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, AdminError> {
         let record = self.catalog.listed_queue(vhost, name);
         record.ok_or_else(|| AdminError::Catalog(CatalogError::no_queue(vhost, name)))
     }
 
-    pub fn permit_binding(&self, who: &Identity, verb: Verb, b: &Binding) -> Result<(), AdminError> {
+    pub(crate) fn permit_binding(&self, who: &Identity, verb: Verb, b: &Binding) -> Result<(), AdminError> {
         let on = [(&b.destination).into(), Resource::Exchange(&b.source)];
         self.permit(who, &b.vhost, verb, &on)
     }
 
-    pub fn permit_connection(
+    pub(crate) fn permit_connection(
         &self,
         who: &Identity,
         verb: Verb,
@@ -175,7 +180,7 @@ impl State {
         self.permit(who, &row.vhost, verb, &[Resource::Connection(row.owner())])
     }
 
-    pub fn rows(&mut self, records: &[Arc<QueueRecord>]) -> Vec<QueueRow> {
+    pub(crate) fn rows(&mut self, records: &[Arc<QueueRecord>]) -> Vec<QueueRow> {
         self.rows += records.len();
         records.iter().map(|q| self.row(q)).collect()
     }

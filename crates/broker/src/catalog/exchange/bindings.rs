@@ -21,32 +21,32 @@ pub(in super::super) struct Bindings {
 }
 
 impl Bindings {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Returns all bindings, ordered by destination and key. The order of those that differ only in their arguments is arbitrary, but
     /// always the same.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Binding>> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Binding>> {
         self.all.values()
     }
 
     /// Returns all bindings in the order in which they were made.
-    pub fn by_age(&self) -> Vec<&Arc<Binding>> {
+    pub(crate) fn by_age(&self) -> Vec<&Arc<Binding>> {
         self.ages.values().collect()
     }
 
     /// Returns the bindings from this age on in the order in which they were made, each with its age.
-    pub fn since_age(&self, age: u64) -> impl Iterator<Item = (u64, &Arc<Binding>)> {
+    pub(crate) fn since_age(&self, age: u64) -> impl Iterator<Item = (u64, &Arc<Binding>)> {
         self.ages.range(age..).map(|(age, binding)| (*age, binding))
     }
 
-    pub fn has(&self, binding: &Binding) -> bool {
+    pub(crate) fn has(&self, binding: &Binding) -> bool {
         self.place(binding).is_some()
     }
 
     /// Adds a binding, which must be new. Returns its age.
-    pub fn insert(&mut self, binding: Arc<Binding>) -> u64 {
+    pub(crate) fn insert(&mut self, binding: Arc<Binding>) -> u64 {
         let age = self.next_age;
         self.next_age += 1;
         self.ages.insert(age, binding.clone());
@@ -56,14 +56,14 @@ impl Bindings {
     }
 
     /// Removes a binding. Returns its age and the one that was inserted. `None` if there was none.
-    pub fn remove(&mut self, binding: &Binding) -> Option<(u64, Arc<Binding>)> {
+    pub(crate) fn remove(&mut self, binding: &Binding) -> Option<(u64, Arc<Binding>)> {
         let place = self.place(binding)?;
         self.ages.remove(&place.3);
         Some((place.3, self.all.remove(&place)?))
     }
 
     /// Returns the bindings to this destination.
-    pub fn to(&self, destination: &Destination) -> impl Iterator<Item = &Arc<Binding>> {
+    pub(crate) fn to(&self, destination: &Destination) -> impl Iterator<Item = &Arc<Binding>> {
         // The search starts at the empty key, because it is the first in the order.
         let first = (destination.clone(), Arc::from(""), 0, 0);
         let all = self.all.range(first..).map(|(_, binding)| binding);
@@ -72,7 +72,7 @@ impl Bindings {
     }
 
     /// Returns the exchanges that are destinations, once for each binding.
-    pub fn exchanges(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(crate) fn exchanges(&self) -> impl Iterator<Item = &Arc<str>> {
         // In the order of places, exchanges come after all queues.
         let first = (Destination::Exchange(Arc::from("")), Arc::from(""), 0, 0);
         self.all.range(first..).filter_map(|(place, _)| match &place.0 {
@@ -82,7 +82,7 @@ impl Bindings {
     }
 
     /// Returns the bindings with the same destination and the same key.
-    pub fn beside(&self, binding: &Binding) -> impl Iterator<Item = &Arc<Binding>> {
+    pub(crate) fn beside(&self, binding: &Binding) -> impl Iterator<Item = &Arc<Binding>> {
         self.range(binding, 0..=u64::MAX).map(|(_, binding)| binding)
     }
 

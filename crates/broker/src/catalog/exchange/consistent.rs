@@ -46,19 +46,19 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub fn new(arguments: &Arguments) -> Self {
+    pub(super) fn new(arguments: &Arguments) -> Self {
         let on = hash_on(arguments).unwrap_or(HashOn::Key);
         Self { on, bindings: BTreeMap::new(), ends: OnceLock::new() }
     }
 
     /// Returns true if only the routing key is hashed.
-    pub fn by_key_alone(&self) -> bool {
+    pub(super) fn by_key_alone(&self) -> bool {
         self.on == HashOn::Key
     }
 
     /// Adds a binding, which is younger than all others. The first binding of a destination sets its weight. Further ones have no
     /// effect before it is removed.
-    pub fn bind(&mut self, age: u64, binding: &Binding, is_first: bool) {
+    pub(super) fn bind(&mut self, age: u64, binding: &Binding, is_first: bool) {
         let Some(weight) = weight(&binding.key) else { return };
         let destination = &binding.destination;
         self.bindings.insert(age, (destination.clone(), weight));
@@ -68,7 +68,7 @@ impl Ring {
     }
 
     /// Removes the binding of this age. Buckets after removed ones move up.
-    pub fn unbind(&mut self, age: u64) {
+    pub(super) fn unbind(&mut self, age: u64) {
         if self.bindings.remove(&age).is_some() {
             self.ends.take();
         }
@@ -86,7 +86,7 @@ impl Ring {
         })
     }
 
-    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
+    pub(super) fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
         let mut hash = Fnv::new();
         match &self.on {
             HashOn::Key => hash.write(facts.routable.keys.first().map_or(&[][..], |k| k.as_bytes())),

@@ -11,12 +11,12 @@ use super::fanout::Destinations;
 pub(super) struct Direct(HashMap<Arc<str>, Destinations>);
 
 impl Direct {
-    pub fn bind(&mut self, binding: &Binding) {
+    pub(super) fn bind(&mut self, binding: &Binding) {
         self.0.entry(binding.key.clone()).or_default().insert(binding.destination.clone());
     }
 
     /// Removes a destination. Called for the last binding with this key and destination.
-    pub fn unbind(&mut self, binding: &Binding) {
+    pub(super) fn unbind(&mut self, binding: &Binding) {
         if let Some(destinations) = self.0.get_mut(&binding.key) {
             destinations.remove(&binding.destination);
             if destinations.is_empty() {
@@ -25,7 +25,7 @@ impl Direct {
         }
     }
 
-    pub fn route<'a>(&'a self, key: &str, found: &mut dyn FnMut(&'a Destination)) {
+    pub(super) fn route<'a>(&'a self, key: &str, found: &mut dyn FnMut(&'a Destination)) {
         self.0.get(key).into_iter().flat_map(Destinations::iter).for_each(found);
     }
 }

@@ -24,7 +24,7 @@ impl Default for Destinations {
 }
 
 impl Destinations {
-    pub fn insert(&mut self, destination: Destination) {
+    pub(super) fn insert(&mut self, destination: Destination) {
         match self {
             Self::Few(list) if list.contains(&destination) => {}
             Self::Few(list) if list.len() < FEW_MAX => list.push(destination),
@@ -33,21 +33,21 @@ impl Destinations {
         }
     }
 
-    pub fn remove(&mut self, destination: &Destination) {
+    pub(super) fn remove(&mut self, destination: &Destination) {
         match self {
             Self::Few(list) => list.retain(|d| d != destination),
             Self::Many(set) => _ = set.remove(destination),
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Few(list) => list.is_empty(),
             Self::Many(set) => set.is_empty(),
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Destination> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Destination> {
         let (few, many) = match self {
             Self::Few(list) => (list.as_slice(), None),
             Self::Many(set) => (&[][..], Some(set)),

@@ -5,17 +5,17 @@
 pub(super) struct Fnv(u64);
 
 impl Fnv {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    pub fn write(&mut self, octets: &[u8]) {
+    pub(super) fn write(&mut self, octets: &[u8]) {
         for octet in octets {
             self.0 = (self.0 ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 
-    pub fn finish(&self) -> u64 {
+    pub(super) fn finish(&self) -> u64 {
         mix(self.0)
     }
 }

@@ -51,7 +51,7 @@ impl Rule {
 }
 
 impl Headers {
-    pub fn bind(&mut self, binding: Arc<Binding>) {
+    pub(super) fn bind(&mut self, binding: Arc<Binding>) {
         let (any, with_x) = match binding.arguments.get(X_MATCH).and_then(Value::as_str) {
             Some("any") => (true, false),
             Some("any-with-x") => (true, true),
@@ -63,7 +63,7 @@ impl Headers {
     }
 
     /// Removes a binding, which must be the one that was bound.
-    pub fn unbind(&mut self, binding: &Arc<Binding>) {
+    pub(super) fn unbind(&mut self, binding: &Arc<Binding>) {
         let Some(place) = self.places.remove(&address(binding)) else { return };
         self.rules[place] = None;
         if self.rules.len() > 2 * self.places.len() {
@@ -85,7 +85,7 @@ impl Headers {
     }
 
     /// A place is a binding; see [`super::Routes::route`].
-    pub fn route<'a>(
+    pub(super) fn route<'a>(
         &'a self,
         facts: &Facts<'_>,
         from: usize,

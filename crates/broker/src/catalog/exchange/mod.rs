@@ -239,7 +239,7 @@ enum Index {
 
 impl Table {
     /// Creates a table without bindings. It has no version of the policies yet, so it must be refreshed.
-    pub fn new(exchange: Arc<Exchange>, id: ExchangeId) -> Self {
+    pub(super) fn new(exchange: Arc<Exchange>, id: ExchangeId) -> Self {
         let index = match exchange.kind {
             ExchangeKind::Direct => Index::Direct(Direct::default()),
             ExchangeKind::Fanout | ExchangeKind::RecentHistory => Index::Fanout(Destinations::default()),
@@ -253,7 +253,7 @@ impl Table {
     }
 
     /// Returns the number of words that the keys of further bindings may have, if the type limits it.
-    pub fn room(&self) -> Option<usize> {
+    pub(super) fn room(&self) -> Option<usize> {
         match &*self.routes.0 {
             Index::Topic(trie) => Some(trie.room()),
             _ => None,
@@ -264,7 +264,7 @@ impl Table {
     ///
     /// # Errors
     /// The bindings of the exchange would take too much memory, and a message too many steps.
-    pub fn check_room(&self, binding: &Binding) -> Result<(), CatalogError> {
+    pub(super) fn check_room(&self, binding: &Binding) -> Result<(), CatalogError> {
         match &*self.routes.0 {
             Index::Topic(trie) => trie.check_room(binding),
             _ => Ok(()),
@@ -272,7 +272,7 @@ impl Table {
     }
 
     /// Returns the exchange with the current policies, which have this version.
-    pub fn current(&self, policies: &Policies, version: u64) -> Cow<'_, Arc<Exchange>> {
+    pub(super) fn current(&self, policies: &Policies, version: u64) -> Cow<'_, Arc<Exchange>> {
         let mut exchange = Cow::Borrowed(&self.exchange);
         if self.policies != version {
             exchange.to_mut().refresh(policies);
@@ -281,12 +281,12 @@ impl Table {
     }
 
     /// Updates the exchange to the current policies, which have this version.
-    pub fn refresh(&mut self, policies: &Policies, version: u64) {
+    pub(super) fn refresh(&mut self, policies: &Policies, version: u64) {
         self.exchange.refresh(policies);
         self.policies = version;
     }
 
-    pub fn bind(&mut self, binding: Arc<Binding>) {
+    pub(super) fn bind(&mut self, binding: Arc<Binding>) {
         if self.bindings.has(&binding) {
             return;
         }
@@ -304,7 +304,7 @@ impl Table {
         }
     }
 
-    pub fn unbind(&mut self, binding: &Binding) {
+    pub(super) fn unbind(&mut self, binding: &Binding) {
         let Some((age, removed)) = self.bindings.remove(binding) else { return };
         // Bindings that differ only in arguments that the type ignores share one entry.
         let place_is_empty = self.bindings.beside(binding).next().is_none();
@@ -325,7 +325,7 @@ impl Table {
     }
 
     /// Returns true if the routing keys alone decide where a message goes.
-    pub fn by_key_alone(&self) -> bool {
+    pub(super) fn by_key_alone(&self) -> bool {
         match &*self.routes.0 {
             Index::Direct(_) | Index::Topic(_) | Index::Modulus(_) => true,
             Index::Fanout(_) => self.exchange.kind != ExchangeKind::RecentHistory,
@@ -334,12 +334,12 @@ impl Table {
         }
     }
 
-    pub fn routes(&self) -> &Routes {
+    pub(super) fn routes(&self) -> &Routes {
         &self.routes
     }
 
     /// Returns the exchanges that are bound to this one as destinations.
-    pub fn exchanges(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(super) fn exchanges(&self) -> impl Iterator<Item = &Arc<str>> {
         self.bindings.exchanges()
     }
 }
@@ -358,7 +358,7 @@ impl Routes {
     /// The search begins at place `from`: 0, or the place that the call before has returned, because its steps were used up
     /// ([`Facts::is_used_up`]). In a search, each call gets at least one place further. A place is a key, or a binding of a headers
     /// exchange. Other types take few steps, so they do not pause.
-    pub fn route<'a>(
+    pub(super) fn route<'a>(
         &'a self,
         facts: &Facts<'_>,
         from: usize,

@@ -18,7 +18,7 @@ pub(super) struct Modulus {
 }
 
 impl Modulus {
-    pub fn bind(&mut self, binding: &Binding) {
+    pub(super) fn bind(&mut self, binding: &Binding) {
         *self.counts.entry(binding.destination.clone()).or_default() += 1;
         if let Some(sorted) = self.sorted.get_mut() {
             let at = sorted.partition_point(|d| *d < binding.destination);
@@ -26,7 +26,7 @@ impl Modulus {
         }
     }
 
-    pub fn unbind(&mut self, binding: &Binding) {
+    pub(super) fn unbind(&mut self, binding: &Binding) {
         let Some(count) = self.counts.get_mut(&binding.destination) else { return };
         *count -= 1;
         if *count == 0 {
@@ -44,7 +44,7 @@ impl Modulus {
         })
     }
 
-    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
+    pub(super) fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
         let mut hash = Fnv::new();
         for key in facts.routable.keys {
             hash.write(key.as_bytes());

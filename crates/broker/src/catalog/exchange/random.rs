@@ -18,13 +18,13 @@ pub(super) struct Random {
 }
 
 impl Random {
-    pub fn bind(&mut self, binding: Arc<Binding>) {
+    pub(super) fn bind(&mut self, binding: Arc<Binding>) {
         self.places.insert(address(&binding), self.bindings.len());
         self.bindings.push(binding);
     }
 
     /// Removes a binding, which must be the one that was bound. The last one takes its place.
-    pub fn unbind(&mut self, binding: &Arc<Binding>) {
+    pub(super) fn unbind(&mut self, binding: &Arc<Binding>) {
         let Some(place) = self.places.remove(&address(binding)) else { return };
         self.bindings.swap_remove(place);
         if let Some(moved) = self.bindings.get(place) {
@@ -32,7 +32,7 @@ impl Random {
         }
     }
 
-    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
+    pub(super) fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
         if let Some(binding) = self.bindings.get(facts.draw(self.bindings.len())) {
             found(&binding.destination);
         }

@@ -95,7 +95,7 @@ pub(in super::super) struct PausedFacts {
 
 impl PausedFacts {
     /// Goes on with the same message.
-    pub fn go_on<'a>(self, routable: &Routable<'a>, steps_max: u64) -> Facts<'a> {
+    pub(crate) fn go_on<'a>(self, routable: &Routable<'a>, steps_max: u64) -> Facts<'a> {
         Facts {
             routable: *routable,
             headers: OnceCell::new(),
@@ -150,38 +150,38 @@ impl Header<'_> {
 }
 
 impl<'a> Facts<'a> {
-    pub fn new(routable: Routable<'a>, steps_max: u64) -> Self {
+    pub(crate) fn new(routable: Routable<'a>, steps_max: u64) -> Self {
         Self { is_part: false, ..PausedFacts::default().go_on(&routable, steps_max) }
     }
 
     /// Returns what a search that pauses must know to go on.
-    pub fn pause(&self) -> PausedFacts {
+    pub(crate) fn pause(&self) -> PausedFacts {
         let has_headers = self.has_read_headers || self.headers.get().is_some();
         PausedFacts { draws: self.draws.get(), has_headers }
     }
 
     /// Counts steps of routing. A step takes a bounded time: it visits a node, a binding, a header or a destination.
-    pub fn count(&self, steps: u64) {
+    pub(crate) fn count(&self, steps: u64) {
         self.steps.set(self.steps.get() + steps);
     }
 
     /// Returns the number of steps so far.
-    pub fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u64 {
         self.steps.get()
     }
 
     /// Returns the steps that the next key may take.
-    pub fn steps_for_key(&self) -> u64 {
+    pub(crate) fn steps_for_key(&self) -> u64 {
         if self.is_part { u64::MAX } else { self.steps_max.saturating_sub(self.steps.get()) }
     }
 
     /// Returns the steps of reading headers that an earlier part of the search has read. They are not in [`Facts::steps`].
-    pub fn steps_again(&self) -> u64 {
+    pub(crate) fn steps_again(&self) -> u64 {
         self.again.get()
     }
 
     /// Returns true if no steps are left, so that the search pauses at the next place where it can.
-    pub fn is_used_up(&self) -> bool {
+    pub(crate) fn is_used_up(&self) -> bool {
         self.steps.get() >= self.steps_max
     }
 
@@ -281,7 +281,7 @@ pub(super) enum Plain<'a> {
 
 impl<'a> Plain<'a> {
     /// Reads an encoded value. Strings are not copied.
-    pub fn read(encoded: &'a [u8]) -> Option<Self> {
+    pub(super) fn read(encoded: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(encoded);
         let octets = match reader.peek()? {
             0xa0 | 0xb0 => reader.read_binary_opt().ok()?,
@@ -308,7 +308,7 @@ impl<'a> Plain<'a> {
     }
 
     /// Describes a value without copying it: bindings have large ones.
-    pub fn of(value: &'a Value) -> Self {
+    pub(super) fn of(value: &'a Value) -> Self {
         match value {
             Value::String(text) => Self::Octets(text.as_bytes()),
             Value::Symbol(symbol) => Self::Octets(symbol.as_str().as_bytes()),
@@ -341,12 +341,12 @@ impl<'a> Plain<'a> {
         }
     }
 
-    pub fn is_true(&self) -> bool {
+    pub(super) fn is_true(&self) -> bool {
         matches!(self, Self::Boolean(true))
     }
 
     /// Adds the value to a hash. Equal values add the same bytes.
-    pub fn hash(&self, into: &mut hash::Fnv) {
+    pub(super) fn hash(&self, into: &mut hash::Fnv) {
         match self {
             Self::Null => into.write(&[0]),
             Self::Boolean(v) => into.write(&[1, u8::from(*v)]),

@@ -76,7 +76,7 @@ impl ConsumerArguments {
     ///
     /// # Errors
     /// A known argument has a wrong value.
-    pub fn read(table: Table<'_>, now_ms: u64) -> Result<Self, Refused> {
+    pub(super) fn read(table: Table<'_>, now_ms: u64) -> Result<Self, Refused> {
         let mut replay = Replay { start: Start::Next, ..Replay::default() };
         let (mut priority, mut timeout_ms) = (0, None);
         let (mut values, mut unfiltered) = (Vec::new(), false);

@@ -112,14 +112,14 @@ pub(super) struct Settling {
 
 impl Consumer {
     /// Returns true if it gets nothing more, and has settled everything.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.cancelled == Cancelled::Done && self.unsettled == 0 && !self.outlet.awaits_answers()
     }
 }
 
 impl Channel {
     /// Returns the number of deliveries that a consumer may still receive.
-    pub fn room(&self, consumer: &Consumer) -> u32 {
+    pub(super) fn room(&self, consumer: &Consumer) -> u32 {
         if consumer.outlet.settled {
             return u32::MAX;
         }
@@ -132,7 +132,7 @@ impl Channel {
 
     /// Returns the number of deliveries that the consumers together may still receive.
     #[inline]
-    pub fn shared_room(&self) -> u32 {
+    pub(super) fn shared_room(&self) -> u32 {
         match self.shared_prefetch {
             0 => u32::MAX,
             limit => u32::from(limit).saturating_sub(self.shared_unsettled()),
@@ -140,7 +140,7 @@ impl Channel {
     }
 
     /// Returns the number of unsettled deliveries of all consumers together. What `basic.get` has returned does not count.
-    pub fn shared_unsettled(&self) -> u32 {
+    pub(super) fn shared_unsettled(&self) -> u32 {
         let fetched = self.holders.values().filter_map(|place| match self.roles.get(*place as usize) {
             Some(Role::Holder { unsettled, .. }) => Some(*unsettled),
             Some(Role::Consumer(_)) | None => None,
@@ -149,18 +149,18 @@ impl Channel {
     }
 
     /// Returns the places of all roles.
-    pub fn places(&self) -> Vec<u32> {
+    pub(super) fn places(&self) -> Vec<u32> {
         self.roles.iter().map(|(place, _)| place as u32).collect()
     }
 
     /// Returns a consumer tag that no other consumer of the node has. `unique` is the id of the connection.
-    pub fn new_tag(&mut self, unique: u64, channel: u16) -> Arc<str> {
+    pub(super) fn new_tag(&mut self, unique: u64, channel: u16) -> Arc<str> {
         self.generated += 1;
         format!("amq.ctag-{unique:016x}.{channel}.{}", self.generated).into()
     }
 
     /// Removes a role. The caller has removed its unsettled deliveries, or nobody will settle them.
-    pub fn remove(&mut self, place: u32) -> Option<Role> {
+    pub(super) fn remove(&mut self, place: u32) -> Option<Role> {
         let role = self.roles.try_remove(place as usize)?;
         match &role {
             Role::Consumer(consumer) => {

@@ -68,34 +68,34 @@ pub(super) struct Confirms {
 
 impl Confirms {
     /// Counts a message. Returns its number.
-    pub fn publish(&mut self) -> u64 {
+    pub(super) fn publish(&mut self) -> u64 {
         self.published += 1;
         self.published
     }
 
     /// Forgets the last message, which will be counted again.
-    pub fn take_back(&mut self) {
+    pub(super) fn take_back(&mut self) {
         self.published -= 1;
     }
 
     /// Returns the number of messages that are not answered.
-    pub fn unanswered(&self) -> u64 {
+    pub(super) fn unanswered(&self) -> u64 {
         self.published - self.answered - self.ahead_len
     }
 
     /// Returns the number of messages that were confirmed, not rejected.
-    pub fn confirmed(&self) -> u64 {
+    pub(super) fn confirmed(&self) -> u64 {
         self.confirmed
     }
 
     /// Notes that a message reached all its queues, or that it has none.
-    pub fn note_ack(&mut self, number: u64) {
+    pub(super) fn note_ack(&mut self, number: u64) {
         self.confirmed += 1;
         self.due.push_joined(Answer { first: number, last: number, is_ack: true });
     }
 
     /// Notes the receipts for messages. A message whose queue was deleted is confirmed, as in RabbitMQ.
-    pub fn note(&mut self, run: Run<Published>) {
+    pub(super) fn note(&mut self, run: Run<Published>) {
         if let (Published::Confirmed(first), Published::Confirmed(last)) = (run.first, run.last) {
             let is_ack = !matches!(run.verdict, Verdict::Rejected(_));
             self.confirmed += if is_ack { last - first + 1 } else { 0 };
@@ -103,13 +103,13 @@ impl Confirms {
         }
     }
 
-    pub fn has_due(&self) -> bool {
+    pub(super) fn has_due(&self) -> bool {
         !self.due.is_empty()
     }
 
     /// Sends the answers of this turn. One method answers several messages if all before them are answered, because
     /// `multiple` means all messages up to this one.
-    pub fn flush(&mut self, channel: u16, conn: &mut Connection) {
+    pub(super) fn flush(&mut self, channel: u16, conn: &mut Connection) {
         self.due.sort_unstable_by_key(|answer| answer.first);
         self.due.dedup_by(|next, last| last.join(next));
         for Answer { first, last, is_ack } in self.due.drain(..) {

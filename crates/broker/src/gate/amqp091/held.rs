@@ -24,7 +24,7 @@ pub(super) struct Arriving<'a> {
 
 impl<'a> Arriving<'a> {
     /// Returns `None` if the method is not `basic.publish`.
-    pub fn new(content: &'a Content<'_>) -> Option<Self> {
+    pub(super) fn new(content: &'a Content<'_>) -> Option<Self> {
         let (properties, payload) = (&content.properties[..], &content.payload[..]);
         Some(Self { publish: content.publish()?, properties, payload, assembled: content.assembled() })
     }
@@ -54,7 +54,7 @@ pub(super) struct HeldMessage {
 
 impl HeldMessage {
     /// Copies a message: a small one would keep the whole buffer that it was read into.
-    pub fn new(channel: u16, arriving: &Arriving<'_>) -> Self {
+    pub(super) fn new(channel: u16, arriving: &Arriving<'_>) -> Self {
         let Arriving { publish, properties, payload, .. } = arriving;
         let mut buffer = BytesMut::with_capacity(64 + properties.len() + payload.len());
         publish.put(&mut buffer);
@@ -68,7 +68,7 @@ impl HeldMessage {
     ///
     /// # Errors
     /// The encoded method cannot be read, which would be a mistake in this program.
-    pub fn arriving(&self) -> Result<Arriving<'_>, Refused> {
+    pub(super) fn arriving(&self) -> Result<Arriving<'_>, Refused> {
         let assembled = self.buffer.slice(self.method_len..);
         let (method, rest) = self.buffer.split_at(self.method_len);
         let (properties, payload) = rest.split_at(self.properties_len);
@@ -81,25 +81,25 @@ impl HeldMessage {
     }
 
     /// Returns the encoded property list.
-    pub fn property_list(&self) -> Bytes {
+    pub(super) fn property_list(&self) -> Bytes {
         self.buffer.slice(self.method_len..self.method_len + self.properties_len)
     }
 
     /// Returns the bytes that it keeps in memory.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.buffer.len()
     }
 }
 
 impl Deferred {
-    pub fn method(channel: u16, method: &Method<'_>) -> Self {
+    pub(super) fn method(channel: u16, method: &Method<'_>) -> Self {
         let mut encoded = BytesMut::new();
         method.put(&mut encoded);
         Self::Method { channel, encoded: encoded.freeze() }
     }
 
     /// Returns the bytes that it keeps in memory.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Publish(message) => message.len(),
             Self::Method { encoded, .. } => encoded.len(),

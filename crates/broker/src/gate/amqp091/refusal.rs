@@ -19,7 +19,7 @@ pub(super) enum Refused {
 }
 
 impl Refused {
-    pub fn new(code: ReplyCode, text: impl Into<String>) -> Self {
+    pub(super) fn new(code: ReplyCode, text: impl Into<String>) -> Self {
         Self::Fault { code, text: text.into() }
     }
 }

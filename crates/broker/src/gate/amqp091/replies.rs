@@ -27,11 +27,11 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    pub fn tag(&self) -> &str {
+    pub(super) fn tag(&self) -> &str {
         &self.tag
     }
 
-    pub fn close(self, cx: &mut Cx<'_>) {
+    pub(super) fn close(self, cx: &mut Cx<'_>) {
         cx.consumers.remove(self.to.outlet.0);
         cx.counters.over_mut(Protocol::Amqp091).consumers -= 1;
     }

@@ -75,17 +75,17 @@ enum Step {
 
 impl Tx {
     /// Returns the number of messages that wait for the commit.
-    pub fn messages(&self) -> usize {
+    pub(super) fn messages(&self) -> usize {
         self.messages.len()
     }
 
     /// Notes that deliveries with these tags were settled.
-    pub fn note_settled(&mut self, tags: Span) {
+    pub(super) fn note_settled(&mut self, tags: Span) {
         self.settled.push_joined(tags);
     }
 
     /// Returns the bytes that wait for the commit, or for its end.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
             + self.settled.len() * size_of::<Span>()
             + self.behind.iter().map(|held| held.bytes() + size_of::<Deferred>()).sum::<usize>()

@@ -41,7 +41,7 @@ pub(super) enum Settlement {
 }
 
 impl Settlement {
-    pub fn outcome(self) -> Outcome {
+    pub(super) fn outcome(self) -> Outcome {
         match self {
             Self::Ack => Outcome::Accepted,
             Self::Return => Outcome::Released,
@@ -61,7 +61,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub fn new(delivered: &Delivered, settlement: Settlement) -> Self {
+    pub(super) fn new(delivered: &Delivered, settlement: Settlement) -> Self {
         let Delivered { place, number, .. } = *delivered;
         Self { place, first: number, last: number, settlement }
     }
@@ -93,34 +93,34 @@ pub(super) struct Unsettled {
 
 impl Unsettled {
     /// Adds a delivery. Its tag is larger than all before.
-    pub fn push(&mut self, tag: u64, place: u32, number: u64) {
+    pub(super) fn push(&mut self, tag: u64, place: u32, number: u64) {
         self.open += 1;
         self.deliveries.push_back(Delivered { tag, number, place, state: State::Unsettled });
     }
 
     /// Returns the number of unsettled deliveries.
-    pub fn len(&self) -> u32 {
+    pub(super) fn len(&self) -> u32 {
         self.open
     }
 
     /// Returns the number of those that are settled in a transaction.
-    pub fn uncommitted(&self) -> u32 {
+    pub(super) fn uncommitted(&self) -> u32 {
         self.uncommitted
     }
 
     /// Returns the oldest delivery.
-    pub fn oldest(&self) -> Option<&Delivered> {
+    pub(super) fn oldest(&self) -> Option<&Delivered> {
         self.deliveries.front()
     }
 
     /// Returns the number of the oldest delivery of a role. The cost grows with the deliveries of other roles before it.
-    pub fn oldest_of(&self, place: u32) -> Option<u64> {
+    pub(super) fn oldest_of(&self, place: u32) -> Option<u64> {
         let mut open = self.deliveries.iter().filter(|delivered| delivered.state != State::Settled);
         open.find(|delivered| delivered.place == place).map(|delivered| delivered.number)
     }
 
     /// Returns the number of the oldest delivery of each role.
-    pub fn oldest_of_each(&self) -> HashMap<u32, u64> {
+    pub(super) fn oldest_of_each(&self) -> HashMap<u32, u64> {
         let mut oldest = HashMap::new();
         for delivered in self.deliveries.iter().filter(|delivered| delivered.state != State::Settled) {
             oldest.entry(delivered.place).or_insert(delivered.number);
@@ -130,7 +130,7 @@ impl Unsettled {
 
     /// Removes the delivery with this tag. Returns `None` if there is none that is unsettled.
     #[inline]
-    pub fn take(&mut self, tag: u64) -> Option<Delivered> {
+    pub(super) fn take(&mut self, tag: u64) -> Option<Delivered> {
         let delivered = self.find(tag)?;
         delivered.state = State::Settled;
         let delivered = *delivered;
@@ -140,7 +140,7 @@ impl Unsettled {
     }
 
     /// Removes all unsettled deliveries up to this tag, in their order.
-    pub fn take_to(&mut self, tag: u64) -> Vec<Delivered> {
+    pub(super) fn take_to(&mut self, tag: u64) -> Vec<Delivered> {
         let behind = self.deliveries.partition_point(|delivered| delivered.tag <= tag);
         let taken: Vec<_> = match self.uncommitted {
             0 => {
@@ -164,7 +164,7 @@ impl Unsettled {
     }
 
     /// Returns true if a delivery with this tag, or with a smaller one, is unsettled.
-    pub fn has_to(&self, tag: u64) -> bool {
+    pub(super) fn has_to(&self, tag: u64) -> bool {
         match self.uncommitted {
             0 => self.deliveries.front().is_some_and(|first| first.tag <= tag),
             _ => self.unsettled_to(tag).next().is_some(),
@@ -172,7 +172,7 @@ impl Unsettled {
     }
 
     /// Settles the delivery with this tag in a transaction. Returns false if there is none that is unsettled.
-    pub fn settle(&mut self, tag: u64, settlement: Settlement) -> bool {
+    pub(super) fn settle(&mut self, tag: u64, settlement: Settlement) -> bool {
         let Some(delivered) = self.find(tag) else { return false };
         delivered.state = State::Uncommitted(settlement);
         self.uncommitted += 1;
@@ -181,7 +181,7 @@ impl Unsettled {
 
     /// Settles all unsettled deliveries up to this tag in a transaction. Returns the tags of the first and the last one, or
     /// `None` if there is none.
-    pub fn settle_to(&mut self, tag: u64, settlement: Settlement) -> Option<Span> {
+    pub(super) fn settle_to(&mut self, tag: u64, settlement: Settlement) -> Option<Span> {
         let (start, behind) = self.indexes(self.unsettled_from, tag);
         let mut span: Option<Span> = None;
         for delivered in self.deliveries.range_mut(start..behind) {
@@ -197,7 +197,7 @@ impl Unsettled {
     }
 
     /// Makes the settlements of a transaction undone: those of the deliveries with these tags.
-    pub fn roll_back(&mut self, tags: Span) {
+    pub(super) fn roll_back(&mut self, tags: Span) {
         let (start, behind) = self.indexes(tags.first, tags.last);
         for delivered in self.deliveries.range_mut(start..behind) {
             if let State::Uncommitted(_) = delivered.state {
@@ -209,7 +209,7 @@ impl Unsettled {
     }
 
     /// Removes the deliveries with these tags that are settled in a transaction, in their order.
-    pub fn commit(&mut self, tags: Span) -> Vec<(Delivered, Settlement)> {
+    pub(super) fn commit(&mut self, tags: Span) -> Vec<(Delivered, Settlement)> {
         let (start, behind) = self.indexes(tags.first, tags.last);
         let mut taken = Vec::new();
         for delivered in self.deliveries.range_mut(start..behind) {

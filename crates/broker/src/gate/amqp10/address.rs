@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use crate::catalog::DEFAULT_EXCHANGE_ALIAS;
 
 /// The node that answers management requests (docs/compatibility.md, Management over AMQP).
-pub const MANAGEMENT: &str = "/management";
+pub(super) const MANAGEMENT: &str = "/management";
 
 /// The characters that are encoded in a segment: all except the unreserved ones of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -20,12 +20,12 @@ pub(super) enum Deferred {
 
 impl Deferred {
     /// Returns true if it is the ATTACH of this link.
-    pub fn is_of_link(&self, session: u16, link: u32) -> bool {
+    pub(super) fn is_of_link(&self, session: u16, link: u32) -> bool {
         matches!(self, Self::Attach { session: s, link: l, .. } if (*s, *l) == (session, link))
     }
 
     /// Returns the bytes that it keeps in memory.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Transfer { delivery, key_bytes, .. } => delivery.message.len() + key_bytes,
             // They are at most one frame each.

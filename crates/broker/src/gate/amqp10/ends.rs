@@ -24,7 +24,7 @@ impl HeldAnswer {
     }
 
     /// Returns true if it is the answer to DETACH or END on this session.
-    pub fn is_on(self, session: u16) -> bool {
+    pub(super) fn is_on(self, session: u16) -> bool {
         self.is_detach_on(session) || self == Self::End { session }
     }
 }

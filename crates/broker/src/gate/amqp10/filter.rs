@@ -164,7 +164,7 @@ pub(super) enum Unreadable {
 
 impl Unreadable {
     /// Returns the error with which the consumer is refused.
-    pub fn to_error(&self, queue: &str, vhost: &str) -> AmqpError {
+    pub(super) fn to_error(&self, queue: &str, vhost: &str) -> AmqpError {
         let condition = match self {
             Self::Offset(_) => condition::PRECONDITION_FAILED,
             Self::Values | Self::Selector(_) => condition::INVALID_FIELD,

@@ -33,7 +33,7 @@ enum Answer {
 }
 
 impl Published {
-    pub fn new(delivery: &Delivery<'_>) -> Self {
+    pub(super) fn new(delivery: &Delivery<'_>) -> Self {
         Self { id: delivery.id, answer: Answer::to(delivery) }
     }
 }

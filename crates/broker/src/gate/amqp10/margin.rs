@@ -32,18 +32,18 @@ pub(super) struct Margin {
 }
 
 impl Margin {
-    pub fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &Settings) -> Self {
         let message = usize::try_from(settings.max_message_size).unwrap_or(usize::MAX);
         Self { held: VecDeque::new(), bytes: 0, bytes_max: message.saturating_add(MARGIN_BYTES) }
     }
 
     /// Returns the number of bytes that may arrive in one alarm.
-    pub fn bytes_max(&self) -> usize {
+    pub(super) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
     /// Returns the bytes of memory that the messages take.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -67,7 +67,7 @@ impl Margin {
     }
 
     /// Removes the messages of a session, or of one of its links.
-    pub fn take(&mut self, session: u16, link: Option<u32>) -> Vec<HeldTransfer> {
+    pub(super) fn take(&mut self, session: u16, link: Option<u32>) -> Vec<HeldTransfer> {
         if self.held.is_empty() {
             return Vec::new();
         }

@@ -110,7 +110,7 @@ enum Level {
 
 impl Expr {
     /// Returns the bytes of memory that the expression takes besides itself.
-    pub fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         let of_all = |all: &[Self]| size_of_val(all) + all.iter().map(Self::heap_bytes).sum::<usize>();
         let of_one = |operand: &Self| of_all(std::slice::from_ref(operand));
         match self {
@@ -131,7 +131,7 @@ impl Expr {
     }
 
     /// Returns the number of parts of the expression, and of comparisons of its patterns for each byte.
-    pub fn parts(&self) -> usize {
+    pub(super) fn parts(&self) -> usize {
         let of_all = |all: &[Self]| all.iter().map(Self::parts).sum::<usize>();
         1 + match self {
             Self::Literal(_) | Self::Identifier(_) | Self::Utc | Self::IsNull(_) => 0,
@@ -262,7 +262,7 @@ impl Shown<'_> {
 
 impl Identifier {
     /// Returns the bytes of memory that the identifier takes besides itself.
-    pub fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Application(name) => allocated(name.len()),
             Self::Envelope(_) | Self::Property(_) => 0,

@@ -51,7 +51,7 @@ enum Piece {
 impl Like {
     /// # Errors
     /// The pattern has a control character, or ends with its escape.
-    pub fn new(pattern: Box<str>, escape: Option<char>) -> Result<Self, SqlProblem> {
+    pub(super) fn new(pattern: Box<str>, escape: Option<char>) -> Result<Self, SqlProblem> {
         if pattern.chars().any(|c| c.is_ascii_control()) {
             return Err(SqlProblem::ControlCharacter);
         }
@@ -75,16 +75,16 @@ impl Like {
     }
 
     /// Returns the pattern as it was written.
-    pub fn pattern(&self) -> &str {
+    pub(super) fn pattern(&self) -> &str {
         &self.pattern
     }
 
-    pub fn escape(&self) -> Option<char> {
+    pub(super) fn escape(&self) -> Option<char> {
         self.escape
     }
 
     /// Returns the number of comparisons for each byte of the subject.
-    pub fn comparisons(&self) -> usize {
+    pub(super) fn comparisons(&self) -> usize {
         match &self.shape {
             Shape::Exact(_) | Shape::Affixes { .. } => 1,
             Shape::Pieces { rest, .. } => 1 + rest.as_ref().map_or(0, |rest| rest.middle.len() + rest.work),
@@ -92,7 +92,7 @@ impl Like {
     }
 
     /// Returns the bytes of memory that the pattern takes besides itself.
-    pub fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         let shape = match &self.shape {
             Shape::Exact(text) => allocated(text.len()),
             Shape::Affixes { prefix, suffix } => allocated(prefix.len()) + allocated(suffix.len()),
@@ -103,7 +103,7 @@ impl Like {
 
     /// Returns whether the pattern matches the whole subject. Unknown (`None`) if the pattern has `_` or
     /// several `%` and the subject is not UTF-8, or if the search would cost too much.
-    pub fn matches(&self, subject: &[u8]) -> Option<bool> {
+    pub(super) fn matches(&self, subject: &[u8]) -> Option<bool> {
         match &self.shape {
             Shape::Exact(text) => Some(subject == text.as_bytes()),
             Shape::Affixes { prefix, suffix } => Some(

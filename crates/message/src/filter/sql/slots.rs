@@ -25,7 +25,7 @@ pub(super) struct Sources {
 
 impl Sources {
     /// Creates the sources. `identifiers` has the identifier of each slot, without duplicates.
-    pub fn new(identifiers: &[Identifier]) -> Self {
+    pub(super) fn new(identifiers: &[Identifier]) -> Self {
         let (mut envelope, mut properties, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for (slot, identifier) in (0u8..).map(Slot).zip(identifiers) {
             match identifier {
@@ -40,7 +40,7 @@ impl Sources {
     }
 
     /// Returns the bytes of memory that the sources take besides themselves.
-    pub fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         let names: usize = self.names.iter().map(|(name, _)| allocated(name.len())).sum();
         size_of_val(&*self.envelope) + size_of_val(&*self.properties) + size_of_val(&*self.names) + names
     }
@@ -50,7 +50,7 @@ impl Sources {
     ///
     /// # Errors
     /// A section is malformed, as far as it was read.
-    pub fn fill<'m>(
+    pub(super) fn fill<'m>(
         &self,
         message: &'m Message,
         position: Position,

@@ -41,7 +41,7 @@ pub(super) struct BudgetUse {
 }
 
 impl BudgetUse {
-    pub fn new(ledger: Arc<Ledger>) -> Self {
+    pub(super) fn new(ledger: Arc<Ledger>) -> Self {
         Self { ledger, seen: 0 }
     }
 
@@ -57,13 +57,13 @@ impl BudgetUse {
 
 impl Connections {
     /// Returns the bytes that connections of this shard hold for a budget, and this shard's part of the limit.
-    pub fn held(&self, budget: ClientBudget, here: ShardId) -> (u64, u64) {
+    pub(crate) fn held(&self, budget: ClientBudget, here: ShardId) -> (u64, u64) {
         let ledger = &self.held[budget as usize].ledger;
         (ledger.held(here), ledger.limit_part(here))
     }
 
     /// Looks how much all connections of the node have not read. Called once a turn.
-    pub fn look_at_unread(&mut self) {
+    pub(crate) fn look_at_unread(&mut self) {
         let ledger = &self.held[ClientBudget::Unread as usize].ledger;
         self.output_room = output_room(ledger.held_by_all(), ledger.limit());
     }

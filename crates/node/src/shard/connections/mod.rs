@@ -180,7 +180,7 @@ struct Shared {
 }
 
 impl Connections {
-    pub fn new(here: ShardId, shards: ShardId, budgets: NodeBudgets, names: Names) -> Self {
+    pub(super) fn new(here: ShardId, shards: ShardId, budgets: NodeBudgets, names: Names) -> Self {
         Self {
             conns: Slab::new(),
             dirty: Vec::new(),
@@ -212,7 +212,7 @@ impl Connections {
     // ---- gates ------------------------------------------------------------------------------------------
 
     /// Returns the gates with their context. Make them once for a run of deliveries.
-    pub fn gates<'a>(
+    pub(super) fn gates<'a>(
         &'a mut self,
         here: Here,
         metadata: &'a Metadata,
@@ -259,49 +259,49 @@ impl Connections {
         Gates { cx, conns: &mut self.conns, dirty: &mut self.dirty }
     }
 
-    pub fn get(&self, key: usize) -> Option<&Conn> {
+    pub(super) fn get(&self, key: usize) -> Option<&Conn> {
         self.conns.get(key)
     }
 
-    pub fn get_mut(&mut self, key: usize) -> Option<&mut Conn> {
+    pub(super) fn get_mut(&mut self, key: usize) -> Option<&mut Conn> {
         self.conns.get_mut(key)
     }
 
     /// Returns the searches for routes that take more than a turn.
-    pub fn searches(&mut self) -> &mut Searches {
+    pub(super) fn searches(&mut self) -> &mut Searches {
         &mut self.shared.searches
     }
 
     /// Returns true if a message waits for its route.
-    pub fn is_searching(&self) -> bool {
+    pub(super) fn is_searching(&self) -> bool {
         !self.shared.searches.is_idle()
     }
 
     /// Returns a number that is larger than all keys.
-    pub fn places(&self) -> usize {
+    pub(super) fn places(&self) -> usize {
         self.conns.capacity()
     }
 
     /// Returns the messages that were published to an exchange on this shard.
-    pub fn counts_of_exchange(&self, exchange: ExchangeId) -> ExchangeCounts {
+    pub(super) fn counts_of_exchange(&self, exchange: ExchangeId) -> ExchangeCounts {
         self.shared.exchange_counters.get(exchange)
     }
 
-    pub fn open_sessions(&self) -> OpenSessions {
+    pub(super) fn open_sessions(&self) -> OpenSessions {
         self.open
     }
 
-    pub fn is_blocked(&self) -> bool {
+    pub(super) fn is_blocked(&self) -> bool {
         self.blocked
     }
 
     /// Returns the reason why the node stops, if it does.
-    pub fn ending(&self) -> Option<Arc<str>> {
+    pub(super) fn ending(&self) -> Option<Arc<str>> {
         self.ending.clone()
     }
 
     /// Returns the key of the connection of this name.
-    pub fn named(&self, name: &str) -> Option<usize> {
+    pub(super) fn named(&self, name: &str) -> Option<usize> {
         self.conns.iter().find(|(_, conn)| *conn.gate.peer().name == *name).map(|(key, _)| key)
     }
 
@@ -340,51 +340,51 @@ impl Connections {
     // ---- who is who -------------------------------------------------------------------------------------
 
     /// Returns a number that is unique in the node.
-    pub fn draw(&mut self, here: ShardId) -> u64 {
+    pub(super) fn draw(&mut self, here: ShardId) -> u64 {
         self.shared.unique += 1;
         u64::from(here) << 56 | self.shared.unique
     }
 
     /// Returns the address of a consumer of this shard.
-    pub fn consumer(&self, consumer: ConsumerId) -> Option<GateAddress> {
+    pub(super) fn consumer(&self, consumer: ConsumerId) -> Option<GateAddress> {
         self.shared.consumers.get(consumer.0).copied()
     }
 
     /// Returns an id for a holder of fetched messages that no gate owns. Effects for it are dropped, like those for a consumer
     /// that has ended. `None` if there are too many consumers.
-    pub fn new_holder(&mut self) -> Option<ConsumerId> {
+    pub(super) fn new_holder(&mut self) -> Option<ConsumerId> {
         let id = self.shared.consumers.insert(GateAddress { connection: usize::MAX, place: 0 })?;
         self.shared.consumers.remove(id);
         Some(ConsumerId(id))
     }
 
-    pub fn publisher(&mut self, publisher: PublisherId) -> Option<&mut PublisherAddress> {
+    pub(super) fn publisher(&mut self, publisher: PublisherId) -> Option<&mut PublisherAddress> {
         self.shared.publishers.get_mut(publisher.0)
     }
 
-    pub fn add_publisher(&mut self, address: PublisherAddress) -> Option<PublisherId> {
+    pub(super) fn add_publisher(&mut self, address: PublisherAddress) -> Option<PublisherId> {
         self.shared.publishers.insert(address).map(PublisherId)
     }
 
-    pub fn remove_publisher(&mut self, publisher: PublisherId) {
+    pub(super) fn remove_publisher(&mut self, publisher: PublisherId) {
         self.shared.publishers.remove(publisher.0);
     }
 
     /// Returns a new ticket. Its answer belongs to `owner`.
-    pub fn ticket(&mut self, owner: TicketOwner) -> Option<Ticket> {
+    pub(super) fn ticket(&mut self, owner: TicketOwner) -> Option<Ticket> {
         self.shared.tickets.insert(owner).map(Ticket)
     }
 
-    pub fn ticket_owner(&self, ticket: Ticket) -> Option<TicketOwner> {
+    pub(super) fn ticket_owner(&self, ticket: Ticket) -> Option<TicketOwner> {
         self.shared.tickets.get(ticket.0).copied()
     }
 
-    pub fn remove_ticket(&mut self, ticket: Ticket) {
+    pub(super) fn remove_ticket(&mut self, ticket: Ticket) {
         self.shared.tickets.remove(ticket.0);
     }
 
     /// Takes the publishers' links that end when this queue is deleted.
-    pub fn take_watchers(&mut self, queue: QueueId) -> Vec<GateAddress> {
+    pub(super) fn take_watchers(&mut self, queue: QueueId) -> Vec<GateAddress> {
         let watchers = self.shared.watchers.take(queue);
         let links =
             watchers.into_iter().filter_map(|publisher| match self.shared.publishers.get(publisher.0) {
@@ -397,32 +397,32 @@ impl Connections {
     // ---- the end of the turn ----------------------------------------------------------------------------
 
     /// Marks a connection as having something to write or to close.
-    pub fn touch(&mut self, key: usize) {
+    pub(super) fn touch(&mut self, key: usize) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.touch(key, &mut self.dirty);
         }
     }
 
     /// Returns the dirty connection at position `at`.
-    pub fn dirty(&self, at: usize) -> Option<usize> {
+    pub(super) fn dirty(&self, at: usize) -> Option<usize> {
         self.dirty.get(at).copied()
     }
 
     /// Moves the deadlines of all clients: their sockets were not read for `late_ms`. Their entries are made again when they
     /// are visited.
-    pub fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
+    pub(super) fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
         self.conns.iter_mut().for_each(|(_, conn)| conn.gate.forgive_lateness(late_ms, now_ms));
     }
 
     /// Returns when the deadlines must be checked next, in milliseconds since the epoch.
-    pub fn next_check(&self) -> Option<u64> {
+    pub(super) fn next_check(&self) -> Option<u64> {
         self.deadlines.first().map(|at| at.max(self.checked_ms + CHECK_MS))
     }
 
     // ---- memory -----------------------------------------------------------------------------------------
 
     /// Returns the reader memory of one connection. `part` makes it at the first call.
-    pub fn reader_memory(
+    pub(super) fn reader_memory(
         &mut self,
         key: usize,
         part: impl FnOnce(&Arc<BufferBudget>) -> Arc<BufferBudget>,
@@ -433,12 +433,12 @@ impl Connections {
     }
 
     /// Returns the reader memory of the whole node.
-    pub fn node_reader_memory(&self) -> &Arc<BufferBudget> {
+    pub(super) fn node_reader_memory(&self) -> &Arc<BufferBudget> {
         &self.reader_memory
     }
 
     /// Returns the bytes of credit granted to publishers beyond the fixed credit, and their limit.
-    pub fn publisher_credit(&self) -> (u64, u64) {
+    pub(super) fn publisher_credit(&self) -> (u64, u64) {
         (self.shared.budget.used(), self.shared.budget.limit())
     }
 }
@@ -454,7 +454,7 @@ impl<'a> Gates<'a> {
     /// Lets one gate do something, and marks its connection as dirty. Returns `None` if the connection is
     /// closed.
     #[inline(always)]
-    pub fn with<R>(&mut self, key: usize, act: impl FnOnce(&mut Gate, &mut Cx<'a>) -> R) -> Option<R> {
+    pub(super) fn with<R>(&mut self, key: usize, act: impl FnOnce(&mut Gate, &mut Cx<'a>) -> R) -> Option<R> {
         let conn = self.conns.get_mut(key)?;
         let result = act(&mut conn.gate, &mut self.cx);
         conn.touch(key, self.dirty);

@@ -38,7 +38,7 @@ impl Copied {
     }
 
     /// Returns the version of the last change that may be answered: there is no copy without it now, and no job can make one.
-    pub fn answered_to(&self) -> u64 {
+    pub(super) fn answered_to(&self) -> u64 {
         if !self.stands && self.in_flight.is_none() {
             return u64::MAX;
         }

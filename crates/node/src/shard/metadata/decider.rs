@@ -48,7 +48,7 @@ struct Unanswered {
 }
 
 impl Decider {
-    pub fn new(shards: ShardId, catalog: &Catalog) -> Self {
+    pub(super) fn new(shards: ShardId, catalog: &Catalog) -> Self {
         Self {
             pending: Pending::new(catalog),
             applied: vec![catalog.version(); usize::from(shards)],

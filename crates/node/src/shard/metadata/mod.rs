@@ -46,7 +46,7 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    pub fn new(
+    pub(super) fn new(
         here: ShardId,
         shards: ShardId,
         settings: Arc<Settings>,
@@ -71,63 +71,63 @@ impl Metadata {
         }
     }
 
-    pub fn catalog(&self) -> &Catalog {
+    pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
     /// Returns the homes of the queues.
-    pub fn placements(&self) -> &Placements {
+    pub(super) fn placements(&self) -> &Placements {
         &self.placements
     }
 
     /// Returns the lower half of the version of the policies. A queue that was configured for another version is
     /// reconfigured before a request is applied to it. So the halves are equal by mistake only after 2^32 changes between
     /// two requests.
-    pub fn policies(&self) -> u32 {
+    pub(super) fn policies(&self) -> u32 {
         self.catalog.policies_version() as u32
     }
 
     /// Returns the record of a queue, after refreshing it for the current policies.
-    pub fn refresh_queue(&mut self, queue: QueueId) -> Option<Arc<QueueRecord>> {
+    pub(super) fn refresh_queue(&mut self, queue: QueueId) -> Option<Arc<QueueRecord>> {
         self.catalog.refresh_queue_at(queue.slot()).filter(|record| record.id == queue)
     }
 
     /// Refreshes the record of the exchange at this place of the catalog.
-    pub fn refresh_exchange_at(&mut self, place: usize) {
+    pub(super) fn refresh_exchange_at(&mut self, place: usize) {
         self.catalog.refresh_exchange_at(place);
     }
 
-    pub fn access(&self) -> &Access {
+    pub(super) fn access(&self) -> &Access {
         &self.access
     }
 
     /// Returns what is traced, or `None` if nothing is.
-    pub fn traces(&self) -> Option<&Traces> {
+    pub(super) fn traces(&self) -> Option<&Traces> {
         Some(&*self.traces).filter(|traces| !traces.is_off())
     }
 
-    pub fn set_traces(&mut self, traces: Arc<Traces>) {
+    pub(super) fn set_traces(&mut self, traces: Arc<Traces>) {
         self.traces = traces;
     }
 
     /// Removes the traces that are over, so that messages are compared with none of them.
-    pub fn remove_traces_over(&mut self, now_ms: u64) {
+    pub(super) fn remove_traces_over(&mut self, now_ms: u64) {
         if self.traces.limited().iter().any(|trace| trace.is_over(now_ms)) {
             Arc::make_mut(&mut self.traces).remove_over(now_ms);
         }
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    pub fn set_settings(&mut self, settings: Arc<Settings>) {
+    pub(super) fn set_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
     }
 
     /// Returns the durable changes that are decided but not applied yet, in order. There are some on the
     /// deciding shard only.
-    pub fn pending(&self) -> impl Iterator<Item = &Change> {
+    pub(super) fn pending(&self) -> impl Iterator<Item = &Change> {
         self.decider.iter().flat_map(|decider| decider.pending.durable_changes(&self.catalog))
     }
 }

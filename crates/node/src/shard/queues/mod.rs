@@ -57,16 +57,16 @@ struct Recent {
 }
 
 impl Recent {
-    pub fn note(&mut self, value: u64) {
+    pub(crate) fn note(&mut self, value: u64) {
         self.now = self.now.max(value);
     }
 
-    pub fn largest(&self) -> u64 {
+    pub(crate) fn largest(&self) -> u64 {
         self.now.max(self.before)
     }
 
     /// Called once in each round of the chores.
-    pub fn next_period(&mut self) {
+    pub(crate) fn next_period(&mut self) {
         self.before = std::mem::take(&mut self.now);
     }
 }
@@ -86,54 +86,54 @@ pub(super) struct Forgetting {
 }
 
 impl Queues {
-    pub fn get(&self, queue: QueueId) -> Option<&QueueSlot> {
+    pub(super) fn get(&self, queue: QueueId) -> Option<&QueueSlot> {
         self.slots.get(queue.slot())?.as_deref().filter(|slot| slot.id == queue)
     }
 
-    pub fn get_mut(&mut self, queue: QueueId) -> Option<&mut QueueSlot> {
+    pub(super) fn get_mut(&mut self, queue: QueueId) -> Option<&mut QueueSlot> {
         self.slots.get_mut(queue.slot())?.as_deref_mut().filter(|slot| slot.id == queue)
     }
 
     /// The number of places. The place of a queue is the slot of its id.
-    pub fn places(&self) -> usize {
+    pub(super) fn places(&self) -> usize {
         self.slots.len()
     }
 
-    pub fn at(&self, place: usize) -> Option<&QueueSlot> {
+    pub(super) fn at(&self, place: usize) -> Option<&QueueSlot> {
         self.slots.get(place)?.as_deref()
     }
 
-    pub fn at_mut(&mut self, place: usize) -> Option<&mut QueueSlot> {
+    pub(super) fn at_mut(&mut self, place: usize) -> Option<&mut QueueSlot> {
         self.slots.get_mut(place)?.as_deref_mut()
     }
 
     /// Returns the number of queues that live here.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
     /// Returns how many messages all queues that live here have.
-    pub fn depth(&self) -> Depth {
+    pub(super) fn depth(&self) -> Depth {
         self.depth
     }
 
     /// Called once in each round of the chores.
-    pub fn end_period(&mut self) {
+    pub(super) fn end_period(&mut self) {
         self.commits.next_period();
     }
 
     /// Returns the longest time of a recent commit, in milliseconds.
-    pub fn commit_latency_ms(&self) -> u64 {
+    pub(super) fn commit_latency_ms(&self) -> u64 {
         self.commits.largest()
     }
 
     /// Returns the earliest time, in milliseconds since the epoch, at which a queue may have something due.
-    pub fn next_due(&self) -> Option<u64> {
+    pub(super) fn next_due(&self) -> Option<u64> {
         self.deadlines.first()
     }
 
     /// Takes what remains to do for the deletion with this ticket.
-    pub fn forgotten(&mut self, ticket: u64) -> Forgetting {
+    pub(super) fn forgotten(&mut self, ticket: u64) -> Forgetting {
         self.forgetting.remove(&ticket).unwrap_or_default()
     }
 

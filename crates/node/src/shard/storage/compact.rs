@@ -62,7 +62,7 @@ impl Moving {
     }
 
     /// Returns the complete copy of a run, to be written.
-    pub fn poll_copy(&mut self) -> Option<Run> {
+    pub(super) fn poll_copy(&mut self) -> Option<Run> {
         let now = self.now.as_mut().filter(|now| now.whole && !now.copy.blocks.is_empty())?;
         Some(std::mem::take(&mut now.copy))
     }
@@ -90,7 +90,7 @@ impl Copying {
 
 impl Storage {
     /// Inspects the runs of a queue for [`Shard::move_stuck`], unless a run is being moved.
-    pub fn look_for_stuck(&mut self, slot: &QueueSlot) {
+    pub(crate) fn look_for_stuck(&mut self, slot: &QueueSlot) {
         if !self.pages.moving.is_idle() {
             return;
         }

@@ -21,12 +21,12 @@ enum State {
 }
 
 impl Engine {
-    pub fn new(group: Group) -> Self {
+    pub(crate) fn new(group: Group) -> Self {
         Self { state: State::Awake(Box::new(group)), seen: 0, quiet: 0 }
     }
 
     /// Returns the engine, awake.
-    pub fn wake(&mut self) -> &mut Group {
+    pub(crate) fn wake(&mut self) -> &mut Group {
         if let State::Resting(resting) = &self.state {
             self.state = State::Awake(Box::new(resting.clone().wake(Options::default())));
         }
@@ -36,14 +36,14 @@ impl Engine {
         }
     }
 
-    pub fn me(&self) -> Member {
+    pub(crate) fn me(&self) -> Member {
         match &self.state {
             State::Awake(group) => group.me(),
             State::Resting(resting) => resting.me(),
         }
     }
 
-    pub fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         match &self.state {
             State::Awake(group) => group.standing(),
             State::Resting(resting) => resting.standing(),
@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// Returns how far the log of the group has come. All entries of a resting group are applied.
-    pub fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         match &self.state {
             State::Awake(group) => group.progress(),
             State::Resting(resting) => {
@@ -62,7 +62,7 @@ impl Engine {
     }
 
     /// See [`Group::is_settled`].
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         match &self.state {
             State::Awake(group) => group.is_settled(),
             State::Resting(_) => true,
@@ -70,7 +70,7 @@ impl Engine {
     }
 
     /// Returns the next round. A resting engine has none.
-    pub fn poll_round(&mut self) -> Option<Round> {
+    pub(crate) fn poll_round(&mut self) -> Option<Round> {
         match &mut self.state {
             State::Awake(group) => group.poll_round(),
             State::Resting(_) => None,
@@ -78,7 +78,7 @@ impl Engine {
     }
 
     /// Called once in each round of the chores. Returns true if the engine rests from now on.
-    pub fn rest_if_quiet(&mut self) -> bool {
+    pub(crate) fn rest_if_quiet(&mut self) -> bool {
         let State::Awake(group) = &self.state else { return false };
         let last = group.last().index;
         if std::mem::replace(&mut self.seen, last) != last {
@@ -90,12 +90,12 @@ impl Engine {
     }
 
     /// Returns true if the engine rests: it has nothing to do until somebody needs its queue.
-    pub fn rests(&self) -> bool {
+    pub(crate) fn rests(&self) -> bool {
         matches!(self.state, State::Resting(_))
     }
 
     /// Lets the engine rest at once if it has nothing to do. Returns true if it rests.
-    pub fn rest(&mut self) -> bool {
+    pub(crate) fn rest(&mut self) -> bool {
         if let State::Awake(group) = &self.state
             && let Some(resting) = group.rest()
         {

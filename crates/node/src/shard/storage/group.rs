@@ -43,7 +43,7 @@ pub(in crate::shard) struct GroupSlot {
 
 impl GroupSlot {
     /// Returns a member that was restored.
-    pub fn new(finished: FinishedGroup) -> Self {
+    pub(crate) fn new(finished: FinishedGroup) -> Self {
         let FinishedGroup { group, base_file, base_index, log_bytes, files } = finished;
         Self {
             engine: Engine::new(group),
@@ -62,7 +62,7 @@ impl GroupSlot {
     }
 
     /// Returns the only member of a new group, and the base that it begins with.
-    pub fn founding() -> (Self, Record) {
+    pub(crate) fn founding() -> (Self, Record) {
         let base = Record::Base(Base::founding(&[NODE], entries::content(1)));
         let me = Member { node: NODE, number: 1 };
         let mut restoring = Restoring::default();
@@ -76,7 +76,7 @@ impl GroupSlot {
     }
 
     /// Returns how far the log of the group has come.
-    pub fn reached(&self) -> RaftSums {
+    pub(crate) fn reached(&self) -> RaftSums {
         let Progress { written, committed, applied, .. } = self.engine.progress();
         RaftSums {
             term: self.engine.standing().term,
@@ -88,7 +88,7 @@ impl GroupSlot {
     }
 
     /// Calls what may move the group, and adds to the sums how far it was moved.
-    pub fn drive<R>(&mut self, sums: &mut RaftSums, act: impl FnOnce(&mut Self) -> R) -> R {
+    pub(crate) fn drive<R>(&mut self, sums: &mut RaftSums, act: impl FnOnce(&mut Self) -> R) -> R {
         let before = self.reached();
         let result = act(self);
         sums.advance(&before, &self.reached());
@@ -96,7 +96,7 @@ impl GroupSlot {
     }
 
     /// Called when the group ends. Its entries are in no log any more.
-    pub fn leave(&self, sums: &mut RaftSums) {
+    pub(crate) fn leave(&self, sums: &mut RaftSums) {
         let last = self.engine.progress().last;
         let reached = self.reached();
         let end = RaftSums {
@@ -110,7 +110,7 @@ impl GroupSlot {
     }
 
     /// Collects a message.
-    pub fn put(&mut self, put: Put<'_>, now_ms: u64) {
+    pub(crate) fn put(&mut self, put: Put<'_>, now_ms: u64) {
         self.reserve();
         entries::push_put(&mut self.open, put);
         let (first, last) = self.puts.unwrap_or((put.seq, put.seq));
@@ -119,7 +119,7 @@ impl GroupSlot {
     }
 
     /// Collects a fact.
-    pub fn push(&mut self, fact: &Fact, now_ms: u64) {
+    pub(crate) fn push(&mut self, fact: &Fact, now_ms: u64) {
         self.reserve();
         entries::push_fact(&mut self.open, fact);
         self.since_ms.get_or_insert(now_ms);
@@ -133,19 +133,19 @@ impl GroupSlot {
     }
 
     /// Returns whether there are facts in no entry.
-    pub fn has_open(&self) -> bool {
+    pub(crate) fn has_open(&self) -> bool {
         !self.open.is_empty()
     }
 
     /// Returns when the collected facts must become an entry even if nobody waits for them. They wait as long as records of
     /// the journal that nobody waits for.
-    pub fn due_ms(&self) -> Option<u64> {
+    pub(crate) fn due_ms(&self) -> Option<u64> {
         let due = if self.open.len() >= LAZY_BYTES_MAX { 0 } else { LAZY_MS };
         self.since_ms.map(|since| since + due)
     }
 
     /// Removes and returns the collected facts, and the first and the last seq of the messages among them.
-    pub fn take_open(&mut self) -> (Bytes, Option<(u64, u64)>) {
+    pub(crate) fn take_open(&mut self) -> (Bytes, Option<(u64, u64)>) {
         self.since_ms = None;
         // Large and small entries alternate, because messages arrive in one turn and are settled in another.
         self.recent_bytes = self.open.len().max(self.recent_bytes - self.recent_bytes / 16);
@@ -153,26 +153,26 @@ impl GroupSlot {
     }
 
     /// Notes when an entry was proposed. One entry is measured at a time.
-    pub fn note_proposed(&mut self, index: u64, now_ms: u64) {
+    pub(crate) fn note_proposed(&mut self, index: u64, now_ms: u64) {
         self.measured.get_or_insert((index, now_ms));
     }
 
     /// Notes that the entries up to `index` are committed. Returns the time that the measured one took, in milliseconds, if it
     /// is among them.
-    pub fn note_committed(&mut self, index: u64, now_ms: u64) -> Option<u64> {
+    pub(crate) fn note_committed(&mut self, index: u64, now_ms: u64) -> Option<u64> {
         let (_, since_ms) = self.measured.take_if(|(measured, _)| *measured <= index)?;
         self.commit_latency_ms = now_ms.saturating_sub(since_ms);
         Some(self.commit_latency_ms)
     }
 
     /// Returns the term in which this member leads.
-    pub fn leads_in(&self) -> Option<u64> {
+    pub(crate) fn leads_in(&self) -> Option<u64> {
         let standing = self.engine.standing();
         (standing.role == Role::Leader).then_some(standing.term)
     }
 
     /// Returns whether the member may campaign: it neither leads nor campaigns, and everything that it knows is synced.
-    pub fn may_campaign(&self) -> bool {
+    pub(crate) fn may_campaign(&self) -> bool {
         matches!(self.engine.standing().role, Role::Follower { leader: None }) && self.engine.is_settled()
     }
 }

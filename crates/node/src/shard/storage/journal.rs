@@ -128,7 +128,7 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Adds one fact. For `extent` see [`facts::push_fact`].
-    pub fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
+    pub(super) fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
         facts::push_fact(&mut self.open.records, queue, fact, extent);
         self.open.sync |= fsync;
         match fact {
@@ -138,14 +138,14 @@ impl Journal {
         }
     }
 
-    pub fn push_put(&mut self, queue: QueueId, put: Put<'_>, fsync: bool) {
+    pub(super) fn push_put(&mut self, queue: QueueId, put: Put<'_>, fsync: bool) {
         facts::push_put(&mut self.open.records, queue, put);
         self.open.sync |= fsync;
         self.note_put(queue, put.seq);
     }
 
     /// Adds the records of a round of a Raft group. They are synced, because the group waits for that.
-    pub fn push_round(&mut self, round: GroupRound, me: Member, records: &[replica::Record]) {
+    pub(super) fn push_round(&mut self, round: GroupRound, me: Member, records: &[replica::Record]) {
         for record in records {
             facts::push_group(&mut self.open.records, round.queue, me, record);
         }
@@ -154,12 +154,12 @@ impl Journal {
     }
 
     /// Adds a record of a Raft group that nobody waits for.
-    pub fn push_group(&mut self, queue: QueueId, me: Member, record: &replica::Record) {
+    pub(super) fn push_group(&mut self, queue: QueueId, me: Member, record: &replica::Record) {
         facts::push_group(&mut self.open.records, queue, me, record);
     }
 
     /// Notes that messages between these seqs, inclusive, are among the records.
-    pub fn note_puts(&mut self, queue: QueueId, first: u64, last: u64) {
+    pub(super) fn note_puts(&mut self, queue: QueueId, first: u64, last: u64) {
         self.open.on_written.puts.push((queue, first, last));
     }
 
@@ -176,30 +176,30 @@ impl Journal {
 
     /// Adds a change of the catalog. Definitions are few and everything depends on them, so they are always
     /// synced (docs/decisions/0003).
-    pub fn push_change(&mut self, version: u64, change: &Change) {
+    pub(super) fn push_change(&mut self, version: u64, change: &Change) {
         facts::push_change(&mut self.open.records, version, change);
         self.open.sync = true;
         self.open.urgent = true;
     }
 
     /// Writes a live fact of an old file again. The log syncs it before it deletes that file.
-    pub fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
+    pub(super) fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
         self.push_fact(queue, fact, extent, false);
     }
 
     /// As [`Journal::evacuate_fact`].
-    pub fn evacuate_change(&mut self, version: u64, change: &Change) {
+    pub(super) fn evacuate_change(&mut self, version: u64, change: &Change) {
         facts::push_change(&mut self.open.records, version, change);
     }
 
     /// Called when the changes of all decisions up to this number were added. The decider is notified when they
     /// are synced.
-    pub fn decided(&mut self, number: u64) {
+    pub(super) fn decided(&mut self, number: u64) {
         self.open.on_synced.decided = number;
     }
 
     /// Holds a receipt back until the records so far have reached a level.
-    pub fn hold(&mut self, receipt: Receipt, level: Level) {
+    pub(super) fn hold(&mut self, receipt: Receipt, level: Level) {
         let Load { sync, urgent, on_written, on_synced, .. } = &mut self.open;
         *urgent = true;
         match level {
@@ -213,7 +213,7 @@ impl Journal {
     }
 
     /// Holds an answer back until the records so far have reached a level.
-    pub fn hold_answer(&mut self, answer: Answer, level: Level) {
+    pub(super) fn hold_answer(&mut self, answer: Answer, level: Level) {
         let Load { sync, urgent, on_written, on_synced, .. } = &mut self.open;
         *urgent = true;
         match level {
@@ -226,13 +226,13 @@ impl Journal {
     }
 
     /// Bytes of the records that have not been handed over.
-    pub fn open_bytes(&self) -> u64 {
+    pub(super) fn open_bytes(&self) -> u64 {
         self.open.records.bytes() as u64
     }
 
     /// Called when the live records of `file` and all earlier files have been added again, `bytes` in total.
     /// If `definitions` is set, they include all definitions, which begin in that file.
-    pub fn evacuated(&mut self, file: u64, bytes: u64, definitions: Option<u64>) {
+    pub(super) fn evacuated(&mut self, file: u64, bytes: u64, definitions: Option<u64>) {
         self.open.on_written.definitions = definitions;
         self.open.on_written.evacuated = Some((file, bytes));
         self.open.urgent = true;
@@ -240,12 +240,12 @@ impl Journal {
 
     /// Releases an extent once the records so far are synced. Otherwise a log that lost those records could
     /// refer to a run that no longer exists.
-    pub fn release(&mut self, extent: Extent) {
+    pub(super) fn release(&mut self, extent: Extent) {
         self.open.on_synced.released.push(extent);
     }
 
     /// Returns the next handover, if one is due and none is in flight.
-    pub fn poll_handover(&mut self, shard: u32, now_ms: u64, at_once: bool) -> Option<Handover> {
+    pub(super) fn poll_handover(&mut self, shard: u32, now_ms: u64, at_once: bool) -> Option<Handover> {
         if let Some(load) = self.returned.take() {
             return Some(self.hand_over(shard, load));
         }
@@ -289,7 +289,7 @@ impl Journal {
 
     /// Handles the log's answer to the handover in flight. Returns what waited for it to be written, or the
     /// reason why it must be handed over again.
-    pub fn handle_written(
+    pub(super) fn handle_written(
         &mut self,
         ticket: u64,
         result: Result<(), WriteError>,
@@ -313,32 +313,32 @@ impl Journal {
 
     /// Called when everything up to this handover is synced. Returns what waited for it, oldest first, one
     /// per call.
-    pub fn handle_synced(&mut self, ticket: u64) -> Option<OnSynced> {
+    pub(super) fn handle_synced(&mut self, ticket: u64) -> Option<OnSynced> {
         self.unsynced.pop_front_if(|(waiting, _)| *waiting <= ticket).map(|(_, on_synced)| on_synced)
     }
 
     /// Called when the log could not sync. The next handover asks for it again.
-    pub fn sync_again(&mut self) {
+    pub(super) fn sync_again(&mut self) {
         (self.open.sync, self.open.urgent) = (true, true);
     }
 
     /// Forces a handover, even an empty one: its answer has the size of the log, and says whether the log works again.
-    pub fn ask(&mut self) {
+    pub(super) fn ask(&mut self) {
         self.open.urgent = true;
     }
 
     /// Returns when records, or released extents, have waited long enough.
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(super) fn next_deadline(&self) -> Option<u64> {
         let release = self.released_ms.filter(|_| !self.has_unwritten()).map(|since| since + RELEASE_MS);
         self.since_ms.map(|since| since + LAZY_MS).into_iter().chain(release).min()
     }
 
     /// Returns true if a handover is not written yet.
-    pub fn has_unwritten(&self) -> bool {
+    pub(super) fn has_unwritten(&self) -> bool {
         self.in_flight.is_some() || self.returned.is_some()
     }
 
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let open = &self.open;
         !self.has_unwritten()
             && self.unsynced.is_empty()
@@ -347,24 +347,24 @@ impl Journal {
     }
 
     /// The number of messages whose receipts wait for the log.
-    pub fn receipts_held(&self) -> u64 {
+    pub(super) fn receipts_held(&self) -> u64 {
         self.receipts().map(Receipts::messages).sum()
     }
 
     /// Returns whether receipts, or answers to settlements, wait for the log.
-    pub fn holds_receipts(&self) -> bool {
+    pub(super) fn holds_receipts(&self) -> bool {
         let answers = self.loads().any(|load| !load.on_written.answers.is_empty())
             || self.on_synced().any(|on_synced| !on_synced.answers.is_empty());
         answers || self.receipts().any(|receipts| !receipts.is_empty())
     }
 
     /// Returns whether a Raft group waits for a sync: receipts may depend on it.
-    pub fn holds_rounds(&self) -> bool {
+    pub(super) fn holds_rounds(&self) -> bool {
         self.rounds().any(|rounds| !rounds.is_empty())
     }
 
     /// Returns the number of rounds of Raft groups that wait for a sync.
-    pub fn rounds_held(&self) -> u64 {
+    pub(super) fn rounds_held(&self) -> u64 {
         self.rounds().map(|rounds| rounds.len() as u64).sum()
     }
 

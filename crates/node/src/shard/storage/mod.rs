@@ -46,7 +46,7 @@ use self::pages::Pages;
 use self::reclaim::{Evacuating, Evacuation, GARBAGE_ALLOWED};
 pub(super) use self::slot::{Peeking, Purpose, QueueSlot, Reading, RunPlace};
 use self::unwritten::AllUnwritten;
-pub use self::unwritten::UNWRITTEN_BYTES_MAX;
+pub(super) use self::unwritten::UNWRITTEN_BYTES_MAX;
 pub use self::writes::Writes;
 use super::receipts::{Receipt, Receipts};
 
@@ -134,7 +134,7 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    pub fn new(shards: ShardId, limits: StorageLimits, live: Arc<[AtomicU64]>) -> Self {
+    pub(super) fn new(shards: ShardId, limits: StorageLimits, live: Arc<[AtomicU64]>) -> Self {
         Self {
             journal: Journal::default(),
             turn_began_at: 0,
@@ -169,37 +169,37 @@ impl Storage {
     // ------------------------------------------------------------------------------
 
     /// Returns true if the log accepts nothing new: it has failed, or the disk is full.
-    pub fn refuses(&self) -> bool {
+    pub(super) fn refuses(&self) -> bool {
         self.log_failed.is_some() || self.log_on_reserve
     }
 
     /// Returns true if the log uses its reserve, which accepts nothing new.
-    pub fn is_on_reserve(&self) -> bool {
+    pub(super) fn is_on_reserve(&self) -> bool {
         self.log_on_reserve
     }
 
     /// Returns true if too much is in memory and it cannot be paged out.
-    pub fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         self.pages.is_stuck(!self.log_on_reserve)
     }
 
     /// Returns true if receipts must wait until memory has been paged out.
-    pub fn holds_memory(&self) -> bool {
+    pub(super) fn holds_memory(&self) -> bool {
         self.pages.is_full()
     }
 
     /// Receipts that wait until memory is free.
-    pub fn waiting_for_memory(&mut self) -> &mut Receipts {
+    pub(super) fn waiting_for_memory(&mut self) -> &mut Receipts {
         &mut self.pages.receipts
     }
 
     /// Pages out this many bytes of a queue, even if memory is not short.
-    pub fn page_out_soon(&mut self, queue: QueueId, bytes: u64) {
+    pub(super) fn page_out_soon(&mut self, queue: QueueId, bytes: u64) {
         self.pages.page_out_soon(queue, bytes);
     }
 
     /// Returns what may hold receipts back, for `sluice explain`.
-    pub fn facts(&self) -> LogFacts {
+    pub(super) fn facts(&self) -> LogFacts {
         LogFacts {
             failed: self.refuses() || self.is_stuck(),
             receipts_held: self.journal.receipts_held() + self.unwritten.messages,
@@ -210,17 +210,17 @@ impl Storage {
 
     /// Returns the approximate bytes of memory that messages take, and the limit above which some are paged
     /// out.
-    pub fn backlog(&self) -> (u64, u64) {
+    pub(super) fn backlog(&self) -> (u64, u64) {
         (self.pages.used(), self.pages.limit())
     }
 
     /// Returns true if records wait to be written, or for the log's answer.
-    pub fn has_unlogged(&self) -> bool {
+    pub(super) fn has_unlogged(&self) -> bool {
         !self.journal.is_idle() || self.unwritten.messages > 0 || !self.groups.is_empty()
     }
 
     /// Returns true if receipts wait for the log, or for memory.
-    pub fn holds_receipts(&self) -> bool {
+    pub(super) fn holds_receipts(&self) -> bool {
         self.journal.holds_receipts()
             || self.journal.holds_rounds()
             || self.unwritten.messages > 0
@@ -229,7 +229,7 @@ impl Storage {
     }
 
     /// Returns when the polls of [`super::Shard`] have something to do.
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(super) fn next_deadline(&self) -> Option<u64> {
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_on_reserve);
         let unwritten = self.unwritten.next_deadline(!self.log_on_reserve);
@@ -237,22 +237,22 @@ impl Storage {
     }
 
     /// Returns true while an evacuation is in progress. The next turns continue it.
-    pub fn is_evacuating(&self) -> bool {
+    pub(super) fn is_evacuating(&self) -> bool {
         self.evacuating.is_some()
     }
 
     /// Bytes of records that the end of this turn will write, so far.
-    pub fn bytes_to_write(&self) -> u64 {
+    pub(super) fn bytes_to_write(&self) -> u64 {
         self.journal.open_bytes()
     }
 
     /// Called at the beginning of a turn.
-    pub fn begin_turn(&mut self) {
+    pub(super) fn begin_turn(&mut self) {
         self.turn_began_at = self.bytes_to_write();
     }
 
     /// Bytes of records that this turn has made.
-    pub fn bytes_made(&self) -> u64 {
+    pub(super) fn bytes_made(&self) -> u64 {
         self.bytes_to_write().saturating_sub(self.turn_began_at)
     }
 
@@ -260,7 +260,7 @@ impl Storage {
     // -----------------------------------------------------------------------------------------
 
     /// Adds a queue whose home is this shard.
-    pub fn add(&mut self, slot: &mut QueueSlot) {
+    pub(super) fn add(&mut self, slot: &mut QueueSlot) {
         self.pages.recount(0, slot.pageable);
         self.pages.note_large(slot);
         slot.live_counted = slot.live_bytes();
@@ -269,7 +269,7 @@ impl Storage {
 
     /// Removes a deleted queue. Its deferred messages get the outcome released, because they are neither
     /// settled nor written.
-    pub fn remove(&mut self, slot: &mut QueueSlot, receipts: &mut Receipts) {
+    pub(super) fn remove(&mut self, slot: &mut QueueSlot, receipts: &mut Receipts) {
         let (queue, before) = (slot.id, slot.driver.deferral());
         if let queue::Driver::Solo(solo) = &mut slot.driver {
             solo.release(|receipt| receipts.push(Receipt::of(queue, receipt)));
@@ -281,7 +281,7 @@ impl Storage {
     }
 
     /// Called by the chores. Forgets a queue that no longer has enough in memory for a run.
-    pub fn forget_small(&mut self, slot: &mut QueueSlot) {
+    pub(super) fn forget_small(&mut self, slot: &mut QueueSlot) {
         if !slot.fifo.may_page_out() {
             self.pages.forget_large(slot);
         }
@@ -291,7 +291,7 @@ impl Storage {
     /// the receipt, and the message may be settled before it is written (docs/decisions/0022). For `defers` see
     /// [`QueueSlot::defers`].
     #[inline]
-    pub fn put(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
+    pub(super) fn put(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
         let is_deferred = self.unwritten.defer(queue, solo, defers, put);
         if !is_deferred {
             self.journal.push_put(queue, put, solo.syncs());
@@ -301,7 +301,7 @@ impl Storage {
 
     /// Ends a queue's turn: its driver decides what waits for the facts. Moves facts, loads and released runs
     /// out of `output`. Returns the driver's mark, and the number of messages that need never be written.
-    pub fn close(
+    pub(super) fn close(
         &mut self,
         shard: ShardId,
         now_ms: u64,
@@ -344,13 +344,13 @@ impl Storage {
     }
 
     /// Holds a receipt back until the records so far have reached a level.
-    pub fn hold(&mut self, receipt: Receipt, level: Level) {
+    pub(super) fn hold(&mut self, receipt: Receipt, level: Level) {
         self.journal.hold(receipt, level);
     }
 
     /// Holds the answers to settlements that wait for the records so far back, until these have reached a level. They are
     /// removed from `effects`. A quorum queue holds its own answers back ([`queue::Replica`]).
-    pub fn hold_settled(&mut self, queue: QueueId, effects: &mut Vec<Effect>, level: Level) {
+    pub(super) fn hold_settled(&mut self, queue: QueueId, effects: &mut Vec<Effect>, level: Level) {
         let waits = |effect: &Effect| matches!(effect, Effect::Settled { journaled: true, .. });
         if effects.iter().any(waits) {
             for effect in effects.extract_if(.., |effect| waits(effect)) {
@@ -360,7 +360,7 @@ impl Storage {
     }
 
     /// Releases an extent. Nothing in it is needed any more, and the log has recorded that.
-    pub fn release(&mut self, extent: Extent) {
+    pub(super) fn release(&mut self, extent: Extent) {
         self.pages.release(extent);
     }
 
@@ -368,12 +368,12 @@ impl Storage {
     // ------------------------------------------------------------------------------------
 
     /// Adds a durable change of the catalog.
-    pub fn push_change(&mut self, version: u64, change: &Change) {
+    pub(super) fn push_change(&mut self, version: u64, change: &Change) {
         self.journal.push_change(version, change);
     }
 
     /// Called after all changes of this decision. The decider is notified when they are synced.
-    pub fn decided(&mut self, number: u64) {
+    pub(super) fn decided(&mut self, number: u64) {
         self.journal.decided(number);
     }
 
@@ -388,7 +388,7 @@ impl Storage {
     }
 
     /// Notes that a quorum queue has facts that are in no entry.
-    pub fn list_group(&mut self, queue: QueueId, group: &mut GroupSlot) {
+    pub(super) fn list_group(&mut self, queue: QueueId, group: &mut GroupSlot) {
         if !std::mem::replace(&mut group.is_listed, true) {
             self.groups.push(queue);
         }
@@ -396,23 +396,23 @@ impl Storage {
     }
 
     /// Removes and returns the list of quorum queues that have facts in no entry.
-    pub fn take_groups(&mut self) -> Vec<QueueId> {
+    pub(super) fn take_groups(&mut self) -> Vec<QueueId> {
         self.groups_due_ms = None;
         std::mem::take(&mut self.groups)
     }
 
     /// Hands a record of a Raft group to the log. Nobody waits for it.
-    pub fn push_group(&mut self, queue: QueueId, me: Member, record: &replica::Record) {
+    pub(super) fn push_group(&mut self, queue: QueueId, me: Member, record: &replica::Record) {
         self.journal.push_group(queue, me, record);
     }
 
     /// Hands the records of a round of a Raft group to the log, which reports when they are synced.
-    pub fn push_round(&mut self, round: GroupRound, me: Member, records: &[replica::Record]) {
+    pub(super) fn push_round(&mut self, round: GroupRound, me: Member, records: &[replica::Record]) {
         self.journal.push_round(round, me, records);
     }
 
     /// Notes that messages between these seqs, inclusive, are among the records.
-    pub fn note_puts(&mut self, queue: QueueId, first: u64, last: u64) {
+    pub(super) fn note_puts(&mut self, queue: QueueId, first: u64, last: u64) {
         self.journal.note_puts(queue, first, last);
     }
 

@@ -83,7 +83,7 @@ pub(super) enum Writes {
 }
 
 impl Pages {
-    pub fn new(budget: u64) -> Self {
+    pub(super) fn new(budget: u64) -> Self {
         Self {
             budget,
             pageable: 0,
@@ -107,13 +107,13 @@ impl Pages {
     }
 
     /// Called when the bytes that could be paged out of one queue have changed.
-    pub fn recount(&mut self, before: u64, now: u64) {
+    pub(super) fn recount(&mut self, before: u64, now: u64) {
         self.pageable = self.pageable - before + now;
     }
 
     /// Adds a queue that has enough in memory for a run.
     #[inline]
-    pub fn note_large(&mut self, slot: &mut QueueSlot) {
+    pub(super) fn note_large(&mut self, slot: &mut QueueSlot) {
         if !slot.is_large && slot.fifo.may_page_out() {
             slot.is_large = true;
             self.large.insert(slot.id);
@@ -121,36 +121,36 @@ impl Pages {
     }
 
     /// Removes a queue that is deleted, or has too little in memory.
-    pub fn forget_large(&mut self, slot: &mut QueueSlot) {
+    pub(super) fn forget_large(&mut self, slot: &mut QueueSlot) {
         if std::mem::take(&mut slot.is_large) {
             self.large.remove(&slot.id);
         }
     }
 
     /// Pages out this many bytes of a queue, even if memory is not short.
-    pub fn page_out_soon(&mut self, queue: QueueId, bytes: u64) {
+    pub(super) fn page_out_soon(&mut self, queue: QueueId, bytes: u64) {
         self.asked.retain(|(asked, _)| *asked != queue);
         self.asked.push((queue, bytes));
     }
 
     /// The approximate bytes of memory that messages take.
-    pub fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         self.pageable
     }
 
     /// The bytes that messages may take before some are paged out.
-    pub fn limit(&self) -> u64 {
+    pub(super) fn limit(&self) -> u64 {
         self.budget
     }
 
     /// Returns true if publishers must wait for the disk.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.is_twice_over() && self.leaving && !self.failed
     }
 
     /// Returns true if too many messages are in memory and cannot be paged out. `writes` is false while the disk
     /// is full, because the packs then get no jobs.
-    pub fn is_stuck(&self, writes: bool) -> bool {
+    pub(super) fn is_stuck(&self, writes: bool) -> bool {
         self.is_twice_over() && (self.failed || !writes)
     }
 
@@ -159,7 +159,7 @@ impl Pages {
     }
 
     /// Requests a block of a run.
-    pub fn read(&mut self, shard: u32, reading: Reading) {
+    pub(super) fn read(&mut self, shard: u32, reading: Reading) {
         self.next_ticket += 1;
         let (ticket, Reading { queue, load, extent, .. }) = (self.next_ticket, reading);
         self.reads.insert(ticket, reading);
@@ -167,12 +167,12 @@ impl Pages {
     }
 
     /// Releases an extent. Nothing in it is needed any more, and the log has recorded that.
-    pub fn release(&mut self, extent: Extent) {
+    pub(super) fn release(&mut self, extent: Extent) {
         self.released.push(extent);
     }
 
     /// Returns when a poll has something to do. For `writes` see [`Pages::is_stuck`].
-    pub fn next_deadline(&self, writes: bool) -> Option<u64> {
+    pub(super) fn next_deadline(&self, writes: bool) -> Option<u64> {
         let wants = self.pageable > self.budget || !self.asked.is_empty();
         let due = self.returned.is_some() || self.in_flight.is_none() && wants;
         let write = (due && writes).then_some(self.not_before_ms);

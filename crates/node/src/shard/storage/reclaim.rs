@@ -26,7 +26,7 @@ use crate::shard::Shard;
 use crate::shard::walks::Walk;
 
 /// Bytes of garbage that the log may hold, however much is alive. Freeing it costs a sync.
-pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
+pub(super) const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
 
 /// While the log uses its reserve, live records must fit into this fraction of it (one half). The rest is for
 /// what was in flight when the disk became full, and for what arrives meanwhile.
@@ -332,7 +332,7 @@ impl Shard {
 impl Storage {
     /// Writes a new base of a quorum queue's group, as an evacuation does, and adds to the sums how far that moves it. Returns its
     /// index, or `None` if the queue has no group.
-    pub fn checkpoint(&mut self, slot: &mut QueueSlot, sums: &mut RaftSums) -> Option<u64> {
+    pub(crate) fn checkpoint(&mut self, slot: &mut QueueSlot, sums: &mut RaftSums) -> Option<u64> {
         let Self { journal, log_file, .. } = self;
         slot.group.as_ref()?;
         let (id, extents) = (slot.id, &slot.extents);

@@ -93,7 +93,7 @@ pub(in crate::shard) struct Peeking {
 impl QueueSlot {
     /// Keeps back a fact that the next one may continue. Returns the previous one if it cannot be continued
     /// any more.
-    pub fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
+    pub(crate) fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
         match *fact {
             Fact::Gone(span) => replace_joined(&mut self.gone, span).map(Fact::Gone),
             Fact::GoneFromRun(taken) => replace_joined(&mut self.taken, taken).map(Fact::GoneFromRun),
@@ -102,11 +102,11 @@ impl QueueSlot {
     }
 
     /// Takes the facts that were kept back.
-    pub fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
+    pub(crate) fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
         self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::GoneFromRun))
     }
 
-    pub fn live_bytes(&self) -> u64 {
+    pub(crate) fn live_bytes(&self) -> u64 {
         match self.driver.is_logged() {
             true => self.fifo.live_bytes().saturating_sub(self.driver.deferral().bytes),
             false => 0,
@@ -114,20 +114,20 @@ impl QueueSlot {
     }
 
     /// Updates the sum of live bytes.
-    pub fn recount_live(&mut self, sum: &mut u64) {
+    pub(crate) fn recount_live(&mut self, sum: &mut u64) {
         let live = self.live_bytes();
         *sum = *sum - self.live_counted + live;
         self.live_counted = live;
     }
 
     /// Frees memory that the queue does not need while nothing happens.
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.fifo.shrink();
         self.driver.shrink();
         self.places.shrink_to_fit();
     }
 
-    pub fn note_place(&mut self, place: SeqsInFile) {
+    pub(crate) fn note_place(&mut self, place: SeqsInFile) {
         match self.places.last_mut() {
             Some(known) if known.file == place.file && known.last < place.first => known.last = place.last,
             _ => self.places.push(place),
@@ -136,7 +136,7 @@ impl QueueSlot {
 
     /// Updates the sum of messages.
     #[inline]
-    pub fn recount_depth(&mut self, sum: &mut Depth) {
+    pub(crate) fn recount_depth(&mut self, sum: &mut Depth) {
         let Depth { ready, unsettled, delayed, leaving } = self.fifo.depth();
         *sum -= self.depth_counted();
         self.ready_counted = ready;
@@ -146,7 +146,7 @@ impl QueueSlot {
 
     /// Returns how many messages the queue had at the last count.
     #[inline]
-    pub fn depth_counted(&self) -> Depth {
+    pub(crate) fn depth_counted(&self) -> Depth {
         let [unsettled, delayed, leaving] = self.others_counted.map(u64::from);
         Depth { ready: self.ready_counted, unsettled, delayed, leaving }
     }

@@ -14,7 +14,7 @@ use crate::shard::receipts::Receipt;
 
 /// The most bytes of records that are deferred at a time: what one link may have unconfirmed. More messages
 /// are written at once.
-pub const UNWRITTEN_BYTES_MAX: u64 = 32 * 1024 * 1024;
+pub(crate) const UNWRITTEN_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// The deferred messages of a shard. See the module.
 #[derive(Debug)]
@@ -30,12 +30,12 @@ pub(super) struct AllUnwritten {
 
 impl AllUnwritten {
     /// Defers at most `bytes_max` bytes.
-    pub fn new(bytes_max: u64) -> Self {
+    pub(super) fn new(bytes_max: u64) -> Self {
         Self { bytes_max, messages: 0, bytes: 0, queues: Vec::new(), due_ms: None }
     }
 
     /// Asks the driver to defer a message, if the budget allows it. Returns true if it is deferred.
-    pub fn defer(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
+    pub(super) fn defer(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
         let Some(bytes) = solo.defer(put, self.bytes_max - self.bytes) else { return false };
         self.messages += 1;
         self.bytes += bytes;
@@ -47,7 +47,7 @@ impl AllUnwritten {
     }
 
     /// Updates the sums when a queue defers less than before. Returns the difference in messages.
-    pub fn recount(&mut self, before: Deferral, now: Deferral) -> u64 {
+    pub(super) fn recount(&mut self, before: Deferral, now: Deferral) -> u64 {
         let messages = before.messages - now.messages;
         self.messages -= messages;
         self.bytes -= before.bytes - now.bytes;
@@ -55,7 +55,7 @@ impl AllUnwritten {
     }
 
     /// Writes the messages of a queue that are due at this time.
-    pub fn write(&mut self, slot: &mut QueueSlot, now_ms: u64, journal: &mut Journal) {
+    pub(super) fn write(&mut self, slot: &mut QueueSlot, now_ms: u64, journal: &mut Journal) {
         let QueueSlot { id, driver, fifo, .. } = slot;
         let (before, fsync) = (driver.deferral(), driver.syncs());
         let Driver::Solo(solo) = driver else { return };
@@ -66,7 +66,7 @@ impl AllUnwritten {
     }
 
     /// Returns when messages must be written. `writes` is false while they cannot be.
-    pub fn next_deadline(&self, writes: bool) -> Option<u64> {
+    pub(super) fn next_deadline(&self, writes: bool) -> Option<u64> {
         self.due_ms.filter(|_| writes)
     }
 }

@@ -53,13 +53,13 @@ struct Check {
 
 impl Checks {
     /// Returns true if this is the ticket of the job in flight.
-    pub fn is_for(&self, ticket: u64) -> bool {
+    pub(super) fn is_for(&self, ticket: u64) -> bool {
         self.current.as_ref().is_some_and(|check| check.ticket == Some(ticket))
     }
 
     /// Called with the answer to the open of a stream. `is_opening` is true if the disk failed: then the stream is
     /// still to be opened.
-    pub fn handle_opened(&mut self, queue: QueueId, is_opening: bool, now_ms: u64) {
+    pub(super) fn handle_opened(&mut self, queue: QueueId, is_opening: bool, now_ms: u64) {
         if let Some(mut check) = self.current.take_if(|check| check.queue == queue && check.opens) {
             check.opens = false;
             match is_opening {
@@ -84,12 +84,12 @@ impl Checks {
     }
 
     /// Called when a stream was deleted.
-    pub fn forget(&mut self, queue: QueueId) {
+    pub(super) fn forget(&mut self, queue: QueueId) {
         self.current.take_if(|check| check.queue == queue);
     }
 
     /// Returns when [`Shard::continue_checks`] has something to do, in milliseconds since the epoch.
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(super) fn next_deadline(&self) -> Option<u64> {
         let is_idle = match &self.current {
             Some(check) => check.ticket.is_none() && !check.opens,
             None => !self.waiting.is_empty(),

@@ -140,7 +140,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub(super) fn next_deadline(&self) -> Option<u64> {
         let again = (!self.again.is_empty()).then_some(self.again_ms);
         let retry = (!self.waiting.is_empty()).then_some(self.retry_ms);
         let checks = self.checks.next_deadline();
@@ -153,32 +153,32 @@ impl Streams {
     }
 
     /// Returns true if publishes wait to be written.
-    pub fn hold_receipts(&self) -> bool {
+    pub(super) fn hold_receipts(&self) -> bool {
         self.holding > 0
     }
 
     /// Returns the progress of a consumer on this shard.
-    pub fn standing(&self, queue: QueueId, consumer: ConsumerId) -> Option<Standing> {
+    pub(super) fn standing(&self, queue: QueueId, consumer: ConsumerId) -> Option<Standing> {
         self.following.get(&queue)?.readers.standing(consumer)
     }
 
     /// Returns the number of streams that live here.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.homes.len()
     }
 
     /// Returns the number of messages retained by the streams that live here and have been used.
-    pub fn messages(&self) -> u64 {
+    pub(super) fn messages(&self) -> u64 {
         self.messages
     }
 
     /// Returns true if readers want another turn.
-    pub fn has_unfinished(&self) -> bool {
+    pub(super) fn has_unfinished(&self) -> bool {
         !self.unfinished.is_empty()
     }
 
     /// Returns the bytes of chunks that [`Shard::poll_stream_jobs`] would write now.
-    pub fn bytes_to_write(&self) -> u64 {
+    pub(super) fn bytes_to_write(&self) -> u64 {
         self.due
             .iter()
             .filter_map(|queue| self.homes.get(queue))

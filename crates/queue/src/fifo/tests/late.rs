@@ -8,7 +8,7 @@ use crate::fifo::{Fifo, Output};
 use crate::*;
 
 /// [`Replica`] with entries that are numbered as its turns are.
-pub struct Late {
+pub(super) struct Late {
     replica: Replica,
     /// The newest committed turn.
     committed: u64,
@@ -19,39 +19,39 @@ pub struct Late {
 }
 
 impl Late {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut replica = Replica::default();
         replica.lead();
         Self { replica, committed: 0, waiting: VecDeque::new(), facts: Vec::new() }
     }
 
     /// Decides nothing, or decides again.
-    pub fn set_paused(&mut self, paused: bool) {
+    pub(super) fn set_paused(&mut self, paused: bool) {
         if paused { self.replica.depose() } else { self.replica.lead() }
     }
 
-    pub fn is_paused(&self) -> bool {
+    pub(super) fn is_paused(&self) -> bool {
         !self.replica.leads()
     }
 
     /// Returns the newest committed turn, and all turns that may be rolled back.
-    pub fn turns(&self) -> Vec<u64> {
+    pub(super) fn turns(&self) -> Vec<u64> {
         std::iter::once(self.committed).chain(self.waiting.iter().map(|(turn, _)| *turn)).collect()
     }
 
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    pub fn policy(&self) -> FactPolicy {
+    pub(super) fn policy(&self) -> FactPolicy {
         self.replica.policy()
     }
 
-    pub fn admit(&self, request: &Request, health: Health) -> Admission {
+    pub(super) fn admit(&self, request: &Request, health: Health) -> Admission {
         self.replica.admit(request, health)
     }
 
-    pub fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
+    pub(super) fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
         let mark = self.replica.close(fifo, output);
         self.facts.append(&mut output.local);
         let facts = std::mem::take(&mut output.facts);
@@ -64,7 +64,7 @@ impl Late {
         mark
     }
 
-    pub fn commit(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
+    pub(super) fn commit(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
         self.committed = self.committed.max(turn);
         while let Some((_, facts)) = self.waiting.pop_front_if(|(waiting, _)| *waiting <= turn) {
             self.facts.extend(facts);
@@ -73,7 +73,7 @@ impl Late {
         lending(out, |out, deliver| self.replica.handle_reached(mark, fifo, now_ms, out, deliver));
     }
 
-    pub fn roll_back(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
+    pub(super) fn roll_back(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
         while self.waiting.pop_back_if(|(waiting, _)| *waiting > turn).is_some() {}
         let mark = Mark { turn, level: Level::Committed };
         lending(out, |out, deliver| self.replica.handle_rolled_back(mark, fifo, now_ms, out, deliver));

@@ -10,7 +10,7 @@ use message::{Annotations, DeathReason, Message};
 use crate::{Arrival, Config, Outcome, Overflow};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(super) enum Stage {
     Ready,
     Held {
         consumer: u64,
@@ -27,19 +27,19 @@ pub enum Stage {
 }
 
 impl Stage {
-    pub fn is_dead(self) -> bool {
+    pub(super) fn is_dead(self) -> bool {
         matches!(self, Self::Leaving { .. } | Self::Waits { .. })
     }
 }
 
 /// Annotations, in the form that [`note`] makes.
-pub type Notes = BTreeMap<String, u32>;
+pub(super) type Notes = BTreeMap<String, u32>;
 
 /// The size of an encoded section before its pairs, in bytes.
 const SECTION_HEAD: usize = 12;
 
 /// Returns one annotation. `key` starts with `x-`.
-pub fn note(key: &str, value: u32) -> Annotations {
+pub(super) fn note(key: &str, value: u32) -> Annotations {
     let mut section = b"\x00\x53\x72\xd1\0\0\0".to_vec();
     section.push(4 + 2 + key.len() as u8 + 5);
     section.extend_from_slice(b"\0\0\0\x02\xa3");
@@ -51,7 +51,7 @@ pub fn note(key: &str, value: u32) -> Annotations {
 }
 
 /// Returns the annotations in an encoded section, which may be empty.
-pub fn notes(section: &[u8]) -> Notes {
+pub(super) fn notes(section: &[u8]) -> Notes {
     let mut pairs = section.get(SECTION_HEAD..).unwrap_or_default();
     let mut notes = Notes::new();
     while !pairs.is_empty() {
@@ -64,7 +64,7 @@ pub fn notes(section: &[u8]) -> Notes {
 }
 
 #[derive(Clone, Debug)]
-pub struct Item {
+pub(super) struct Item {
     /// 0 for a message that the queue did not accept.
     pub seq: u64,
     /// The publish of the message.
@@ -82,7 +82,7 @@ pub struct Item {
 }
 
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub(super) struct Reader {
     pub id: u64,
     pub priority: i32,
     pub settled: bool,
@@ -97,7 +97,7 @@ pub struct Reader {
 
 /// An expected output of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Observed {
+pub(super) enum Observed {
     Receipt { publish: u64, taken: bool },
     Delivery { consumer: u64, number: u64, seq: u64, count: u32, again: bool, notes: Notes },
     Credit { consumer: u64, serial: u32, credit: u32, available: u32, drained: bool },
@@ -105,7 +105,7 @@ pub enum Observed {
     Done { messages: u64 },
 }
 
-pub struct Model {
+pub(super) struct Model {
     config: Config,
     pub items: Vec<Item>,
     /// In order of attachment.
@@ -124,7 +124,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(config: Config) -> Self {
+    pub(super) fn new(config: Config) -> Self {
         Self {
             config,
             items: vec![],
@@ -142,23 +142,23 @@ impl Model {
         }
     }
 
-    pub fn published(&self) -> u64 {
+    pub(super) fn published(&self) -> u64 {
         self.next_seq - 1
     }
 
-    pub fn reader(&mut self, id: u64) -> &mut Reader {
+    pub(super) fn reader(&mut self, id: u64) -> &mut Reader {
         self.readers.iter_mut().find(|reader| reader.id == id).unwrap()
     }
 
-    pub fn in_place(&self, test: impl Fn(Stage) -> bool) -> impl Iterator<Item = &Item> {
+    pub(super) fn in_place(&self, test: impl Fn(Stage) -> bool) -> impl Iterator<Item = &Item> {
         self.items.iter().filter(move |item| test(item.place))
     }
 
-    pub fn ready(&self) -> u64 {
+    pub(super) fn ready(&self) -> u64 {
         self.in_place(|place| place == Stage::Ready).count() as u64
     }
 
-    pub fn publish(&mut self, publish: u64, message: &Message, now_ms: u64) {
+    pub(super) fn publish(&mut self, publish: u64, message: &Message, now_ms: u64) {
         let (message, len) = (message.clone(), message.len());
         let level = message.priority().unwrap_or(0).min(self.config.max_priority.unwrap_or(0));
         let ttl_ms = message.ttl_ms().into_iter().chain(self.config.message_ttl_ms).min();
@@ -191,7 +191,14 @@ impl Model {
         self.dispatch(now_ms);
     }
 
-    pub fn attach(&mut self, id: u64, priority: i32, settled: bool, serial: u64, bytes_max: Option<u64>) {
+    pub(super) fn attach(
+        &mut self,
+        id: u64,
+        priority: i32,
+        settled: bool,
+        serial: u64,
+        bytes_max: Option<u64>,
+    ) {
         self.readers.push(Reader {
             id,
             priority,
@@ -207,7 +214,7 @@ impl Model {
         }
     }
 
-    pub fn grant(&mut self, id: u64, serial: u64, credit: u64, drain: bool, echo: bool, now_ms: u64) {
+    pub(super) fn grant(&mut self, id: u64, serial: u64, credit: u64, drain: bool, echo: bool, now_ms: u64) {
         let reader = self.reader(id);
         reader.credit = (serial + credit).saturating_sub(reader.serial);
         if !reader.live && !drain {
@@ -229,7 +236,7 @@ impl Model {
         }
     }
 
-    pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: &Outcome, now_ms: u64) {
+    pub(super) fn settle(&mut self, id: u64, first: u64, last: u64, outcome: &Outcome, now_ms: u64) {
         let range = |place| {
             matches!(place, Stage::Held { consumer, number } if consumer == id
             && first <= number && number <= last)
@@ -255,19 +262,19 @@ impl Model {
         }
     }
 
-    pub fn cancel(&mut self, id: u64, now_ms: u64) {
+    pub(super) fn cancel(&mut self, id: u64, now_ms: u64) {
         self.retire(id);
         self.dispatch(now_ms);
     }
 
-    pub fn detach(&mut self, id: u64, failed: bool, now_ms: u64) {
+    pub(super) fn detach(&mut self, id: u64, failed: bool, now_ms: u64) {
         self.retire(id);
         let taken = self.remove(|place| matches!(place, Stage::Held { consumer, .. } if consumer == id));
         self.readers.retain(|reader| reader.id != id);
         self.requeue(marked(taken, failed), now_ms);
     }
 
-    pub fn fetch(&mut self, id: u64, n: u32, settled: bool, now_ms: u64) {
+    pub(super) fn fetch(&mut self, id: u64, n: u32, settled: bool, now_ms: u64) {
         if !self.readers.iter().any(|reader| reader.id == id) {
             self.attach_holder(id);
         }
@@ -279,7 +286,7 @@ impl Model {
         self.expire(now_ms);
     }
 
-    pub fn dead_letter_answer(&mut self, token: u64, arrival: Arrival, now_ms: u64, retry_ms: u64) {
+    pub(super) fn dead_letter_answer(&mut self, token: u64, arrival: Arrival, now_ms: u64, retry_ms: u64) {
         let Some(at) = self.items.iter().position(|item| item.place == (Stage::Leaving { token })) else {
             return;
         };
@@ -297,7 +304,7 @@ impl Model {
         }
     }
 
-    pub fn purge(&mut self) {
+    pub(super) fn purge(&mut self) {
         let messages = self.remove(|place| place == Stage::Ready).len() as u64;
         self.purged += messages;
         if self.insists() {
@@ -308,7 +315,7 @@ impl Model {
         self.observed.push(Observed::Done { messages });
     }
 
-    pub fn timeout(&mut self, now_ms: u64) {
+    pub(super) fn timeout(&mut self, now_ms: u64) {
         for item in self.remove(|place| matches!(place, Stage::Waits { due_ms, .. } if due_ms <= now_ms)) {
             let reason = item.reason;
             self.kill(item, reason);
@@ -317,7 +324,7 @@ impl Model {
     }
 
     /// Expires the head of each level while it is too old.
-    pub fn expire(&mut self, now_ms: u64) {
+    pub(super) fn expire(&mut self, now_ms: u64) {
         let ready = self.items.iter().filter(|item| item.place == Stage::Ready);
         let levels: BTreeSet<u8> = ready.map(|item| item.level).collect();
         for level in levels.into_iter().rev() {
@@ -359,7 +366,7 @@ impl Model {
             .min_by_key(|&i| (Reverse(self.items[i].level), self.items[i].seq))
     }
 
-    pub fn dispatch(&mut self, now_ms: u64) {
+    pub(super) fn dispatch(&mut self, now_ms: u64) {
         loop {
             self.expire(now_ms);
             if !self.dispatch_one() {

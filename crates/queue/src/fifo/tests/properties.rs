@@ -415,7 +415,7 @@ impl Run {
 }
 
 /// Checks that each delivery is counted as one of a consumer or a fetch, and as settled or not.
-pub fn check_deliveries(report: &Report) {
+pub(super) fn check_deliveries(report: &Report) {
     assert!(report.fetched_settled <= report.delivered_settled, "{report:?}");
     let fetched = report.fetched.checked_sub(report.fetched_settled).expect("those settled are fewer");
     let unsettled =

@@ -13,12 +13,12 @@ use crate::*;
 const BLOCK: usize = 3;
 
 #[derive(Clone, Debug, Default)]
-pub struct Shelf {
+pub(super) struct Shelf {
     runs: BTreeMap<u32, Vec<Loaded>>,
 }
 
 impl Shelf {
-    pub fn page_out(&mut self, fifo: &mut Fifo, messages: u64) -> Option<PageOut> {
+    pub(super) fn page_out(&mut self, fifo: &mut Fifo, messages: u64) -> Option<PageOut> {
         let mut run = vec![];
         let out = fifo.page_out(messages * 81, 500, |fact| {
             let Fact::Put { seq, ref message, at_ms } = *fact else { panic!("{fact:?}") };
@@ -30,7 +30,7 @@ impl Shelf {
         Some(out)
     }
 
-    pub fn block(&self, load: Load) -> Block {
+    pub(super) fn block(&self, load: Load) -> Block {
         let run = &self.runs[&load.run];
         let from = load.block as usize;
         let to = run.len().min(from + BLOCK);
@@ -38,7 +38,7 @@ impl Shelf {
     }
 
     /// Copies the live messages of a run. A block begins at the first message that has not been read.
-    pub fn copy(&self, run: u32, living: &Living) -> (Vec<Loaded>, Vec<Moved>) {
+    pub(super) fn copy(&self, run: u32, living: &Living) -> (Vec<Loaded>, Vec<Moved>) {
         let boundary = living.positions.partition_point(|at| *at < living.unread);
         let block = |i: usize| {
             let from = if i < boundary { 0 } else { boundary };
@@ -51,39 +51,39 @@ impl Shelf {
     }
 
     /// Adds a copy under its number.
-    pub fn add(&mut self, run: u32, messages: Vec<Loaded>) {
+    pub(super) fn add(&mut self, run: u32, messages: Vec<Loaded>) {
         assert!(self.runs.insert(run, messages).is_none());
     }
 
-    pub fn release(&mut self, runs: Vec<u32>) {
+    pub(super) fn release(&mut self, runs: Vec<u32>) {
         for run in runs {
             assert!(self.runs.remove(&run).is_some(), "run {run} is released twice");
         }
     }
 
     /// Removes the runs that the machine does not know, as happens at a start.
-    pub fn retain(&mut self, fifo: &Fifo) {
+    pub(super) fn retain(&mut self, fifo: &Fifo) {
         let known: Vec<u32> = fifo.runs().collect();
         self.runs.retain(|run, _| known.contains(run));
     }
 
-    pub fn runs(&self) -> Vec<u32> {
+    pub(super) fn runs(&self) -> Vec<u32> {
         self.runs.keys().copied().collect()
     }
 
     /// Returns the message of an entry, in memory or on the disk.
-    pub fn message<'a>(&'a self, entry: &'a Entry) -> &'a Message {
+    pub(super) fn message<'a>(&'a self, entry: &'a Entry) -> &'a Message {
         let on_disk = entry.spot.map(|spot| &self.runs[&spot.run][spot.index as usize].message);
         entry.message().or(on_disk).expect("the message is in memory or on the disk")
     }
 
     /// Returns the marks of a message that has not been read back.
-    pub fn unread_marks<'a>(&self, fifo: &'a Fifo, entry: &Entry) -> Option<&'a Marks> {
+    pub(super) fn unread_marks<'a>(&self, fifo: &'a Fifo, entry: &Entry) -> Option<&'a Marks> {
         fifo.journal.runs.marks(entry.spot?.run, entry.seq)
     }
 
     /// Returns the annotations with which a message would be delivered.
-    pub fn notes(&self, fifo: &Fifo, entry: &Entry) -> Notes {
+    pub(super) fn notes(&self, fifo: &Fifo, entry: &Entry) -> Notes {
         let message = self.message(entry);
         let unread = self.unread_marks(fifo, entry).and_then(|marks| marks.annotations.as_ref());
         let set = fifo.journal.annotated.get(entry.seq).or(unread);
@@ -91,7 +91,7 @@ impl Shelf {
     }
 
     /// Returns the messages that the machine would find if it read on.
-    pub fn unread(&self, fifo: &Fifo) -> Vec<Entry> {
+    pub(super) fn unread(&self, fifo: &Fifo) -> Vec<Entry> {
         let mut found = vec![];
         for rest in fifo.ready.rests() {
             let run = &self.runs[&rest.load.run];

@@ -10,23 +10,23 @@ use message::{Message, Parts, Route};
 use super::shelf::Shelf;
 use crate::*;
 
-pub fn config() -> Config {
+pub(super) fn config() -> Config {
     Config::new("q")
 }
 
-pub fn with(change: impl FnOnce(&mut Config)) -> Config {
+pub(super) fn with(change: impl FnOnce(&mut Config)) -> Config {
     let mut config = config();
     change(&mut config);
     config
 }
 
-pub fn dead_letters(at_least_once: bool) -> Option<Box<DeadLetter>> {
+pub(super) fn dead_letters(at_least_once: bool) -> Option<Box<DeadLetter>> {
     Some(DeadLetter { exchange: "dlx".into(), key: Some("dead".into()), at_least_once }.into())
 }
 
 /// Returns a transient message with this body. `a!` is durable, `a^5` has priority 5, `a~100` expires after
 /// 100 ms.
-pub fn message(text: &str) -> Message {
+pub(super) fn message(text: &str) -> Message {
     let end = text.find(['!', '^', '~']).unwrap_or(text.len());
     let number = |mark: char| {
         let (_, rest) = text.split_once(mark)?;
@@ -42,7 +42,7 @@ pub fn message(text: &str) -> Message {
     Message::new(parts, Arc::new(Route::simple("", "q")))
 }
 
-pub struct Page {
+pub(super) struct Page {
     pub fifo: Fifo,
     pub now_ms: u64,
     published: u64,
@@ -55,21 +55,21 @@ pub struct Page {
 }
 
 /// The output of one request.
-pub struct Response(String);
+pub(super) struct Response(String);
 
 impl Response {
     #[track_caller]
-    pub fn is(self, expected: &str) {
+    pub(super) fn is(self, expected: &str) {
         assert_eq!(self.0, expected);
     }
 
-    pub fn into_text(self) -> String {
+    pub(super) fn into_text(self) -> String {
         self.0
     }
 }
 
 impl Page {
-    pub fn new(config: Config) -> Self {
+    pub(super) fn new(config: Config) -> Self {
         Self {
             fifo: Fifo::new(config),
             now_ms: 1000,
@@ -82,41 +82,41 @@ impl Page {
     }
 
     /// Returns a queue whose turns can be rolled back.
-    pub fn late(config: Config) -> Self {
+    pub(super) fn late(config: Config) -> Self {
         let mut page = Self::new(config);
         page.fifo = page.fifo.with_policy(FactPolicy::Always);
         page
     }
 
     /// Ends a turn.
-    pub fn close(&mut self) -> u64 {
+    pub(super) fn close(&mut self) -> u64 {
         self.fifo.close_turn()
     }
 
-    pub fn commit(&mut self, turn: u64) -> Response {
+    pub(super) fn commit(&mut self, turn: u64) -> Response {
         let mut out = Output::default();
         self.fifo.commit(turn, self.now_ms, &mut out);
         self.read(out)
     }
 
-    pub fn roll_back(&mut self, turn: u64) -> Response {
+    pub(super) fn roll_back(&mut self, turn: u64) -> Response {
         let mut out = Output::default();
         self.fifo.roll_back(turn, self.now_ms, &mut out);
         self.read(out)
     }
 
-    pub fn send(&mut self, request: Request) -> Response {
+    pub(super) fn send(&mut self, request: Request) -> Response {
         let mut out = Output::default();
         self.fifo.ask(request, self.now_ms, &mut out);
         self.read(out)
     }
 
     /// Publishes each word.
-    pub fn publish(&mut self, words: &str) -> Response {
+    pub(super) fn publish(&mut self, words: &str) -> Response {
         self.publish_all(words.split_whitespace().map(message))
     }
 
-    pub fn publish_all(&mut self, messages: impl IntoIterator<Item = Message>) -> Response {
+    pub(super) fn publish_all(&mut self, messages: impl IntoIterator<Item = Message>) -> Response {
         let mut all = Output::default();
         for message in messages {
             self.published += 1;
@@ -127,11 +127,11 @@ impl Page {
         self.read(all)
     }
 
-    pub fn attach(&mut self, id: u64) -> Response {
+    pub(super) fn attach(&mut self, id: u64) -> Response {
         self.attach_with(id, |_| ())
     }
 
-    pub fn attach_with(&mut self, id: u64, change: impl FnOnce(&mut Attach)) -> Response {
+    pub(super) fn attach_with(&mut self, id: u64, change: impl FnOnce(&mut Attach)) -> Response {
         let mut attach = Attach {
             consumer: ConsumerId(id),
             mode: Mode::Take,
@@ -146,19 +146,19 @@ impl Page {
         self.send(Request::Attach(attach))
     }
 
-    pub fn grant(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
+    pub(super) fn grant(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
         self.flow(id, delivery_count, credit, false, false)
     }
 
-    pub fn drain(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
+    pub(super) fn drain(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
         self.flow(id, delivery_count, credit, true, false)
     }
 
-    pub fn echo(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
+    pub(super) fn echo(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
         self.flow(id, delivery_count, credit, false, true)
     }
 
-    pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: Outcome) -> Response {
+    pub(super) fn settle(&mut self, id: u64, first: u64, last: u64, outcome: Outcome) -> Response {
         self.send(Request::Settle {
             consumer: ConsumerId(id),
             first,
@@ -168,47 +168,47 @@ impl Page {
         })
     }
 
-    pub fn accept(&mut self, id: u64, first: u64, last: u64) -> Response {
+    pub(super) fn accept(&mut self, id: u64, first: u64, last: u64) -> Response {
         self.settle(id, first, last, Outcome::Accepted)
     }
 
-    pub fn release(&mut self, id: u64, first: u64, last: u64) -> Response {
+    pub(super) fn release(&mut self, id: u64, first: u64, last: u64) -> Response {
         self.settle(id, first, last, Outcome::Released)
     }
 
-    pub fn reject(&mut self, id: u64, first: u64, last: u64) -> Response {
+    pub(super) fn reject(&mut self, id: u64, first: u64, last: u64) -> Response {
         self.settle(id, first, last, Outcome::Rejected)
     }
 
-    pub fn cancel(&mut self, id: u64) -> Response {
+    pub(super) fn cancel(&mut self, id: u64) -> Response {
         self.send(Request::Cancel { consumer: ConsumerId(id) })
     }
 
-    pub fn detach(&mut self, id: u64, failed: bool) -> Response {
+    pub(super) fn detach(&mut self, id: u64, failed: bool) -> Response {
         self.send(Request::Detach { consumer: ConsumerId(id), failed })
     }
 
-    pub fn fetch(&mut self, holder: u64, n: u32, settled: bool) -> Response {
+    pub(super) fn fetch(&mut self, holder: u64, n: u32, settled: bool) -> Response {
         self.send(Request::Fetch { ticket: Ticket(9), holder: ConsumerId(holder), n, settled })
     }
 
-    pub fn dead_lettered(&mut self, token: u64, arrival: Arrival) -> Response {
+    pub(super) fn dead_lettered(&mut self, token: u64, arrival: Arrival) -> Response {
         self.send(Request::DeadLettered { token, arrival, taken_by: Vec::new() })
     }
 
-    pub fn configure(&mut self, config: Config) -> Response {
+    pub(super) fn configure(&mut self, config: Config) -> Response {
         self.send(Request::Configure(Arc::new(config)))
     }
 
-    pub fn purge(&mut self) -> Response {
+    pub(super) fn purge(&mut self) -> Response {
         self.send(Request::Purge { ticket: Ticket(9) })
     }
 
-    pub fn delete(&mut self, if_unused: bool, if_empty: bool) -> Response {
+    pub(super) fn delete(&mut self, if_unused: bool, if_empty: bool) -> Response {
         self.send(Request::Delete { ticket: Ticket(9), if_unused, if_empty })
     }
 
-    pub fn timeout(&mut self, now_ms: u64) -> Response {
+    pub(super) fn timeout(&mut self, now_ms: u64) -> Response {
         self.now_ms = now_ms;
         let mut out = Output::default();
         self.fifo.time(now_ms, &mut out);
@@ -216,24 +216,24 @@ impl Page {
     }
 
     /// Starts to write a run of about `messages` small messages.
-    pub fn page_out(&mut self, messages: u64) -> Option<PageOut> {
+    pub(super) fn page_out(&mut self, messages: u64) -> Option<PageOut> {
         self.shelf.page_out(&mut self.fifo, messages)
     }
 
-    pub fn stored(&mut self) -> Response {
+    pub(super) fn stored(&mut self) -> Response {
         let mut out = Output::default();
         self.fifo.handle_stored(&mut out);
         self.read(out)
     }
 
-    pub fn quarantine(&mut self) -> Response {
+    pub(super) fn quarantine(&mut self) -> Response {
         let mut out = Output::default();
         self.fifo.quarantine(&mut out);
         self.read(out)
     }
 
     /// Delivers the oldest requested block.
-    pub fn load(&mut self) -> Response {
+    pub(super) fn load(&mut self) -> Response {
         let load = self.loads.remove(0);
         let mut out = Output::default();
         self.fifo.bring(load, self.shelf.block(load), self.now_ms, &mut out);
@@ -241,7 +241,13 @@ impl Page {
     }
 
     /// Reports that a copy of a run is safe.
-    pub fn moved(&mut self, old: u32, living: &Living, messages: Vec<Loaded>, moved: &[Moved]) -> Response {
+    pub(super) fn moved(
+        &mut self,
+        old: u32,
+        living: &Living,
+        messages: Vec<Loaded>,
+        moved: &[Moved],
+    ) -> Response {
         let mut out = Output::default();
         if let Some(new) = self.fifo.handle_moved(old, living, moved, &mut out) {
             self.shelf.add(new, messages);
@@ -250,7 +256,7 @@ impl Page {
     }
 
     /// Restores the queue from its facts.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         let config = self.fifo.config().clone();
         self.fifo = Fifo::restore(config, self.journal.iter().cloned().collect(), self.now_ms);
         self.loads.clear();

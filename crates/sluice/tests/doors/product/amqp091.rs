@@ -13,7 +13,7 @@ use super::world::{KEY, SINK, SOURCE, TARGET, World, amqp_name};
 use crate::doors::verbs091::{self, Client, coded};
 
 /// The methods, with what each does to which object.
-pub const ASKS: &[(&str, Kind, Does)] = &[
+pub(super) const ASKS: &[(&str, Kind, Does)] = &[
     ("basic.publish to a queue", Kind::Queue, Does::Send),
     ("basic.consume", Kind::Queue, Does::Take),
     ("basic.get", Kind::Queue, Does::Take),
@@ -39,7 +39,7 @@ pub const ASKS: &[(&str, Kind, Does)] = &[
 ];
 
 /// The codes of an answer.
-pub fn codes(answer: Answer) -> &'static [&'static str] {
+pub(super) fn codes(answer: Answer) -> &'static [&'static str] {
     match answer {
         Answer::Done | Answer::Created => &["done"],
         Answer::Refused | Answer::Never => &["403"],
@@ -51,12 +51,12 @@ pub fn codes(answer: Answer) -> &'static [&'static str] {
 }
 
 /// The codes of the answer to the open of a connection.
-pub fn opened(answer: Answer) -> &'static [&'static str] {
+pub(super) fn opened(answer: Answer) -> &'static [&'static str] {
     if answer == Answer::Done { &["done"] } else { &["530"] }
 }
 
 /// Opens a connection and closes it. Returns the answer.
-pub async fn open(world: &mut World, question: Question) -> Asked {
+pub(super) async fn open(world: &mut World, question: Question) -> Asked {
     world.deleted(question).await;
     let user = question.who.name();
     let vhost = question.vhost.name();
@@ -72,13 +72,13 @@ pub async fn open(world: &mut World, question: Question) -> Asked {
 }
 
 /// The clients of one user, one for each virtual host.
-pub struct Clients<'a> {
+pub(super) struct Clients<'a> {
     user: &'a str,
     open: Vec<(Vhost, Client)>,
 }
 
 impl<'a> Clients<'a> {
-    pub fn new(user: &'a str) -> Self {
+    pub(super) fn new(user: &'a str) -> Self {
         Self { user, open: Vec::new() }
     }
 
@@ -91,7 +91,7 @@ impl<'a> Clients<'a> {
     }
 
     /// Asks a question. An object that is deleted meanwhile is used before, on the same channel if the method leaves it open.
-    pub async fn ask(&mut self, world: &mut World, what: &str, question: Question) -> Asked {
+    pub(super) async fn ask(&mut self, world: &mut World, what: &str, question: Question) -> Asked {
         let Question { kind, vhost, state, who, does, .. } = question;
         let name = world.name(kind, state);
         if state == State::Deleted {

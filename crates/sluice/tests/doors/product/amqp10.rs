@@ -10,7 +10,7 @@ use super::world::{KEY, SINK, SOURCE, TARGET, World, amqp_name};
 use crate::doors::verbs091::coded;
 
 /// The requests, with what each does to which object.
-pub const ASKS: &[(&str, Kind, Does)] = &[
+pub(super) const ASKS: &[(&str, Kind, Does)] = &[
     ("sender to a queue", Kind::Queue, Does::Publish),
     ("message to a queue", Kind::Queue, Does::Send),
     ("receiver", Kind::Queue, Does::Take),
@@ -39,7 +39,7 @@ pub const ASKS: &[(&str, Kind, Does)] = &[
 ];
 
 /// The conditions and the statuses of an answer.
-pub fn codes(question: Question) -> &'static [&'static str] {
+pub(super) fn codes(question: Question) -> &'static [&'static str] {
     match question.answer().0 {
         // As in RabbitMQ.
         Answer::NotFound if question.does == Does::Bind => &["400"],
@@ -57,14 +57,14 @@ pub fn codes(question: Question) -> &'static [&'static str] {
 ///
 /// # Errors
 /// The broker has refused it.
-pub async fn connect(world: &World, question: Question) -> Result<Connection, Error> {
+pub(super) async fn connect(world: &World, question: Question) -> Result<Connection, Error> {
     let (user, vhost) = (question.who.name(), question.vhost.name());
     let url = Url { virtual_host: Some(vhost.to_owned()), ..world.fixture.url(&user) };
     Connection::open(&url, client::Options::default()).await
 }
 
 /// Opens a connection and closes it. Returns the answer.
-pub async fn open(world: &mut World, question: Question) -> Asked {
+pub(super) async fn open(world: &mut World, question: Question) -> Asked {
     world.deleted(question).await;
     let vhost = question.vhost.name();
     let told = match connect(world, question).await {
@@ -78,7 +78,7 @@ pub async fn open(world: &mut World, question: Question) -> Asked {
 }
 
 /// Asks a question on a session of its own. An object that is deleted meanwhile is used before, on the same link if there is one.
-pub async fn ask(world: &mut World, connection: &Connection, what: &str, question: Question) -> Asked {
+pub(super) async fn ask(world: &mut World, connection: &Connection, what: &str, question: Question) -> Asked {
     let Question { kind, vhost, state, who, does, .. } = question;
     let name = world.name(kind, state);
     if state == State::Deleted {

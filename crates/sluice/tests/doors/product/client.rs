@@ -7,13 +7,13 @@ use tokio::net::TcpStream;
 
 use super::in_time;
 
-pub struct Http {
+pub(super) struct Http {
     to: SocketAddr,
     socket: Option<TcpStream>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub(super) struct Answered {
     pub status: u16,
     /// The head, in lower case.
     pub head: String,
@@ -21,12 +21,12 @@ pub struct Answered {
 }
 
 impl Http {
-    pub fn new(to: SocketAddr) -> Self {
+    pub(super) fn new(to: SocketAddr) -> Self {
         Self { to, socket: None }
     }
 
     /// Sends a part of a request.
-    pub async fn send(&mut self, part: &str) {
+    pub(super) async fn send(&mut self, part: &str) {
         if self.socket.is_none() {
             let socket = TcpStream::connect(self.to).await.unwrap();
             socket.set_nodelay(true).unwrap();
@@ -37,7 +37,7 @@ impl Http {
     }
 
     /// Reads the answer.
-    pub async fn receive(&mut self, what: &str) -> Answered {
+    pub(super) async fn receive(&mut self, what: &str) -> Answered {
         let mut socket = self.socket.take().unwrap();
         let answered = in_time(what, read(&mut socket)).await;
         let answered = answered.unwrap_or_else(|| panic!("{what}: the connection has ended"));

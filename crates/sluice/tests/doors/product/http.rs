@@ -145,7 +145,7 @@ fn names_no_object(route: &Route) -> bool {
 }
 
 /// The states in which an object is asked about.
-pub fn states(kind: Kind, vhost: Vhost) -> &'static [State] {
+pub(super) fn states(kind: Kind, vhost: Vhost) -> &'static [State] {
     use State::*;
     match (kind, vhost) {
         (Kind::Connection, Vhost::Closing) => &[],
@@ -167,7 +167,7 @@ pub fn states(kind: Kind, vhost: Vhost) -> &'static [State] {
 }
 
 /// Returns each route that names an object, with what it does to it.
-pub fn asks() -> Vec<(&'static Route, Kind, Does)> {
+pub(super) fn asks() -> Vec<(&'static Route, Kind, Does)> {
     let mut asks = Vec::new();
     for route in ROUTES {
         let rules = rules(route);
@@ -246,7 +246,7 @@ fn body(route: &Route, question: &Question) -> String {
 }
 
 /// Asks a question. What is deleted meanwhile is deleted when half of the request has arrived.
-pub async fn ask(world: &mut World, route: &Route, question: Question) -> Asked {
+pub(super) async fn ask(world: &mut World, route: &Route, question: Question) -> Asked {
     let Question { kind, vhost, state, who, origin, .. } = question;
     let is_deleted = state == State::Deleted || vhost == Vhost::Deleted;
     if is_deleted {
@@ -280,7 +280,7 @@ pub async fn ask(world: &mut World, route: &Route, question: Question) -> Asked 
 }
 
 /// The statuses of an answer.
-pub fn codes(question: Question) -> &'static [&'static str] {
+pub(super) fn codes(question: Question) -> &'static [&'static str] {
     match question.answer().0 {
         Answer::Done => &["200", "201", "204"],
         Answer::Created => &["201"],

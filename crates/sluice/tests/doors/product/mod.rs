@@ -42,7 +42,7 @@ fn some<T>(mut items: Vec<T>, count: usize, random: &mut Random) -> Vec<T> {
 
 /// What the broker has answered.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub(super) struct Asked {
     what: String,
     /// A status, a reply code or a condition.
     code: String,

@@ -3,7 +3,7 @@
 
 /// What a request does to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Does {
+pub(super) enum Does {
     /// Lists what belongs to the object, or what is in a virtual host. What does not exist has nothing.
     List,
     /// Shows the object.
@@ -59,7 +59,7 @@ pub enum Does {
 
 /// The kind of the object. A binding has two ends; the other end always exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(super) enum Kind {
     Vhost,
     Queue,
     Exchange,
@@ -79,7 +79,7 @@ pub enum Kind {
 
 /// The state of the virtual host. The users have their permissions in the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Vhost {
+pub(super) enum Vhost {
     /// The default one, which everybody knows.
     Default,
     Team,
@@ -93,7 +93,7 @@ pub enum Vhost {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub(super) enum State {
     There,
     /// A queue that belongs to a connection of another user.
     Exclusive,
@@ -112,7 +112,7 @@ pub enum State {
 
 /// Who makes a browser, or a program, send the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub(super) enum Origin {
     Program,
     OwnPage,
     ListedPage,
@@ -120,7 +120,7 @@ pub enum Origin {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Protocol {
+pub(super) enum Protocol {
     Http,
     Amqp091,
     Amqp10,
@@ -128,14 +128,14 @@ pub enum Protocol {
 
 /// A user, with the same permission for all names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Who {
+pub(super) struct Who {
     pub tag: &'static str,
     /// `absent`, `none`, `configure`, `write`, `read` or `all`.
     pub rights: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Question {
+pub(super) struct Question {
     pub protocol: Protocol,
     pub does: Does,
     pub kind: Kind,
@@ -148,7 +148,7 @@ pub struct Question {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Answer {
+pub(super) enum Answer {
     Done,
     Created,
     /// The page may not send such requests.
@@ -173,7 +173,7 @@ use Does::{
 
 /// What an answer may depend on, besides the request and its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tells {
+pub(super) enum Tells {
     /// Nothing: it is the same for all virtual hosts that the user does not see, whatever is in them.
     Nothing,
     /// The virtual host, but not what is in it.
@@ -201,7 +201,7 @@ impl Who {
 
 impl Question {
     /// The whole model: the answer, and what it may tell.
-    pub fn answer(self) -> (Answer, Tells) {
+    pub(super) fn answer(self) -> (Answer, Tells) {
         let Self { who, does, vhost, kind, .. } = self;
         let is_http = self.protocol == Protocol::Http;
         if is_http && self.changes && self.origin == Origin::OtherPage {

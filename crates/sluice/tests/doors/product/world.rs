@@ -19,23 +19,23 @@ use crate::doors::fixture::{Fixture, ROOT};
 use crate::doors::verbs091;
 
 /// Another queue, a stream, a quorum queue and two exchanges, which are in all virtual hosts.
-pub const TARGET: &str = "zz-target";
-pub const STREAM: &str = "zz-stream";
-pub const GROUP: &str = "zz-group";
-pub const SOURCE: &str = "zz-source";
-pub const SINK: &str = "zz-sink";
+pub(super) const TARGET: &str = "zz-target";
+pub(super) const STREAM: &str = "zz-stream";
+pub(super) const GROUP: &str = "zz-group";
+pub(super) const SOURCE: &str = "zz-source";
+pub(super) const SINK: &str = "zz-sink";
 
 /// The routing key of every binding, which is its properties key, too.
-pub const KEY: &str = "kk";
+pub(super) const KEY: &str = "kk";
 
 /// How many damaged queues there are. Some users delete them, and they cannot be damaged again.
 const DAMAGED: usize = 30;
 
 /// The virtual hosts that are there all the time.
-pub const VHOSTS: [Vhost; 4] = [Vhost::Default, Vhost::Team, Vhost::Foreign, Vhost::Closing];
+pub(super) const VHOSTS: [Vhost; 4] = [Vhost::Default, Vhost::Team, Vhost::Foreign, Vhost::Closing];
 
 impl Vhost {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Default => "/",
             Self::Team => "vv-team",
@@ -47,13 +47,13 @@ impl Vhost {
     }
 
     /// The name in a path.
-    pub fn segment(self) -> &'static str {
+    pub(super) fn segment(self) -> &'static str {
         if self == Self::Default { "%2F" } else { self.name() }
     }
 }
 
 impl Origin {
-    pub fn headers(self) -> &'static str {
+    pub(super) fn headers(self) -> &'static str {
         match self {
             Self::Program => "",
             Self::OwnPage => "Origin: http://h\r\nSec-Fetch-Site: same-origin\r\n",
@@ -64,11 +64,11 @@ impl Origin {
 }
 
 impl Who {
-    pub fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         format!("{}-{}", self.tag, self.rights)
     }
 
-    pub fn all() -> Vec<Self> {
+    pub(super) fn all() -> Vec<Self> {
         let tags = ["", "management", "policymaker", "monitoring", "administrator"];
         let rights = ["absent", "none", "configure", "write", "read", "all"];
         tags.iter().flat_map(|&tag| rights.iter().map(move |&rights| Self { tag, rights })).collect()
@@ -76,14 +76,14 @@ impl Who {
 }
 
 /// The connections of a user who may do everything, which others may see or not: one of each protocol.
-pub struct Watched {
+pub(super) struct Watched {
     _of_10: Connection,
     of_091: client::amqp091::Connection,
     pub name_10: String,
     pub name_091: String,
 }
 
-pub struct World {
+pub(super) struct World {
     pub fixture: Fixture,
     pub http: Http,
     /// The HTTP client of the user who may do everything.
@@ -103,7 +103,7 @@ fn step(method: &'static str, path: String, body: impl Into<String>) -> Step {
 }
 
 impl World {
-    pub async fn open(name: &str) -> Self {
+    pub(super) async fn open(name: &str) -> Self {
         let names: Vec<String> = Who::all().into_iter().map(Who::name).collect();
         let is_one = |subject: &Subject| names.iter().any(|name| name == subject.name());
         let subjects: Vec<_> = Subject::all().into_iter().filter(is_one).collect();
@@ -229,7 +229,7 @@ impl World {
     }
 
     /// Returns the name of an object.
-    pub fn name(&self, kind: Kind, state: State) -> String {
+    pub(super) fn name(&self, kind: Kind, state: State) -> String {
         let is_exchange =
             matches!(kind, Kind::Exchange | Kind::FromExchange | Kind::ToExchange | Kind::ExchangeToExchange);
         match state {
@@ -322,7 +322,7 @@ impl World {
     }
 
     /// Brings an object back into its state, after a request has changed it.
-    pub async fn restore(&mut self, kind: Kind, vhost: Vhost, state: State) {
+    pub(super) async fn restore(&mut self, kind: Kind, vhost: Vhost, state: State) {
         if vhost == Vhost::Absent {
             self.root("DELETE", &format!("/api/vhosts/{}", vhost.name()), "").await;
             return;
@@ -337,7 +337,7 @@ impl World {
     }
 
     /// Called after a request has succeeded that may have changed an object, or that has made it.
-    pub async fn changed(&mut self, question: Question) {
+    pub(super) async fn changed(&mut self, question: Question) {
         let Question { kind, vhost, state, does, .. } = question;
         match (kind, state, does) {
             (Kind::Queue, State::Damaged, Does::Delete) => {
@@ -364,7 +364,7 @@ impl World {
     }
 
     /// Makes a virtual host and deletes it, for questions about a deleted one.
-    pub async fn deleted(&mut self, question: Question) {
+    pub(super) async fn deleted(&mut self, question: Question) {
         let Question { vhost, who, .. } = question;
         if vhost == Vhost::Deleted {
             self.add_vhost(vhost, &[who]).await;
@@ -373,7 +373,7 @@ impl World {
     }
 
     /// Deletes an object, or its virtual host.
-    pub async fn delete(&mut self, kind: Kind, vhost: Vhost, state: State) {
+    pub(super) async fn delete(&mut self, kind: Kind, vhost: Vhost, state: State) {
         if vhost == Vhost::Deleted {
             self.root("DELETE", &format!("/api/vhosts/{}", vhost.name()), "").await;
             return;
@@ -385,7 +385,7 @@ impl World {
     }
 
     /// Makes what will be deleted while a request arrives.
-    pub async fn make(&mut self, kind: Kind, vhost: Vhost, who: Who) {
+    pub(super) async fn make(&mut self, kind: Kind, vhost: Vhost, who: Who) {
         if vhost == Vhost::Deleted {
             self.add_vhost(vhost, &[who]).await;
             let is_binding = matches!(
@@ -417,7 +417,7 @@ impl World {
     }
 
     /// Returns the head of a request, without the empty line at its end.
-    pub fn head(&self, user: &str, origin: Origin, method: &str, path: &str, length: usize) -> String {
+    pub(super) fn head(&self, user: &str, origin: Origin, method: &str, path: &str, length: usize) -> String {
         let credentials = STANDARD.encode(format!("{user}:{user}"));
         let more = origin.headers();
         format!(
@@ -426,7 +426,7 @@ impl World {
     }
 
     /// Checks that the exclusive queues are as their connections have left them, and ends the broker.
-    pub async fn close(self) {
+    pub(super) async fn close(self) {
         for owner in self.owners {
             let session = owner.session().await.unwrap();
             let receiver =
@@ -445,12 +445,12 @@ impl World {
 }
 
 /// Returns the name over AMQP, where the default exchange has none.
-pub fn amqp_name(name: &str) -> &str {
+pub(super) fn amqp_name(name: &str) -> &str {
     if name == "amq.default" { "" } else { name }
 }
 
 /// The name of the link of a watched connection.
-pub fn link(vhost: Vhost) -> &'static str {
+pub(super) fn link(vhost: Vhost) -> &'static str {
     match vhost {
         Vhost::Default => "zz-link-default",
         Vhost::Team => "zz-link-team",
@@ -458,15 +458,15 @@ pub fn link(vhost: Vhost) -> &'static str {
     }
 }
 
-pub const POLICY: &str = r#"{"pattern":"^none$","definition":{"max-length":1}}"#;
-pub const USER: &str = r#"{"password":"p","tags":""}"#;
-pub const PARAMETER: &str = r#"{"value":1}"#;
-pub const TRACE: &str = r#"{"queue":"zz-target","seconds":3600}"#;
-pub const MESSAGE: &str =
+pub(super) const POLICY: &str = r#"{"pattern":"^none$","definition":{"max-length":1}}"#;
+pub(super) const USER: &str = r#"{"password":"p","tags":""}"#;
+pub(super) const PARAMETER: &str = r#"{"value":1}"#;
+pub(super) const TRACE: &str = r#"{"queue":"zz-target","seconds":3600}"#;
+pub(super) const MESSAGE: &str =
     r#"{"properties":{},"routing_key":"KEY","payload":"m","payload_encoding":"string"}"#;
 
 /// Returns the body that declares an exchange of a state.
-pub fn exchange_body(state: State) -> &'static str {
+pub(super) fn exchange_body(state: State) -> &'static str {
     match state {
         State::Internal => r#"{"type":"topic","internal":true}"#,
         _ => r#"{"type":"topic"}"#,

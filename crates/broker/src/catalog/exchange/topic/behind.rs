@@ -45,13 +45,19 @@ impl Vacant for Destinations {
 }
 
 impl Behind {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
     /// Adds a destination. `between` begins with the first `#` and ends with the last one; `tail` follows it. Adds the
     /// number of new nodes to `nodes`.
-    pub fn insert(&mut self, between: &[&str], tail: &[&str], destination: Destination, nodes: &mut usize) {
+    pub(super) fn insert(
+        &mut self,
+        between: &[&str],
+        tail: &[&str],
+        destination: Destination,
+        nodes: &mut usize,
+    ) {
         let name = between.join(".");
         let at = match self.names.get(name.as_str()) {
             Some(at) => *at,
@@ -79,7 +85,13 @@ impl Behind {
     }
 
     /// Removes a destination. Subtracts the number of nodes that are removed from `nodes`.
-    pub fn remove(&mut self, between: &[&str], tail: &[&str], destination: &Destination, nodes: &mut usize) {
+    pub(super) fn remove(
+        &mut self,
+        between: &[&str],
+        tail: &[&str],
+        destination: &Destination,
+        nodes: &mut usize,
+    ) {
         let name = between.join(".");
         let Some(at) = self.names.get(name.as_str()).copied() else { return };
         let tails = &mut self.parts[at].tails;
@@ -116,7 +128,12 @@ impl Behind {
 
     /// Calls `found` for every destination whose key matches, where `key` is what the head has left of the key. Ends early if no
     /// steps are left.
-    pub fn matches<'a>(&'a self, key: &[&str], steps: &mut Steps, found: &mut dyn FnMut(&'a Destination)) {
+    pub(super) fn matches<'a>(
+        &'a self,
+        key: &[&str],
+        steps: &mut Steps,
+        found: &mut dyn FnMut(&'a Destination),
+    ) {
         let mut end = |part: &'a Part, rest: &[&str], steps: &mut Steps| {
             let mut matched =
                 |destinations: &'a Destinations, _, _: &mut Steps| destinations.iter().for_each(&mut *found);

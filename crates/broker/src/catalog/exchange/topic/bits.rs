@@ -54,12 +54,12 @@ struct State {
 
 impl Bits {
     /// The number of positions.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Adds a sequence, and returns its last position. Returns `None` if it has no words, so that it is found in every key.
-    pub fn push(&mut self, sequence: &[&str]) -> Option<usize> {
+    pub(super) fn push(&mut self, sequence: &[&str]) -> Option<usize> {
         let (mut last, mut skips) = (None::<usize>, false);
         for word in sequence {
             if *word == "#" {
@@ -92,7 +92,7 @@ impl Bits {
 
     /// Calls `found` for every sequence that `key` contains, once: with its last position, and the rest of the key behind
     /// its first occurrence. Takes a step for each cell that is moved. Ends early if no steps are left.
-    pub fn find<'k>(
+    pub(super) fn find<'k>(
         &self,
         key: &'k [&'k str],
         steps: &mut Steps,

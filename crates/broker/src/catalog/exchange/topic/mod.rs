@@ -48,13 +48,13 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    pub fn new(max: u64) -> Self {
+    pub(super) fn new(max: u64) -> Self {
         Self { taken: 0, max, is_cut: false }
     }
 
     /// Takes some steps if any are left, perhaps more than that. Returns false if none are.
     #[inline]
-    pub fn take(&mut self, steps: u64) -> bool {
+    pub(super) fn take(&mut self, steps: u64) -> bool {
         if self.taken >= self.max {
             self.is_cut = true;
             return false;
@@ -113,11 +113,11 @@ fn cut<'k>(key: Part<'k>) -> (Part<'k>, Option<(Part<'k>, Part<'k>)>) {
 
 impl Trie {
     /// Returns the number of further nodes that are allowed.
-    pub fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         NODES_MAX.saturating_sub(self.nodes)
     }
 
-    pub fn insert(&mut self, key: &str, destination: Destination) {
+    pub(super) fn insert(&mut self, key: &str, destination: Destination) {
         let words = words(key);
         let (head, behind) = cut(&words);
         let head = self.heads.entry(head.iter().copied(), &mut self.nodes);
@@ -131,7 +131,7 @@ impl Trie {
     }
 
     /// Removes a destination. Called for the last binding with this key and destination.
-    pub fn remove(&mut self, key: &str, destination: &Destination) {
+    pub(super) fn remove(&mut self, key: &str, destination: &Destination) {
         let words = words(key);
         let (head, behind) = cut(&words);
         self.heads.change(head.iter().copied(), &mut self.nodes, |head, nodes| match behind {
@@ -150,7 +150,12 @@ impl Trie {
     /// moves a cell of [`bits`]. Ends early if no steps are left.
     ///
     /// A key of more than [`WORDS_MAX`] words matches only keys that match any key: `#`.
-    pub fn matches<'a>(&'a self, key: &str, steps: &mut Steps, found: &mut dyn FnMut(&'a Destination)) {
+    pub(super) fn matches<'a>(
+        &'a self,
+        key: &str,
+        steps: &mut Steps,
+        found: &mut dyn FnMut(&'a Destination),
+    ) {
         // A word and its dot have a byte at least.
         if key.len() >= WORDS_MAX && word_count(key) > WORDS_MAX {
             return self.heads.walk([].iter(), steps, &mut |head, _, steps| {
@@ -173,7 +178,7 @@ impl Trie {
     ///
     /// # Errors
     /// The exchange would have more than [`NODES_MAX`] nodes.
-    pub fn check_room(&self, binding: &Binding) -> Result<(), CatalogError> {
+    pub(super) fn check_room(&self, binding: &Binding) -> Result<(), CatalogError> {
         if word_count(&binding.key) <= self.room() {
             return Ok(());
         }

@@ -21,7 +21,7 @@ pub(super) struct Words<T> {
 }
 
 impl<T: Vacant> Words<T> {
-    pub fn is_vacant(&self) -> bool {
+    pub(super) fn is_vacant(&self) -> bool {
         let Self { value, star, first, others } = self;
         value.is_vacant() && star.is_none() && first.is_none() && others.is_empty()
     }
@@ -35,7 +35,7 @@ impl<T: Vacant> Words<T> {
     }
 
     /// Returns the value of these words. Adds the number of new nodes to `nodes`.
-    pub fn entry<'k>(&mut self, words: impl Iterator<Item = &'k str>, nodes: &mut usize) -> &mut T {
+    pub(super) fn entry<'k>(&mut self, words: impl Iterator<Item = &'k str>, nodes: &mut usize) -> &mut T {
         let mut node = self;
         for word in words {
             let mut new = || {
@@ -57,7 +57,7 @@ impl<T: Vacant> Words<T> {
 
     /// Changes the value of these words, if they are in the trie, and removes the nodes that hold nothing any more.
     /// Subtracts their number from `nodes`.
-    pub fn change<'k>(
+    pub(super) fn change<'k>(
         &mut self,
         mut words: impl Iterator<Item = &'k str>,
         nodes: &mut usize,
@@ -84,7 +84,7 @@ impl<T: Vacant> Words<T> {
 
     /// Calls `found` for every value that the start of `key` leads to, with the rest of the key. Takes a step for each node
     /// that is visited, each of them once. If no steps are left, it follows no further branch.
-    pub fn walk<'a, 'k, K>(
+    pub(super) fn walk<'a, 'k, K>(
         &'a self,
         mut key: K,
         steps: &mut Steps,

@@ -27,7 +27,7 @@ pub(in crate::gate::amqp10) struct Pending {
 }
 
 impl Pending {
-    pub fn deletes(&self, queue: &str) -> bool {
+    pub(crate) fn deletes(&self, queue: &str) -> bool {
         matches!(&self.verb, Verb::DeleteQueue { name } if **name == *queue)
     }
 }
@@ -305,26 +305,26 @@ fn list_bindings(query: &str) -> Result<Verb, Reply> {
 }
 
 impl Reply {
-    pub fn error(status: u16, reason: String) -> Self {
+    pub(super) fn error(status: u16, reason: String) -> Self {
         Self { status, body: Value::String(reason) }
     }
 
-    pub fn no_content() -> Self {
+    pub(super) fn no_content() -> Self {
         Self { status: 204, body: Value::Null }
     }
 
-    pub fn not_found(vhost: &str, queue: &str) -> Self {
+    pub(super) fn not_found(vhost: &str, queue: &str) -> Self {
         Self::error(404, format!("no queue '{queue}' in vhost '{vhost}'"))
     }
 
-    pub fn message_count(messages: u64) -> Self {
+    pub(super) fn message_count(messages: u64) -> Self {
         let mut map = Map::new();
         map.insert("message_count", Value::Ulong(messages));
         Self { status: 200, body: Value::Map(map) }
     }
 
     /// Maps an error of the catalog to a status.
-    pub fn from_error(refused: &CatalogError) -> Self {
+    pub(super) fn from_error(refused: &CatalogError) -> Self {
         let status = match refused {
             CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
             CatalogError::Forbidden { .. }
@@ -340,7 +340,12 @@ impl Reply {
         Self::error(status, refused.to_string())
     }
 
-    pub fn queue(status: u16, record: &QueueRecord, report: &queue::Report, settings: &Settings) -> Self {
+    pub(super) fn queue(
+        status: u16,
+        record: &QueueRecord,
+        report: &queue::Report,
+        settings: &Settings,
+    ) -> Self {
         let mut map = Map::new();
         map.insert("message_count", Value::Ulong(report.ready));
         map.insert("consumer_count", Value::Uint(report.consumers));
@@ -359,7 +364,7 @@ impl Reply {
 
     /// Returns the row of a link that takes replies. It looks like a queue that is always empty
     /// (docs/compatibility.md, Dynamic nodes).
-    pub fn volatile_queue(vhost: &str, name: &str, settings: &Settings) -> Self {
+    pub(super) fn volatile_queue(vhost: &str, name: &str, settings: &Settings) -> Self {
         let fields = [
             ("message_count", Value::Ulong(0)),
             ("consumer_count", Value::Uint(1)),
@@ -377,7 +382,7 @@ impl Reply {
         Self { status: 200, body: Value::Map(map) }
     }
 
-    pub fn bindings<'a>(rows: impl Iterator<Item = &'a Binding>) -> Self {
+    pub(super) fn bindings<'a>(rows: impl Iterator<Item = &'a Binding>) -> Self {
         let rows = rows.map(|binding| {
             let (name, destination, short) = match &binding.destination {
                 Destination::Queue(name) => ("destination_queue", name, "dstq"),
@@ -402,7 +407,7 @@ impl Reply {
     }
 
     /// Encodes the response as a message.
-    pub fn encode(self, correlation_id: Option<Value>) -> Bytes {
+    pub(super) fn encode(self, correlation_id: Option<Value>) -> Bytes {
         use amqp10::Encode as _;
         let mut out = BytesMut::new();
         let properties =

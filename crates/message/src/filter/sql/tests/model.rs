@@ -72,7 +72,7 @@ pub(super) enum Tree {
 }
 
 impl Tree {
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         match self {
             Self::Name(name) => (*name).to_owned(),
             Self::Number(n) => n.to_string(),
@@ -91,7 +91,7 @@ impl Tree {
         }
     }
 
-    pub fn value(&self) -> Value {
+    pub(super) fn value(&self) -> Value {
         match self {
             Self::Name(name) => lookup(name),
             Self::Number(n) => Value::Number { v: (*n).into(), whole: true },
@@ -124,7 +124,7 @@ impl Tree {
     }
 
     /// Evaluates to true, false or unknown.
-    pub fn truth(&self) -> Option<bool> {
+    pub(super) fn truth(&self) -> Option<bool> {
         truth(&self.value())
     }
 }
