@@ -299,7 +299,7 @@ impl Restored {
     fn try_record(&mut self, owner: u64, seq: u64, kind: u8, mut body: Bytes, file: u64) -> Option<()> {
         if owner == CATALOG {
             let change = (kind == CHANGE).then(|| decode_change(&body)).flatten()?;
-            self.catalog.apply(&change);
+            self.catalog.restore(&change);
             return Some(());
         }
         if owner == NODE {
@@ -354,11 +354,12 @@ impl Restored {
         self.queues.retain(|id, _| catalog.queue_by_id(*id).is_some());
     }
 
-    /// Creates the first users if there has never been one. Returns the records that must be written and
-    /// synced before anyone can log in.
-    pub fn begin_users(&mut self, access: &Access) -> Records {
+    /// Creates what a start creates: the first users if there has never been one, and the exchanges that settings ask for.
+    /// Returns the records that must be written and synced before anyone can log in.
+    pub fn begin(&mut self, access: &Access) -> Records {
         let (mut records, before) = (Records::new(), self.catalog.version());
-        for (version, change) in (before + 1..).zip(self.catalog.begin_users(access)) {
+        let changes = [self.catalog.begin_users(access), self.catalog.begin_exchanges()].concat();
+        for (version, change) in (before + 1..).zip(changes) {
             push_change(&mut records, version, &change);
         }
         records

@@ -111,8 +111,6 @@ impl Node {
         let identity = Identity::begin(&mut disk).map_err(of_identity)?;
         tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
         let mut restored = Restored::default();
-        // Bindings of the event exchange can be restored only if the exchange is there.
-        restored.catalog.set_rules(settings.declare_rules.clone());
         let log_options = Options { reserve_bytes: storage.reserve_bytes, ..Options::default() };
         let (mut log, recovery) =
             Log::open(disk, log_options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
@@ -121,7 +119,8 @@ impl Node {
         let lost = LostDefinitions { accept: accept_lost_definitions, users: kept.users.as_ref() };
         close_damaged(&mut log, &mut restored, &recovery, (&data_dir, sharing), lost)?;
         // They are created once in the life of a data directory: a user that is deleted stays deleted.
-        write_synced(&mut log, restored.begin_users(&access), &data_dir)?;
+        restored.catalog.set_rules(settings.declare_rules.clone());
+        write_synced(&mut log, restored.begin(&access), &data_dir)?;
         let copied = users_copy::renew(&mut copy, kept, restored.catalog.users());
         // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
@@ -394,8 +393,10 @@ fn make_named_shards(
 ) -> Vec<Shard> {
     let Restored { mut catalog, mut queues, .. } = restored;
     catalog.refresh_all();
-    // A node has written these users to its log already. Without a log they are created at each start.
+    // A node has written these users and exchanges to its log already. Without a log they are created at each start.
+    catalog.set_rules(settings.declare_rules.clone());
     catalog.begin_users(access);
+    catalog.begin_exchanges();
     access.publish(catalog.users().clone());
     // A queue with messages needs its machine at once, and so does a queue that may expire. The others get
     // their machine with their first link.

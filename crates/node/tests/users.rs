@@ -33,7 +33,7 @@ fn start(disk: &SimDisk, access: &Access) -> (Log<SimDisk>, Restored, bool) {
         Log::open(disk.clone(), Options::default(), &mut |r| restored.handle_record(r)).unwrap();
     restored.finish();
     assert_eq!(restored.unreadable, Vec::<String>::new());
-    let records = restored.begin_users(access);
+    let records = restored.begin(access);
     let wrote = !records.is_empty();
     append(&mut log, records);
     (log, restored, wrote)
@@ -150,7 +150,7 @@ fn no_password_is_in_the_data_directory() {
 fn shards_publish_the_users_they_have() {
     let (settings, access) = (Arc::new(Settings::default()), Arc::new(access(PASSWORD)));
     let mut restored = Restored::default();
-    drop(restored.begin_users(&access));
+    drop(restored.begin(&access));
     let Decision { changes, .. } = restored
         .catalog
         .decide(

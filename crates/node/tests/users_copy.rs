@@ -54,7 +54,7 @@ impl Process {
             restored.replace_users(users, &mut records);
         }
         append(&mut log, records)?;
-        append(&mut log, restored.begin_users(&Access::default()))?;
+        append(&mut log, restored.begin(&Access::default()))?;
         let took_copy = users.is_some();
         if let CopyEnd::Refused(_) = users_copy::renew(&mut copy, kept, restored.catalog.users()) {
             return None;

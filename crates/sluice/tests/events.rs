@@ -196,6 +196,43 @@ fn without_the_setting_there_is_no_exchange_and_nothing_is_published() {
     assert!(broker.terminate().success());
 }
 
+/// A setting asks for the exchange. It never takes it away with its bindings; only somebody who deletes it does.
+#[test]
+fn the_exchange_stays_with_its_bindings_when_the_setting_is_switched_off() {
+    const EXCHANGE: &str = "/api/exchanges/%2F/amq.rabbitmq.event";
+    let directory = Directory::new("events-switched");
+    let broker = Starting::spawn(&directory, &[ON]).finish();
+    listen(&broker, "events", &["exchange.*"]);
+    let (status, refused) = broker.ask("DELETE", EXCHANGE, "");
+    assert_eq!(status, 401, "{refused}");
+    assert!(broker.terminate().success());
+
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "exchange", "silent"]).done();
+    let (status, bindings) = broker.get(&format!("{EXCHANGE}/bindings/source"));
+    assert_eq!((status, &bindings[0]["destination"]), (200, &json!("events")), "{bindings}");
+    assert!(broker.terminate().success());
+
+    let broker = Starting::spawn(&directory, &[ON]).finish();
+    broker.verb(&["declare", "exchange", "x"]).done();
+    let events = take_until(&broker, "events", |events| !events.is_empty());
+    assert_eq!(
+        headers(&events, "exchange.created")["name"],
+        "x",
+        "there was no event while the setting was off"
+    );
+    assert!(broker.terminate().success());
+
+    let broker = Broker::start(&directory);
+    assert_eq!(broker.ask("DELETE", EXCHANGE, "").0, 204);
+    assert!(broker.terminate().success());
+
+    let broker = Starting::spawn(&directory, &[ON]).finish();
+    assert_eq!(broker.get(EXCHANGE).0, 200, "it is declared again");
+    assert_eq!(broker.get(&format!("{EXCHANGE}/bindings/source")).1, json!([]));
+    assert!(broker.terminate().success());
+}
+
 #[test]
 fn lines_of_the_log_are_messages() {
     let directory = Directory::new("events-log");

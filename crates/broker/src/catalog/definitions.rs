@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::rules::is_of_settings;
 use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow, VhostSettings};
 use crate::access::{UserLimits, UserRecord, Users};
 
@@ -120,9 +119,7 @@ impl Catalog {
             Next::Exchange(place) => {
                 let mut next = Next::Bindings(place, 0);
                 if let Some(table) = self.table_at(place) {
-                    if !is_of_settings(&table.exchange.name) {
-                        emit(Change::ExchangeDeclared(table.exchange.clone()));
-                    }
+                    emit(Change::ExchangeDeclared(table.exchange.clone()));
                     if table.exchange.kind.order_counts() {
                         table.bindings.by_age().into_iter().cloned().map(Change::Bound).for_each(&mut emit);
                         next = Next::Exchange(place + 1);

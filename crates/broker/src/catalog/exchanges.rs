@@ -61,7 +61,6 @@ impl Catalog {
     pub(super) fn add_vhost_with_exchanges(&mut self, name: &Arc<str>) {
         self.vhosts.insert(name.clone(), Vhost::default());
         Exchange::predeclared(name).for_each(|exchange| self.add_exchange(Arc::new(exchange)));
-        self.add_own_exchanges(Some(name));
     }
 
     /// Adds an exchange. An exchange that exists keeps its bindings.

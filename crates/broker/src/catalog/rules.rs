@@ -51,34 +51,66 @@ impl Default for DeclareRules {
 }
 
 impl DeclareRules {
-    /// Returns the virtual host and the name of each exchange that is there because of a setting.
+    /// Returns the virtual host and the name of each exchange that a setting asks for.
     fn own_exchanges(&self) -> impl Iterator<Item = (Arc<str>, &'static str)> + use<> {
         let exchanges = [(self.event_vhost.clone(), EVENT_EXCHANGE), (self.log_vhost.clone(), LOG_EXCHANGE)];
         exchanges.into_iter().filter_map(|(vhost, name)| Some((vhost?, name)))
     }
+
+    /// Returns true if a setting asks for this exchange.
+    fn asks_for(&self, vhost: &str, exchange: &str) -> bool {
+        self.own_exchanges().any(|(of, name)| *of == *vhost && name == exchange)
+    }
 }
 
-/// Returns true for the name of an exchange that is there because of a setting, and is never stored.
-pub(super) fn is_of_settings(exchange: &str) -> bool {
-    [EVENT_EXCHANGE, LOG_EXCHANGE].contains(&exchange)
+/// Returns the change that declares an exchange of the broker itself.
+fn own_exchange(vhost: Arc<str>, name: &str) -> Change {
+    let exchange = Exchange::new(vhost, name.into(), ExchangeKind::Topic, Arguments::default());
+    Change::ExchangeDeclared(Arc::new(Exchange { internal: true, ..exchange }))
 }
 
 impl Catalog {
-    /// Sets the rules for declarations from now on, and adds the exchanges that they name.
+    /// Sets the rules for declarations from now on. They decide which commands are refused and what a new virtual host gets. No
+    /// change is applied differently because of them.
     pub fn set_rules(&mut self, rules: DeclareRules) {
         self.rules = rules;
-        self.add_own_exchanges(None);
     }
 
-    /// Adds the exchanges that are there because of settings: those of one virtual host, or of all. They are never stored; their
-    /// bindings are.
-    pub(super) fn add_own_exchanges(&mut self, within: Option<&Arc<str>>) {
+    /// Returns the changes that declare the exchanges which settings ask for in a new virtual host.
+    pub(super) fn own_exchanges_of(&self, vhost: &str) -> impl Iterator<Item = Change> {
+        self.rules
+            .own_exchanges()
+            .filter(move |(of, _)| **of == *vhost)
+            .map(|(of, name)| own_exchange(of, name))
+    }
+
+    /// Declares the exchanges that settings ask for and that are absent. Returns the changes that were applied. None is ever removed
+    /// because a setting does not ask for it any more.
+    pub fn begin_exchanges(&mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
         for (vhost, name) in self.rules.own_exchanges() {
-            if within.is_none_or(|within| *within == vhost) {
-                let exchange = Exchange::new(vhost, name.into(), ExchangeKind::Topic, Arguments::default());
-                self.add_exchange(Arc::new(Exchange { internal: true, ..exchange }));
+            if self.vhosts.contains_key(&vhost) && self.exchange(&vhost, name).is_none() {
+                changes.push(own_exchange(vhost, name));
             }
         }
+        changes.iter().for_each(|change| self.apply(change));
+        changes
+    }
+
+    /// Returns true if clients may delete this exchange although its name is reserved: no setting asks for it any more.
+    pub(super) fn is_left_over(&self, vhost: &str, exchange: &str) -> bool {
+        [EVENT_EXCHANGE, LOG_EXCHANGE].contains(&exchange) && !self.rules.asks_for(vhost, exchange)
+    }
+
+    /// Applies a change of the log. Before version 8 of the log, the exchanges of settings were not stored, but their bindings were.
+    pub fn restore(&mut self, change: &Change) {
+        if let Change::Bound(binding) = change
+            && [EVENT_EXCHANGE, LOG_EXCHANGE].contains(&&*binding.source)
+            && self.exchange(&binding.vhost, &binding.source).is_none()
+        {
+            self.apply(&own_exchange(binding.vhost.clone(), &binding.source));
+        }
+        self.apply(change);
     }
 
     /// Adds the first users of a node, and what its first virtual hosts get from the configuration, if there has never been a user.

@@ -156,6 +156,7 @@ impl Catalog {
                 return Err(CatalogError::LimitReached { reason });
             }
             changes.push(Change::VhostAdded { name: name.clone() });
+            changes.extend(self.own_exchanges_of(&name));
         }
         let created = known.is_none();
         let before = known.map_or_else(VhostSettings::default, |known| (**known).clone());

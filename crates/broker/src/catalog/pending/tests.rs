@@ -1,5 +1,7 @@
 //! Tests [`Pending`] against a naive model that carries out one command after the other.
 
+mod same;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use amqp10::sasl::Secret;

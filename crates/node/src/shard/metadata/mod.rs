@@ -51,10 +51,9 @@ impl Metadata {
         shards: ShardId,
         settings: Arc<Settings>,
         access: Arc<Access>,
-        mut catalog: Catalog,
+        catalog: Catalog,
         placements: Placements,
     ) -> Self {
-        catalog.set_rules(settings.declare_rules.clone());
         let decider = (here == DECIDER).then(|| Decider::new(shards, &catalog));
         let traces = Arc::default();
         Self {
