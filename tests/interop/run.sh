@@ -30,7 +30,7 @@
 # failed`, and its exit code is not zero if a check failed. SLUICE_QUEUE_TYPE is the type of the queues that its checks
 # declare.
 #
-# After its checks, a suite runs the programs that README.md and docs/clients.md show for its client (snippets.py), with the first
+# After its checks, a suite runs the programs that README.md and pages of docs/ show for its client (snippets.py), with the first
 # type of queues.
 #
 # `tokens` starts an OpenID provider (oidc/provider.js), whose tokens a new broker accepts, and runs the suites with the
@@ -308,9 +308,9 @@ run_tokens() {
     return "$status"
 }
 
-# Runs the programs that README.md and docs/clients.md show for a client.
+# Runs the programs that the documents show for a client.
 snippets() {
-    grep -qsF "<!-- test: tests/interop $1 -->" "$root/README.md" "$root/docs/clients.md" || return 0
+    grep -qrsF "<!-- test: tests/interop $1 -->" "$root/README.md" "$root/docs" || return 0
     has python3 || { say "$1: the programs of the documents are skipped, $missing is not installed"; [ "${CI:-}" != true ]; return; }
     PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 python3 "$here/snippets.py" "$1" "$cache"
 }

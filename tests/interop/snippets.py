@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Runs the programs that README.md and docs/clients.md show for a client, against a running broker.
+"""Runs the programs that README.md and the pages of docs/ show for a client, against a running broker.
 
     snippets.py CLIENT CACHE     CACHE is the folder in which run.sh has installed the client
 
 A program is a fenced block after the line `<!-- test: tests/interop CLIENT -->`. It runs as it is printed, except that
 `localhost:5672` and `localhost:15672` are replaced by the addresses in SLUICE_AMQP and SLUICE_HTTP. The first program of Celery
 is `tasks.py`, of which a worker runs beside the second. It ends with 0 and prints
-`Hello, world`, or what the block of text after it shows.
+`Hello, world`, or what the block of text after it shows. It leaves no message in a queue.
 
-A section of a client in docs/clients.md may have a table with the head HEAD. The program above it runs again for each row, with the
+A section of a client may have a table with the head HEAD. The program above it runs again for each row, with the
 broker in that state (see STATES). It must print what the last cell quotes, and fail. During an alarm it must wait, and succeed later.
+
+The pages name the versions of the clients with which their programs run (see INSTALLED).
 """
 
 import base64
@@ -24,12 +26,13 @@ import sys
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import checks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/clients.md")
+PAGES = ("README.md", *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docs").rglob("*.md")))
 HEAD = "| refusal | what happens | what the program prints |"
 PATIENCE = 60  # seconds; a guard against hanging, not a measure
 AMQP, HTTP = os.environ["SLUICE_AMQP"], os.environ["SLUICE_HTTP"]
@@ -41,12 +44,23 @@ UNROUTABLE = {
     "pika": ('"", "hello"', '"", "nobody"'),
     "amqp091-go": ('"", "hello"', '"", "nobody"'),
     "amqplib": ("'', 'hello'", "'', 'nobody'"),
+    "amqp-java": ('"", "hello"', '"", "nobody"'),
     "spring-amqp": ('"", "hello"', '"", "nobody"'),
     "proton": ('sender("/queues/hello")', 'sender("/exchanges/amq.direct/nobody")'),
     "go-amqp": ('NewSender(ctx, "/queues/hello"', 'NewSender(ctx, "/exchanges/amq.direct/nobody"'),
     "rhea": ("open_sender('/queues/hello')", "open_sender('/exchanges/amq.direct/nobody')"),
+    "rabbitmq-java": ('publisherBuilder().queue("hello")', 'publisherBuilder().exchange("amq.direct").key("nobody")'),
     "jms": ('createProducer(session.createQueue("/queues/hello"))',
             'createProducer(session.createQueue("/exchanges/amq.direct/nobody"))'),
+}
+
+# How the pages name a client, without its version.
+INSTALLED = {
+    "pika": "pip install pika==", "celery": "pip install celery==", "proton": "pip install python-qpid-proton==",
+    "amqp091-go": "go get github.com/rabbitmq/amqp091-go@", "go-amqp": "go get github.com/Azure/go-amqp@",
+    "amqplib": "npm install amqplib@", "rhea": "npm install rhea@",
+    "amqp-java": "com.rabbitmq:amqp-client:", "spring-amqp": "org.springframework.amqp:spring-rabbit:",
+    "rabbitmq-java": "com.rabbitmq.client:amqp-client:", "jms": "org.apache.qpid:qpid-jms-client:",
 }
 
 
@@ -210,10 +224,11 @@ def end(process):
 
 
 def fresh():
-    """Lets no message of another program be in the queues that the programs use."""
-    http("DELETE", "queues/%2F/hello")
+    """Lets the programs begin without the queues of other programs, and with those that they do not declare."""
+    for queue in http("GET", "queues/%2F"):
+        if not queue.get("exclusive"):
+            http("DELETE", f"queues/%2F/{urllib.parse.quote(queue['name'], safe='')}")
     http("PUT", "queues/%2F/hello", {"durable": True})
-    http("DELETE", "queues/%2F/readings")
     http("PUT", "queues/%2F/readings", {"durable": True, "arguments": {"x-queue-type": "stream"}})
 
 
@@ -223,13 +238,37 @@ def succeeds(program, output):
 
 
 def left():
-    """Fails if the program has left a message in its queue, for example because it ended before its acknowledgement was sent."""
+    """Fails if the program has left a message in a queue, for example because it ended before its acknowledgement was sent."""
     for _ in range(100):
-        messages = http("GET", "queues/%2F/hello")["messages"]
-        if messages == 0:
+        queues = http("GET", "queues/%2F")
+        messages = {queue["name"]: queue["messages"] for queue in queues if queue["type"] != "stream" and queue["messages"]}
+        if not messages:
             return
         time.sleep(0.05)
-    raise AssertionError(f"the program has left {messages} messages in its queue")
+    raise AssertionError(f"the program has left messages in its queues: {messages}")
+
+
+def versions(client):
+    """Fails if no page names the installed version of a client, or a page names another one."""
+    words = INSTALLED[client]
+    patterns = [re.escape(words) + r"([\w.]+)"]
+    if words.endswith(":"):
+        group, artifact, _ = words.split(":")
+        patterns.append(rf"<groupId>{group}</groupId>\s*<artifactId>{artifact}</artifactId>\s*<version>([\w.]+)<")
+    texts = [(ROOT / page).read_text() for page in PAGES]
+    named = {found for text in texts for pattern in patterns for found in re.findall(pattern, text)}
+    installed = version(client, words)
+    assert named == {installed}, f"the pages name {words}{named}, and the tests use {installed}"
+
+
+def version(client, words):
+    """Returns the version of a client in the file from which run.sh installs it."""
+    name = re.split("[:= ]", words.rstrip(":=@"))[-1]
+    folder = ROOT / "tests/interop" / client
+    [(file, pattern)] = [(folder / file, pattern) for file, pattern in (
+        ("requirements.txt", "^{}==(.+)$"), ("go.mod", "{} (v.+)$"), ("package.json", '"{}": "(.+?)"'),
+        ("pom.xml", "<artifactId>{}</artifactId>\\s*<version>(.+)</version>")) if (folder / file).exists()]
+    return re.search(pattern.format(re.escape(name)), file.read_text(), re.MULTILINE)[1]
 
 
 # --- the refusals --------------------------------------------------------------------------------------------------------
@@ -287,6 +326,12 @@ def checks_of(client, cache, folder):
     if client == "celery":
         tasks = found.pop(0)
         runner.write(folder / "tasks.py", tasks.located())
+    if client in INSTALLED:
+        def named():
+            versions(client)
+
+        named.__name__ = "the version in the documents"
+        yield named
     for program in found:
         command = []
 

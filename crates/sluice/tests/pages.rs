@@ -101,12 +101,17 @@ fn the_configurations_of_the_pages_are_taken() {
     assert!(checked > 5, "{checked} configurations");
 }
 
-/// tests/interop/snippets.py runs the programs of docs/clients.md. This test finds programs that it would not run.
+/// tests/interop/snippets.py runs the programs of the pages for clients. This test finds programs that it would not run.
 #[test]
 fn every_program_of_a_client_is_run_by_its_suite() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("docs/clients.md")).unwrap();
-    assert_eq!(blocks(&page), [], "docs/clients.md has shell blocks, which no test runs");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let folder = std::fs::read_dir(docs.join("clients")).unwrap().map(|file| file.unwrap().path());
+    let pages: Vec<_> = folder.chain([docs.join("clients.md")]).collect();
+    assert!(pages.len() > 5, "the pages for clients: {pages:?}");
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert_eq!(blocks(&text), [], "{} has shell blocks, which no test runs", page.display());
+    }
 }
 
 #[test]
@@ -411,7 +416,7 @@ fn line_matches(expected: &str, found: &str) -> bool {
 }
 
 /// The languages of fenced blocks that hold no commands.
-const OTHERS: [&str; 3] = ["text", "conf", "ini"];
+const OTHERS: [&str; 4] = ["text", "conf", "ini", "xml"];
 
 /// The languages of fenced blocks that hold programs of clients.
 const CLIENTS: [&str; 4] = ["python", "go", "js", "java"];
