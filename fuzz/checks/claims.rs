@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use broker::access::{Resource, Users, Verb};
-use identity::oauth2::claims::{ResourceServer, audiences, identity};
+use identity::oauth2::ResourceServer;
+use identity::oauth2::claims::{audiences, identity};
 use serde_json::{Map, Value};
 
 const NOW_MS: u64 = 1_700_000_000_000;

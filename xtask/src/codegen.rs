@@ -1,4 +1,4 @@
-//! Generates `crates/amqp10/src/generated.rs` from the XML files of the AMQP 1.0 standard.
+//! Generates `crates/amqp10/src/composites/generated.rs` from the XML files of the AMQP 1.0 standard.
 //!
 //! The XML defines all data: descriptors, fields, their order, defaults and choices. This file only lists
 //! which composites become structs, and defines how field types look in Rust.
@@ -94,9 +94,9 @@ const HEAD: &str = "\
 
 use bytes::{Bytes, BytesMut};
 
+use super::{DeliveryState, TargetArchetype};
 use crate::decode::{DecodeError, Field, Reader};
 use crate::encode::{self, Encode, ListWriter};
-use crate::performative::{DeliveryState, TargetArchetype};
 use crate::sasl::Secret;
 use crate::types::{Map, Symbol, Value};
 
@@ -485,7 +485,7 @@ fn rustfmt(text: &str) -> Result<String, Box<dyn Error>> {
 }
 
 fn target() -> PathBuf {
-    crate_dir().join("src/generated.rs")
+    crate_dir().join("src/composites/generated.rs")
 }
 
 fn crate_dir() -> PathBuf {

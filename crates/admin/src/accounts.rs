@@ -1,7 +1,5 @@
 //! `/api/users`, `/api/permissions`, `/api/user-limits`, `/api/auth/hash_password`.
 
-use std::sync::Arc;
-
 use amqp10::sasl::Secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,8 +8,11 @@ use broker::admin_api::{AdminApi, AdminError};
 use broker::catalog::{AccountChange, CatalogError};
 use serde_json::{Map, Value, json};
 
+use crate::account_changes::{delete, set};
 use crate::call::Call;
+use crate::limits::{limits_map, maximum};
 use crate::reply::{Failure, Reply};
+use crate::tags::{tags, tags_of};
 use crate::{json, shape, vhosts};
 
 pub(crate) async fn list_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -163,7 +164,7 @@ pub(crate) async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fai
 }
 
 pub(crate) async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let max = vhosts::maximum(&call.fields, "value")?;
+    let max = maximum(&call.fields, "value")?;
     set_limit(call, max).await
 }
 
@@ -189,7 +190,7 @@ async fn set_limit<D: AdminApi>(call: &Call<'_, D>, max: Maximum) -> Result<Repl
 }
 
 fn limits_json(limits: UserLimits) -> Value {
-    vhosts::limits_map([("max-connections", limits.max_connections), ("max-channels", limits.max_channels)])
+    limits_map([("max-connections", limits.max_connections), ("max-channels", limits.max_channels)])
 }
 
 /// Reads a text that must be there.
@@ -198,20 +199,6 @@ pub(crate) fn required_text<D: AdminApi>(call: &Call<'_, D>, field: &str) -> Res
         return Err(Failure::bad_request(format!("'{field}' is missing")));
     }
     json::text(&call.fields, field, "")
-}
-
-pub(crate) async fn set<D: AdminApi>(call: &Call<'_, D>, change: AccountChange) -> Result<Reply, Failure> {
-    let created = call.api.change_account(&call.who, change).await?;
-    Ok(if created { Reply::Created(None) } else { Reply::NoContent })
-}
-
-pub(crate) async fn delete<D: AdminApi>(
-    call: &Call<'_, D>,
-    change: AccountChange,
-    nothing: impl FnOnce() -> Failure,
-) -> Result<Reply, Failure> {
-    let deleted = call.api.change_account(&call.who, change).await?;
-    if deleted { Ok(Reply::NoContent) } else { Err(nothing()) }
 }
 
 /// Returns true if the field is there, and is not null.
@@ -264,22 +251,6 @@ pub(crate) fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordH
         let other = other.unwrap_or_default();
         Failure::bad_request(format!("'password_hash' is not a hash of {name} in Base64{other}"))
     })
-}
-
-/// Reads `tags`, which must be there.
-pub(crate) fn tags(fields: &Map<String, Value>) -> Result<Arc<[String]>, Failure> {
-    fields.get("tags").map_or_else(|| Err(Failure::bad_request("tags_not_present")), tags_of)
-}
-
-/// Reads a list, or text with commas.
-pub(crate) fn tags_of(value: &Value) -> Result<Arc<[String]>, Failure> {
-    let wrong = || Failure::bad_request("'tags' is neither a list of texts nor text with commas");
-    let tags: Vec<&str> = match value {
-        Value::String(text) => text.split(',').collect(),
-        Value::Array(tags) => tags.iter().map(Value::as_str).collect::<Option<_>>().ok_or_else(wrong)?,
-        _ => return Err(wrong()),
-    };
-    Ok(tags.into_iter().map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
 }
 
 async fn user_rows<D: AdminApi>(

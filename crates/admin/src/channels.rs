@@ -9,7 +9,8 @@ use broker::admin_api::{AdminApi, ConnectionRow, ConsumerRow, ProtocolRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::connections::{addresses, require_connection, visible};
+use crate::common_fields::{addresses, channel_name, put_age, split_name};
+use crate::connections::{require_connection, visible};
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
 use crate::shape;
@@ -107,17 +108,6 @@ impl View<'_> {
     }
 }
 
-/// Returns the name of a channel or session, as RabbitMQ forms it.
-pub(crate) fn channel_name(connection: &str, number: u16) -> String {
-    format!("{connection} ({number})")
-}
-
-/// Returns the connection and the number that [`channel_name`] has combined.
-fn split_name(name: &str) -> Option<(&str, u16)> {
-    let (connection, number) = name.strip_suffix(')')?.rsplit_once(" (")?;
-    Some((connection, number.parse().ok()?))
-}
-
 fn channel_json(row: &ConnectionRow, ours: &Amqp091Row, channel: &ChannelRow) -> Value {
     let ((peer_host, peer_port), _) = addresses(&row.name);
     let mut shown = json!({
@@ -146,13 +136,6 @@ fn channel_json(row: &ConnectionRow, ours: &Amqp091Row, channel: &ChannelRow) ->
     put_age(&mut shown, "unacknowledged_age_ms", channel.unsettled_age_ms);
     put_age(&mut shown, "unconfirmed_age_ms", channel.unconfirmed_age_ms);
     shown
-}
-
-/// Adds the age of the oldest message that waits. There is no field if none waits.
-pub(crate) fn put_age(shown: &mut Value, field: &str, age_ms: Option<u64>) {
-    if let Some(age_ms) = age_ms {
-        shown[field] = age_ms.into();
-    }
 }
 
 fn consumer_json(row: &ConnectionRow, number: u16, consumer: &ConsumerRow) -> Value {
@@ -189,18 +172,4 @@ fn consumer_json(row: &ConnectionRow, number: u16, consumer: &ConsumerRow) -> Va
     });
     put_age(&mut shown, "unacknowledged_age_ms", consumer.unsettled_age_ms);
     shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_channel_has_that_of_its_connection() {
-        let connection = "127.0.0.1:1 -> [::1]:2";
-        assert_eq!(split_name(&channel_name(connection, 7)), Some((connection, 7)));
-        for name in ["", "c", "c (", "c (x)", "c (70000)", "c(1)"] {
-            assert_eq!(split_name(name), None, "{name}");
-        }
-    }
 }

@@ -6,7 +6,7 @@ use broker::admin_api::{AdminApi, ConnectionRow, ProtocolRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::channels::{channel_name, put_age};
+use crate::common_fields::{addresses, channel_name, put_age};
 use crate::json::from_amqp;
 use crate::reply::{Failure, Reply};
 use crate::view::View;
@@ -215,28 +215,6 @@ fn to_json(row: &ConnectionRow) -> Value {
         }
     }
     shown
-}
-
-/// An address as it is shown: the host, and the port or null.
-type Address<'a> = (&'a str, Value);
-
-/// Returns the addresses of the peer and of the broker from the name of a connection.
-pub(crate) fn addresses(name: &str) -> (Address<'_>, Address<'_>) {
-    let (peer, here) = name.split_once(" -> ").unwrap_or((name, ""));
-    match here.starts_with("unix:") {
-        // A Unix domain socket has a path and no port, and its clients have no address of their own.
-        true => ((here, Value::Null), (here, Value::Null)),
-        false => (host_and_port(peer), host_and_port(here)),
-    }
-}
-
-fn host_and_port(address: &str) -> Address<'_> {
-    match address.rsplit_once(':') {
-        Some((host, port)) => {
-            (host.trim_matches(['[', ']']), port.parse::<u16>().map_or(Value::Null, Value::from))
-        }
-        None => (address, Value::Null),
-    }
 }
 
 fn session(row: &SessionRow) -> Value {

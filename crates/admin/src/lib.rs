@@ -9,6 +9,7 @@
 //! page, and what is on the port of the metrics, as in RabbitMQ. No body is read before its sender is authenticated.
 #![forbid(unsafe_code)]
 
+mod account_changes;
 mod accounts;
 mod aside;
 mod attempts;
@@ -21,18 +22,23 @@ mod budget;
 mod call;
 mod channels;
 mod clock;
+mod common_fields;
 mod components;
 mod connections;
 mod definitions;
 mod described;
+mod dispatch;
 mod etag;
 mod exchanges;
 mod explain;
 mod exposition;
+mod header_options;
 mod headers;
 mod health;
 mod host;
+mod host_options;
 mod json;
+mod limits;
 mod listen;
 mod memory;
 mod messages;
@@ -42,6 +48,7 @@ mod openapi;
 mod origin;
 mod overview;
 mod page;
+mod page_file;
 mod page_login;
 mod pages;
 mod parameters;
@@ -56,13 +63,18 @@ mod queries;
 mod query;
 mod queues;
 mod quorum;
+mod receive;
 mod reply;
+mod routed_components;
 mod routes;
 mod samples;
+mod sampling;
 mod search;
 mod settings;
+mod settings_in_force;
 mod shape;
 mod shown;
+mod tags;
 mod topics;
 mod traces;
 mod troubles;
@@ -84,14 +96,14 @@ use tokio::net::TcpListener;
 use self::listen::Bounds;
 pub use clock::utc;
 pub use definitions::{Definitions, Problem, Problems, Reading};
-pub use headers::{HeaderOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
-pub use origin::HostOptions;
+pub use header_options::{HeaderOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
+pub use host_options::HostOptions;
 pub use page_login::PageLogin;
 pub use plugins::{Here, Plugin};
 pub use ports::{Counts, Ports};
 pub use routes::{Action, Method, ROUTES, Route, To, Whose};
-pub use samples::run as sample;
-pub use settings::{Setting, SettingChange, SettingRefusal, SettingsInForce};
+pub use sampling::run as sample;
+pub use settings_in_force::{Setting, SettingChange, SettingRefusal, SettingsInForce};
 pub use shown::{body as message_body, object as message_to_json};
 
 /// The time that a client has to send the head of a request. The head usually is one packet, sent at once. A
@@ -115,7 +127,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// `ConnectInfo`, which [`serve`] provides.
 pub fn management_router<D: AdminApi>(api: D, ports: Ports) -> Router {
     Router::new()
-        .fallback(call::handle::<D>)
+        .fallback(dispatch::handle::<D>)
         .layer(from_fn_with_state(ports.clone(), origin::check))
         .layer(from_fn(host::require))
         .layer(from_fn_with_state(ports.clone(), headers::add))

@@ -2,6 +2,7 @@
 //! RabbitMQ's names (docs/compatibility.md, Metrics).
 
 mod families;
+mod filter;
 mod listed;
 mod node;
 mod objects;
@@ -21,7 +22,8 @@ use broker::pattern::Pattern;
 use tls::Tls;
 
 use self::families::{FAMILIES, Family, WITH_INFO};
-use self::objects::{Filter, Objects};
+use self::filter::Filter;
+use self::objects::Objects;
 use crate::attempts;
 use crate::call::Source;
 use crate::exposition::{CONTENT_TYPE, Exposition, Kind};

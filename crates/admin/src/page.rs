@@ -3,40 +3,14 @@
 //!
 //! The files are built from `page/` in the repository; `page/check` compares them with what its sources build.
 
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use axum::http::{HeaderMap, Method, header};
 
 use crate::etag::Known;
+use crate::page_file::{File, Served};
 use crate::reply::{Failure, Reply};
-
-/// A file of the page.
-#[derive(Debug)]
-pub(crate) struct File {
-    /// The path in the address, from the root.
-    path: &'static str,
-    content_type: &'static str,
-    etag: &'static str,
-    plain: &'static [u8],
-    gzip: &'static [u8],
-}
 
 /// All files. The one with the path `/` loads the others.
 const FILES: &[File] = include!("../../../page/dist/files.rs");
-
-/// The page loads the others by names that change with their content, so it must be asked for each time.
-const CACHE_OF_PAGE: HeaderValue = HeaderValue::from_static("no-cache");
-
-/// The name of the file has a hash of its content, so the content never changes.
-const CACHE_OF_OTHERS: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-
-/// A file in the form that a client asked for.
-#[derive(Debug)]
-pub(crate) struct Served {
-    file: &'static File,
-    gzip: bool,
-    /// True if the client has this content already.
-    known: bool,
-}
 
 /// Returns the page.
 ///
@@ -71,31 +45,10 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Builds the HTTP response.
-pub(crate) fn respond(Served { file, gzip, known }: &Served) -> Response<Body> {
-    let mut response = match (known, gzip) {
-        (true, _) => Response::new(Body::empty()),
-        (false, true) => Response::new(Body::from(file.gzip)),
-        (false, false) => Response::new(Body::from(file.plain)),
-    };
-    if *known {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    }
-    let headers = response.headers_mut();
-    headers.insert(header::ETAG, HeaderValue::from_static(file.etag));
-    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    headers.insert(header::CACHE_CONTROL, if file.path == "/" { CACHE_OF_PAGE } else { CACHE_OF_OTHERS });
-    if !known {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.content_type));
-        if *gzip {
-            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-    }
-    response
-}
-
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
-use crate::{components, definitions, shape, vhosts};
+use crate::routed_components::check_component;
+use crate::{components, shape, vhosts};
 
 /// The global parameter with an id of the cluster for programs. If nobody has set it, it is made of the id of the node.
 pub(crate) const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
@@ -88,7 +89,7 @@ pub(crate) fn check(key: &ParameterKey, value: &Value) -> Result<(), Failure> {
         )));
     }
     if key.vhost.is_some() {
-        definitions::check_component(&key.component)?;
+        check_component(&key.component)?;
         components::check(&key.component, value)?;
     }
     Ok(())

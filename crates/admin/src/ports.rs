@@ -12,12 +12,12 @@ use tls::Tls;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Budget, Reservation};
-use crate::headers::HeaderOptions;
-use crate::origin::HostOptions;
+use crate::header_options::HeaderOptions;
+use crate::host_options::HostOptions;
 use crate::page_login::PageLogin;
 use crate::reply::Failure;
 use crate::samples::Samples;
-use crate::settings::SettingsInForce;
+use crate::settings_in_force::SettingsInForce;
 
 /// The default limit of connections per port. Each costs a file descriptor, and up to 200 KiB while it sends
 /// a head or reads a response very slowly.

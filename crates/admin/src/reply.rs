@@ -10,7 +10,7 @@ use broker::catalog::CatalogError;
 use serde_json::{Value, json};
 
 use crate::budget::Reservation;
-use crate::page::{self, Served};
+use crate::page_file::{self, Served};
 
 /// The result of a handler.
 #[derive(Debug)]
@@ -197,7 +197,7 @@ pub(crate) fn respond(result: Result<Reply, Failure>) -> Response<Body> {
             response
         }
         Ok(Reply::NoContent) => empty(StatusCode::NO_CONTENT),
-        Ok(Reply::File(served)) => page::respond(&served),
+        Ok(Reply::File(served)) => page_file::respond(&served),
         Err(failure) => {
             let mut body = json!({ "error": failure.error, "reason": failure.reason });
             if let Some(detail) = failure.detail {

@@ -5,7 +5,8 @@ use broker::admin_api::AdminApi;
 use broker::catalog::AccountChange;
 use serde_json::{Value, json};
 
-use crate::accounts::{delete, known, required_text, set};
+use crate::account_changes::{delete, set};
+use crate::accounts::{known, required_text};
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
 use crate::{shape, vhosts};

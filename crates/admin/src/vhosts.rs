@@ -9,10 +9,12 @@ use broker::settings::QueueType;
 use broker::traces::TraceChange;
 use serde_json::{Map, Value, json};
 
-use crate::accounts::{set, tags_of};
+use crate::account_changes::set;
 use crate::call::Call;
+use crate::limits::{limits_map, maximum};
 use crate::reply::{Failure, Reply};
 use crate::samples::Ranges;
+use crate::tags::tags_of;
 use crate::{json, shape};
 
 pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
@@ -157,19 +159,6 @@ pub(crate) async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, 
 
 pub(crate) async fn delete_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     change_known(call, limit_patch(call.param(1), None)?).await
-}
-
-/// Reads a limit: a whole number; a negative one is no limit.
-pub(crate) fn maximum(fields: &Map<String, Value>, field: &str) -> Result<Maximum, Failure> {
-    let wrong = || Failure::bad_request(format!("'{field}' is not a whole number below 4294967296"));
-    let number = fields.get(field).and_then(Value::as_i64).ok_or_else(wrong)?;
-    if number < 0 { Ok(None) } else { Ok(Some(u32::try_from(number).map_err(|_| wrong())?)) }
-}
-
-/// Returns a map of those limits that there are.
-pub(crate) fn limits_map(limits: [(&str, Maximum); 2]) -> Value {
-    let set = limits.into_iter().filter_map(|(name, max)| Some((name.to_owned(), max?.into())));
-    Value::Object(set.collect())
 }
 
 /// The change is refused if the virtual host does not exist.

@@ -14,7 +14,8 @@
 //! [`Connection::next_deadline`].
 //!
 //! The frames are told apart in `input`. The handshake and the other methods of the class connection are in `handshake`,
-//! channels in `channels`, methods with content in `content` and `assembly`, and what is sent on channels in `sending`.
+//! channels in `channels`, methods with content in `content`, `partial` and `assembly`, and what is sent on channels in
+//! `sending`.
 
 mod assembly;
 mod channels;
@@ -22,6 +23,8 @@ mod content;
 mod event;
 mod handshake;
 mod input;
+mod partial;
+mod payload;
 mod sending;
 
 use buffers::Output;

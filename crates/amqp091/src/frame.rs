@@ -17,7 +17,7 @@ use std::fmt;
 
 use bytes::{BufMut, BytesMut};
 
-use crate::generated::{FRAME_END, FRAME_HEARTBEAT};
+use crate::constants::{FRAME_END, FRAME_HEARTBEAT};
 
 /// The size in bytes of a protocol header.
 pub const PROTOCOL_HEADER_SIZE: usize = 8;

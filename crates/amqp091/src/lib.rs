@@ -11,6 +11,7 @@
 
 pub mod arguments;
 pub mod connection;
+pub mod constants;
 pub mod frame;
 pub mod generated;
 mod properties;
@@ -23,6 +24,7 @@ pub mod violation;
 // They are part of this interface.
 pub use buffers::{Chunk, Output};
 pub use connection::{Config, Connection, Content, Event, Fault, State, Tuned};
+pub use constants::*;
 pub use generated::*;
 pub use properties::{Properties, Terms};
 pub use secret::Secret;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::arguments::ArgumentError;
+use crate::constants::ReplyCode;
 use crate::frame::Excerpt;
-use crate::generated::ReplyCode;
 
 /// A rule of the protocol that the peer has broken. The texts are those of RabbitMQ, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 //! mechanism that needs cryptography.
 #![forbid(unsafe_code)]
 
+pub mod composites;
 pub mod connection;
 pub mod credit;
 pub mod decimal;
@@ -16,7 +17,6 @@ mod display;
 mod disposition;
 pub mod encode;
 pub mod frame;
-pub mod generated;
 pub mod link;
 mod parts;
 pub mod performative;
@@ -30,16 +30,15 @@ pub mod violation;
 
 // They are part of this interface.
 pub use buffers::{Chunk, Output, PayloadOf};
+pub use composites::*;
 pub use connection::{Connection, ConnectionState, Event, Fault};
 pub use decode::{DecodeError, Reader};
 pub use disposition::DispositionRange;
 pub use encode::Encode;
-pub use generated::*;
 pub use link::{Delivery, Link};
 pub use performative::{
-    DeliveryState, Performative, SaslFrame, TargetArchetype, Transfer, TransferHead, put_disposition_frame,
-    put_flow_frame, put_frame, put_frame_within, put_sasl_frame, put_transfer_frame,
-    transfer_frame_overhead_max,
+    Performative, SaslFrame, Transfer, TransferHead, put_disposition_frame, put_flow_frame, put_frame,
+    put_frame_within, put_sasl_frame, put_transfer_frame, transfer_frame_overhead_max,
 };
 pub use session::{Outgoing, Part, Session, SessionConfig, Tag};
 pub use types::{Array, Constructor, Described, Map, Symbol, Value};

@@ -1,24 +1,22 @@
-//! Performatives: the first value in every frame body [2.7], and the types inside them.
+//! Performatives: the first value in every frame body [2.7].
 //!
 //! Most frames of a busy connection are transfer, disposition and flow. A transfer borrows from its frame,
 //! and nothing is allocated for it. The types of the other performatives are generated and owned.
 
 use bytes::BytesMut;
 
-use crate::decode::{DecodeError, Field, Reader};
+use crate::composites::{
+    AmqpError, Attach, Begin, Close, DeliveryState, Detach, Disposition, End, Flow, Open, Role,
+};
+use crate::decode::{DecodeError, Reader};
 use crate::descriptor;
 use crate::encode::{Encode, ListWriter};
 use crate::frame::{FrameKind, begin_frame, end_frame};
-use crate::generated::{
-    AmqpError, Attach, Begin, Close, Coordinator, Detach, Disposition, End, Flow, Open, Role, Target,
-};
 
 mod sasl_frame;
-mod state;
 mod transfer;
 
 pub use sasl_frame::{SaslFrame, put_sasl_frame};
-pub use state::DeliveryState;
 pub(crate) use transfer::TAG_MAX;
 pub use transfer::{Transfer, TransferHead, put_transfer_frame, transfer_frame_overhead_max};
 
@@ -193,38 +191,6 @@ impl AmqpError {
             description.truncate(kept);
         }
         self
-    }
-}
-
-/// The possible kinds of target of a link [2.7.3, 4.5.1].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TargetArchetype {
-    /// A node that accepts messages [3.5.4].
-    Target(Target),
-    /// The transaction coordinator of the peer [4.5.1].
-    Coordinator(Coordinator),
-}
-
-impl Field for TargetArchetype {
-    fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
-        if reader.take_null() {
-            return Ok(None);
-        }
-        let offset = reader.offset();
-        Ok(Some(match reader.read_descriptor()? {
-            descriptor::TARGET => Self::Target(Target::decode_fields(reader)?),
-            descriptor::COORDINATOR => Self::Coordinator(Coordinator::decode_fields(reader)?),
-            _ => return Err(DecodeError::UnknownDescriptor { offset }),
-        }))
-    }
-}
-
-impl Encode for TargetArchetype {
-    fn encode(&self, out: &mut BytesMut) {
-        match self {
-            Self::Target(target) => target.encode(out),
-            Self::Coordinator(coordinator) => coordinator.encode(out),
-        }
     }
 }
 

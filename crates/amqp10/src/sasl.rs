@@ -112,7 +112,7 @@ pub fn encode_plain(user: &str, password: &Secret) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generated::SaslInit;
+    use crate::composites::SaslInit;
     use crate::types::Symbol;
 
     #[test]

@@ -12,9 +12,9 @@
 
 use std::ops::Range;
 
+use crate::composites::Header;
 use crate::decode::{DecodeError, Reader};
 use crate::descriptor;
-use crate::generated::Header;
 
 mod error;
 pub mod lazy;

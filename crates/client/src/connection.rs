@@ -1,21 +1,20 @@
-//! Connections and sessions.
+//! Connections.
 
 use std::sync::Arc;
 use std::task::Poll;
 
 use amqp10::connection::Config;
 use amqp10::session::SessionConfig;
-use amqp10::{AmqpError, Attach, Connection as Endpoint, Open};
+use amqp10::{AmqpError, Connection as Endpoint, Open};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use crate::dial::dial;
 use crate::driver;
 use crate::error::Error;
-use crate::link::LinkHandle;
-use crate::options::{Credit, Options, ReceiverOptions, SenderOptions};
-use crate::receiver::Receiver;
-use crate::sender::Sender;
+use crate::handles::{ConnectionHandle, SessionHandle};
+use crate::options::Options;
+use crate::session::Session;
 use crate::state::Shared;
 use crate::url::{Credentials, Url};
 
@@ -24,23 +23,6 @@ use crate::url::{Credentials, Url};
 #[derive(Clone)]
 pub struct Connection {
     handle: Arc<ConnectionHandle>,
-}
-
-/// A session of a connection. All clones are the same session. It ends when the last clone is dropped and no
-/// link uses it any more.
-#[derive(Clone)]
-pub struct Session {
-    handle: Arc<SessionHandle>,
-}
-
-pub(crate) struct ConnectionHandle {
-    pub(crate) shared: Arc<Shared>,
-    remote: Box<Open>,
-}
-
-pub(crate) struct SessionHandle {
-    pub(crate) connection: Arc<ConnectionHandle>,
-    pub(crate) key: usize,
 }
 
 impl Connection {
@@ -181,114 +163,5 @@ impl Connection {
     /// Returns the reason if the connection is closed, else `None`.
     pub fn error(&self) -> Option<Error> {
         self.handle.shared.lock().closed.clone()
-    }
-}
-
-impl Session {
-    /// Attaches a sender. Without an address each message contains its own address (the anonymous terminus).
-    ///
-    /// # Errors
-    /// `Remote` with scope `Link` if the peer refuses the link, or with scope `Session` if it ends the
-    /// session.
-    pub async fn sender(&self, address: Option<&str>, options: SenderOptions) -> Result<Sender, Error> {
-        let name = options.name.clone().unwrap_or_else(|| self.link_name());
-        let checksum = options.checksum;
-        let sender = self.sender_with(options.attach(address, name)).await?;
-        Ok(sender.with_checksum(checksum))
-    }
-
-    /// Attaches a sender with a custom ATTACH. Its handle is filled in; its role must be sender.
-    pub async fn sender_with(&self, mut attach: Attach) -> Result<Sender, Error> {
-        attach.initial_delivery_count.get_or_insert(0);
-        let mode = attach.snd_settle_mode;
-        let link = LinkHandle::attach(&self.handle, attach).await?;
-        Ok(Sender::new(link, mode))
-    }
-
-    /// Attaches a receiver.
-    ///
-    /// # Errors
-    /// Like [`Session::sender`].
-    pub async fn receiver(&self, address: Option<&str>, options: ReceiverOptions) -> Result<Receiver, Error> {
-        let name = options.name.clone().unwrap_or_else(|| self.link_name());
-        let credit = options.credit;
-        self.receiver_with(options.attach(address, name), credit).await
-    }
-
-    /// Attaches a receiver with a custom ATTACH. Its handle is filled in; its role must be receiver.
-    pub async fn receiver_with(&self, attach: Attach, credit: Credit) -> Result<Receiver, Error> {
-        let link = LinkHandle::attach(&self.handle, attach).await?;
-        Ok(Receiver::new(link, credit))
-    }
-
-    /// Ends the session and waits for the peer's END.
-    ///
-    /// # Errors
-    /// Returns the reason if the session was closed before. Being ended without a reason is not an error.
-    pub async fn end(self) -> Result<(), Error> {
-        let shared = &self.handle.connection.shared;
-        {
-            let mut state = shared.lock();
-            state.flush_dispositions();
-            if let Some(channel) = state.sessions.get(self.handle.key).and_then(|s| s.channel) {
-                state.endpoint.end(channel, None);
-                state.wake_driver();
-            }
-        }
-        match self.closed().await {
-            Error::Closed => Ok(()),
-            error => Err(error),
-        }
-    }
-
-    /// Waits until the session is closed and returns the reason.
-    pub async fn closed(&self) -> Error {
-        let key = self.handle.key;
-        self.handle
-            .connection
-            .shared
-            .wait(|state, cx| {
-                let Some(session) = state.sessions.get_mut(key) else { return Poll::Ready(Error::Closed) };
-                match &session.closed {
-                    Some(error) => Poll::Ready(error.clone()),
-                    None => {
-                        session.wakers.register(cx);
-                        Poll::Pending
-                    }
-                }
-            })
-            .await
-    }
-
-    fn link_name(&self) -> String {
-        let mut state = self.handle.connection.shared.lock();
-        let number = state.sessions.get_mut(self.handle.key).map_or(0, |session| {
-            session.next_name += 1;
-            session.next_name
-        });
-        format!("link-{number}")
-    }
-}
-
-impl Drop for ConnectionHandle {
-    fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        if state.closed.is_none() {
-            state.endpoint.close(None, false);
-            state.wake_driver();
-        }
-    }
-}
-
-impl Drop for SessionHandle {
-    fn drop(&mut self) {
-        let mut state = self.connection.shared.lock();
-        state.flush_dispositions();
-        if let Some(channel) = state.sessions.get(self.key).and_then(|s| s.channel) {
-            state.endpoint.end(channel, None);
-            state.wake_driver();
-        }
-        state.close_session(self.key, &Error::Closed);
-        state.sessions.try_remove(self.key);
     }
 }

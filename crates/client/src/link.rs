@@ -5,8 +5,8 @@ use std::task::Poll;
 
 use amqp10::{AmqpError, Attach, Role};
 
-use crate::connection::SessionHandle;
 use crate::error::Error;
+use crate::handles::SessionHandle;
 use crate::state::{LinkState, Shared};
 
 /// A link. It is detached when the last handle is dropped.

@@ -7,12 +7,12 @@ use amqp10::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::Mutex;
 
-use crate::connection::Session;
 use crate::error::Error;
 use crate::message::{Body, Message};
 use crate::options::Credit;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
+use crate::session::Session;
 
 /// The address of the management node.
 pub const ADDRESS: &str = "/management";

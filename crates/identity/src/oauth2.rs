@@ -27,7 +27,6 @@ use jsonwebtoken::dangerous::insecure_decode_claims;
 use jsonwebtoken::{Header, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
-use self::claims::ResourceServer;
 pub use self::keys::algorithm;
 use self::keys::algorithm_names;
 use self::provider::Provider;
@@ -50,6 +49,23 @@ pub struct Options {
     pub verify_audience: bool,
     /// Whether the claim `iss` of a token must be the issuer of its provider.
     pub verify_issuer: bool,
+}
+
+/// How this broker reads tokens that are for one of its resource servers.
+#[derive(Clone, Debug, Default)]
+pub struct ResourceServer {
+    /// The name in the claim `aud` (`resource_server_id`).
+    pub id: String,
+    /// The type in the claim `authorization_details` (`resource_server_type`).
+    pub kind: Option<String>,
+    /// The prefix of scopes that are meant for it (`scope_prefix`). `None` means the id and a dot.
+    pub scope_prefix: Option<String>,
+    /// Other claims that have scopes (`additional_scopes_key`): names, or paths with dots.
+    pub additional_scopes: Vec<String>,
+    /// The claims that name the user (`preferred_username_claims`).
+    pub username_claims: Vec<String>,
+    /// What scopes of the provider mean here (`scope_aliases`).
+    pub aliases: BTreeMap<String, Vec<String>>,
 }
 
 /// A resource server, and who signs its tokens.

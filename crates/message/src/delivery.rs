@@ -7,9 +7,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::deaths::{Death, Deaths};
 use crate::envelope::{Format, Message, SharedHead};
-
-/// Annotations that only the broker sets. If the publisher set them, they are dropped.
-const BROKER_ANNOTATIONS: &[&str] = &["x-exchange", "x-routing-key"];
+use crate::route::BROKER_ANNOTATIONS;
 
 /// Annotations that the broker sets on a dead-lettered message.
 const DEATH_ANNOTATIONS: &[&str] = &[
@@ -47,14 +45,6 @@ const ANNOTATIONS_START: usize = 3 + 9;
 
 /// The most bytes of the pair of [`STREAM_OFFSET`].
 const STREAM_OFFSET_PAIR_MAX: usize = 2 + STREAM_OFFSET.len() + 9;
-
-/// Appends the pairs for exchange and routing key.
-pub(crate) fn put_route_annotations(exchange: &str, key: &str, out: &mut BytesMut) {
-    put_symbol(out, BROKER_ANNOTATIONS[0]);
-    put_str(out, exchange);
-    put_symbol(out, BROKER_ANNOTATIONS[1]);
-    put_str(out, key);
-}
 
 /// Encodes the delivery heads (header and annotations) of consecutive deliveries. Most messages have the same
 /// head except for the stream offset, so the last head is reused.

@@ -2,76 +2,10 @@
 
 use std::sync::Arc;
 
-use amqp10::{Map, Symbol, Value};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
-use crate::annotations::Annotations;
 use crate::deaths::Deaths;
-use crate::delivery::put_route_annotations;
-use crate::stored::put_stored_route;
-
-/// The annotation that counts how often a dead letter was redriven. In a message of AMQP 0.9.1 it is a header.
-pub const REDRIVEN: &str = "x-opt-sluice-redriven";
-
-/// How a message was routed: the exchange and the routing keys.
-///
-/// All messages of a link with a fixed target share one route, so each message needs only a pointer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Route {
-    exchange: Arc<str>,
-    keys: Vec<Arc<str>>,
-    /// The encoded route: first the two annotations for receivers, then the stored form.
-    encoded: Box<[u8]>,
-    /// Where the stored form begins in `encoded`.
-    stored_at: usize,
-}
-
-impl Route {
-    /// The most keys of a route: the key of the address and those of `x-cc` together. The stored form cannot
-    /// count more, and leaves out further keys.
-    pub const KEYS_MAX: usize = u16::MAX as usize;
-
-    /// The most bytes of each key. The stored form cuts off the rest.
-    pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
-
-    /// Creates a route. `exchange` is empty for the default exchange. The first of `keys` is the routing key;
-    /// the others are from `x-cc` (docs/compatibility.md, Publishing).
-    pub fn new(exchange: impl Into<Arc<str>>, keys: Vec<Arc<str>>) -> Self {
-        let exchange = exchange.into();
-        let mut encoded = BytesMut::new();
-        put_route_annotations(&exchange, keys.first().map_or("", |k| k), &mut encoded);
-        let stored_at = encoded.len();
-        put_stored_route(&exchange, &keys, &mut encoded);
-        Self { exchange, keys, encoded: encoded.as_ref().into(), stored_at }
-    }
-
-    /// Creates a route with one key.
-    pub fn simple(exchange: &str, key: &str) -> Self {
-        Self::new(exchange, vec![key.into()])
-    }
-
-    pub fn exchange(&self) -> &Arc<str> {
-        &self.exchange
-    }
-
-    pub fn keys(&self) -> &[Arc<str>] {
-        &self.keys
-    }
-
-    pub(crate) fn annotations(&self) -> &[u8] {
-        &self.encoded[..self.stored_at]
-    }
-
-    /// Returns the encoding in a stored message.
-    pub(crate) fn stored(&self) -> &[u8] {
-        &self.encoded[self.stored_at..]
-    }
-
-    /// Returns the routing key, without the keys of `x-cc`.
-    pub fn key(&self) -> &str {
-        self.keys.first().map_or("", |k| k)
-    }
-}
+use crate::route::Route;
 
 /// The message format in which the publisher wrote a message. The broker stores the message in this format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -353,24 +287,15 @@ impl Message {
     /// (docs/compatibility.md, Dead lettering). `delivery_count` is the number of failed deliveries so far.
     pub fn with_death(mut self, death: crate::Death, delivery_count: u32) -> Self {
         let death = crate::Death { ttl_ms: self.ttl_ms(), ..death };
-        self.deaths.get_or_insert_default().record(death, delivery_count);
+        self.deaths_mut().record(death, delivery_count);
         self.flags &= !HAS_TTL;
         self.ttl_ms = 0;
         self
     }
 
-    /// Counts a redrive of a dead letter. Receivers see the number as the annotation [`REDRIVEN`], which replaces
-    /// one that a publisher has set. The message keeps its deaths. It had lost its time to live when it died.
-    pub fn redriven(mut self, now_ms: u64) -> Self {
-        let deaths = self.deaths.get_or_insert_default();
-        deaths.redrive(now_ms);
-        let mut count = Map::new();
-        count.insert(Symbol::from_static(REDRIVEN), Value::Uint(deaths.redrives().count));
-        // One short pair is a valid set.
-        match Annotations::from_map(&count) {
-            Ok(count) => self.annotated(&count),
-            Err(_) => self,
-        }
+    /// Returns the deaths, to be changed. There are none at first.
+    pub(crate) fn deaths_mut(&mut self) -> &mut Deaths {
+        self.deaths.get_or_insert_default()
     }
 
     /// Adds the deaths that were stored with the message.
@@ -383,19 +308,6 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_redrive_is_counted_in_an_annotation() {
-        let message = Message::new(Parts::default(), Arc::new(Route::simple("x", "k")));
-        let bare = message.bare();
-        let redriven = message.redriven(5).redriven(6);
-        assert_eq!(redriven.bare(), bare);
-        assert_eq!(
-            redriven.annotations(),
-            b"\x00\x53\x72\xd1\0\0\0\x1d\0\0\0\x02\xa3\x15x-opt-sluice-redriven\x52\x02"
-        );
-        assert_eq!(redriven.deaths().map(|deaths| deaths.redrives().last_ms), Some(6));
-    }
 
     #[test]
     fn parts_come_back() {

@@ -15,6 +15,8 @@ mod envelope;
 mod filter;
 mod further_keys;
 mod intake;
+mod redrive;
+mod route;
 mod stored;
 mod stream;
 
@@ -26,12 +28,14 @@ pub use convert::{
 pub use deaths::{Death, DeathReason, Deaths, Redrives};
 pub use delivery::DeliveryHeads;
 pub use delivery_max::DeliveryMax;
-pub use envelope::{Format, Message, Parts, REDRIVEN, Route};
+pub use envelope::{Format, Message, Parts};
 pub use filter::{
     Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,
     ScopeValues, SqlError, SqlFilter, SqlProblem,
 };
 pub use further_keys::{FurtherKeys, TooManyKeys};
 pub use intake::{Trimmed, trim};
+pub use redrive::REDRIVEN;
+pub use route::Route;
 pub use stored::{LastRoute, StoredError};
 pub use stream::{Entries, EntryWriter, FILTER_VALUE};

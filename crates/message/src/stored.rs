@@ -16,13 +16,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use amqp10::{Array, Map, Reader, Value, encode};
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use crate::deaths::{Death, DeathReason, Deaths, Redrives};
 use crate::delivery::deaths_value;
-use crate::envelope::{
-    AMQP091, DURABLE, DURABLE_HEADER, Format, HAS_PRIORITY, HAS_TTL, Message, Parts, Route,
-};
+use crate::envelope::{AMQP091, DURABLE, DURABLE_HEADER, Format, HAS_PRIORITY, HAS_TTL, Message, Parts};
+use crate::route::Route;
 
 /// The format of a message of AMQP 1.0.
 const FORMAT: u8 = 1;
@@ -157,14 +156,6 @@ impl LastRoute {
     }
 }
 
-/// Appends the route as it is encoded in stored messages.
-pub(crate) fn put_stored_route(exchange: &str, keys: &[Arc<str>], out: &mut BytesMut) {
-    let keys = &keys[..keys.len().min(Route::KEYS_MAX)];
-    out.put_u16(keys.len() as u16);
-    put_text(exchange, out);
-    keys.iter().for_each(|key| put_text(key, out));
-}
-
 fn encode_deaths(deaths: &Deaths) -> BytesMut {
     let mut list = vec![Value::Ulong(deaths.first_from_end() as u64), deaths_value(deaths)];
     let redrives = deaths.redrives();
@@ -177,12 +168,6 @@ fn encode_deaths(deaths: &Deaths) -> BytesMut {
     let mut encoded = BytesMut::new();
     encode::put_value(&mut encoded, &Value::List(list));
     encoded
-}
-
-fn put_text(text: &str, out: &mut BytesMut) {
-    let len = text.floor_char_boundary(Route::KEY_BYTES_MAX);
-    out.put_u16(len as u16);
-    out.put_slice(&text.as_bytes()[..len]);
 }
 
 fn take_text(stored: &mut Bytes) -> Result<Arc<str>, StoredError> {

@@ -17,7 +17,8 @@ use amqp10::sections::{map_content, map_pairs, scan, scan_bare};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::StoredError;
-use crate::envelope::{Format, Message, Parts, Route, SharedHead};
+use crate::envelope::{Format, Message, Parts, SharedHead};
+use crate::route::Route;
 
 /// The annotation with which a publisher sets the value for stream filters (docs/compatibility.md, Stream
 /// filters).

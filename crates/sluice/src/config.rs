@@ -8,12 +8,13 @@
 //! ```
 //!
 //! If a key occurs on several lines of a file, the last one counts, and there is a warning. The order of files, environment
-//! and arguments is in `layers`. All keys are in the table `keys::KEYS`, from which `sluice.conf.example` is generated. Keys
+//! and arguments is in `layers`. All keys are in the tables of `keys::all`, from which `sluice.conf.example` is generated. Keys
 //! that only RabbitMQ has are in `rabbitmq`.
 
 mod chain;
 mod defaults;
 mod events;
+mod key;
 mod keys;
 mod layers;
 mod listeners;

@@ -1,7 +1,6 @@
 //! `sluice export definitions` and `sluice import definitions`: everything but the messages, as one file in RabbitMQ's form. Also reads
 //! `load_definitions`.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use admin::{Definitions, Reading};
@@ -10,7 +9,6 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use identity::url::hide;
 use serde_json::Value;
-use wal::files::{self, Sharing};
 
 use crate::amqp::block_on;
 use crate::config::{Config, SetValues, files_of};
@@ -19,6 +17,7 @@ use crate::failure::Failure;
 use crate::http::{Api, Ask};
 use crate::objects::segment;
 use crate::output::print;
+use crate::private_file::write_private;
 use crate::progress::watched;
 use crate::report::{self, ExportReport};
 
@@ -129,17 +128,6 @@ impl Scope {
 
 fn named(file: &Path, error: &std::io::Error) -> Failure {
     Failure::usage(format!("{}: {error}", file.display()))
-}
-
-/// Writes a file that only its owner can read, if it is new. Definitions have hashes of passwords.
-///
-/// # Errors
-/// The file cannot be written.
-pub(crate) fn write_private(file: &Path, text: &str) -> Result<(), Failure> {
-    let options = std::fs::OpenOptions::new().write(true).truncate(true).clone();
-    let written = files::open_or_create(&options, file, Sharing::Owner.file())
-        .and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| named(file, &error))
 }
 
 /// Reads what `load_definitions` names, if it is set: a file, or the files `*.json` of a directory in the order of their names.

@@ -44,6 +44,7 @@ mod output;
 mod password;
 mod peek;
 mod plugins;
+mod private_file;
 mod production;
 mod progress;
 mod protect;

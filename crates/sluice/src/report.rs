@@ -16,12 +16,12 @@ use tokio::time::{Instant, timeout_at};
 
 use self::lists::{LISTS, List, cut_table};
 use crate::amqp::block_on;
-use crate::definitions::write_private;
 use crate::escape;
 use crate::failure::Failure;
 use crate::http::Api;
 use crate::objects::{EFFECTIVE, segment};
 use crate::output::print;
+use crate::private_file::write_private;
 use crate::table::{Column, fields, rows_of};
 use crate::{explain, status};
 

@@ -29,7 +29,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 
-use crate::batch::{Proof, crc32c};
+use crate::checksum::{Proof, crc32c};
 use crate::disk::{Disk, read_all, write_all};
 use crate::file::u64_at;
 use crate::worker::{Inbox, Worker};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, FallocateFlags};
 
-use crate::files::{self, Sharing};
+use crate::files::{self, LOCK, Sharing};
 use crate::note::BootId;
 
 /// A sync that has begun. Calling it waits, on any thread, until the sync has ended.
@@ -163,9 +163,6 @@ pub(crate) fn read_all<D: Disk>(
     }
     Ok(at)
 }
-
-/// The file whose lock protects the whole directory.
-pub(crate) const LOCK: &str = "lock";
 
 /// The file in which Linux gives the identifier of the boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

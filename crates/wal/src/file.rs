@@ -25,7 +25,7 @@
 //! `N.spare` was the log file with the number N. It will be overwritten under another name; its contents are
 //! ignored.
 
-use crate::batch::crc32c;
+use crate::checksum::crc32c;
 
 /// The size in bytes at which a log file is full. A file may exceed it by one batch.
 pub const FILE_SIZE: u64 = 8 << 20;

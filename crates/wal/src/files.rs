@@ -6,8 +6,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use crate::disk::LOCK;
-
 /// The bits of a mode.
 pub(crate) const MODE: u32 = 0o7777;
 
@@ -22,6 +20,9 @@ const OWNER_OF_DIRECTORY: u32 = 0o700;
 
 /// What a directory is created with that the umask is to decide about.
 const USUAL_DIRECTORY: u32 = 0o777;
+
+/// The file whose lock protects the whole directory.
+pub(crate) const LOCK: &str = "lock";
 
 /// The directory of the log file below a data directory.
 pub const LOGS_DIR: &str = "logs";

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use crate::machine::Size;
 use crate::record::Records;
+use crate::space::Size;
 
 /// The records that a shard hands over at once. The log answers a handover once when it is written or cannot
 /// be written. If the handover was written and asked for a sync, the log answers once more when it is synced

@@ -22,7 +22,7 @@ use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, IoSlice};
 
-use crate::batch::crc32c;
+use crate::checksum::crc32c;
 use crate::disk::{Disk, is_full, read_all, write_all};
 use crate::file::u64_at;
 

@@ -53,6 +53,7 @@
 extern crate self as wal;
 
 mod batch;
+mod checksum;
 mod copy;
 mod disk;
 mod file;
@@ -67,6 +68,7 @@ mod record;
 mod recover;
 mod scan;
 mod shared;
+mod space;
 mod stream;
 mod survey;
 /// The source of the crate `wal-testing`. Unit tests cannot use the crate itself: it implements the `Disk` of the library, and
@@ -86,8 +88,7 @@ pub use file::{FILE_SIZE, LOG_VERSION, PACK_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
 pub use identity::{Identity, IdentityError};
 pub use machine::{
-    AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob,
-    UNSYNCED_BYTES_MAX,
+    AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX,
 };
 pub use note::BootId;
 pub use pack::{
@@ -98,6 +99,7 @@ pub use pack::{
 pub use preview::{PreviewDisk, PreviewFile};
 pub use record::{LARGE, Record, Records};
 pub use recover::{Cut, Damage, OpenError, Owners, Recovery, is_cut, lock};
+pub use space::{Size, Span};
 pub use stream::{
     AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, BufferBudget, CHUNK_BYTES, CHUNK_ENTRIES_MAX,
     Chunk, ChunkJob, Chunks, ChunksRead, Claim, HEADS_MAX, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX,

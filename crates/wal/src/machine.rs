@@ -24,19 +24,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 
-use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, Proof, WAITED};
+use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, WAITED};
+use crate::checksum::Proof;
 use crate::disk::{Disk, write_all};
 use crate::file::{self, FILE_HEADER, FILE_SIZE, FileHeader, LOG_MAGIC, LOG_VERSION};
 use crate::handover::{Completion, Failure, Handover, Step, WriteError};
 use crate::note::Note;
 use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
+use crate::space::{Closed, Size, Span};
 
 pub use at_once::AT_ONCE_BYTES_MAX;
 pub(crate) use reserve::NAME as RESERVE;
 pub use reserve::RESERVE_BYTES;
-pub(crate) use space::Closed;
-pub use space::Size;
 pub use spare::SPARE_FILES_MAX;
 use sync::Unsynced;
 pub use sync::{SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
@@ -75,15 +75,6 @@ impl Default for Options {
             spare_files_max: SPARE_FILES_MAX,
         }
     }
-}
-
-/// The batches that a file holds. A batch that was copied to a newer file counts for the file in which it was
-/// written first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
-    pub first_batch: u64,
-    pub last_batch: u64,
-    pub records: u64,
 }
 
 /// The log of one directory.

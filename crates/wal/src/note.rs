@@ -20,7 +20,7 @@
 //! failure an older note may be there, which claims less but nothing wrong. It is written with the first
 //! batch of each file, after each sync, when the log becomes idle, and when it is closed.
 
-use crate::batch::crc32c;
+use crate::checksum::crc32c;
 use crate::file::u64_at;
 
 /// The length of a note in bytes: less than a sector, so that it is never torn.

@@ -27,8 +27,9 @@ use bytes::Bytes;
 
 use crate::record::{RECORD_HEADER, Records};
 
+pub use block::Flaw;
 pub use packs::{PackError, PackOptions, Packs, WriteFailure};
-pub use reader::{Block, Flaw, PackReader, ReadError};
+pub use reader::{Block, PackReader, ReadError};
 pub use threads::{
     BlockRead, OnBlockRead, OnPackRound, PackJob, PackReaderHandle, PackRound, Packed, PacksHandle, ReadJob,
 };

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::disk::{Disk, LOCK, PendingSync, boot_id, locked};
+use crate::disk::{Disk, PendingSync, boot_id, locked};
+use crate::files::LOCK;
 use crate::note::BootId;
 
 /// A directory for looking at what a recovery would do. Files that are created, cut, renamed or removed change only in memory.

@@ -33,12 +33,13 @@ use std::io;
 use bytes::Bytes;
 
 use crate::batch::{BATCH_HEADER, BatchHeader};
-use crate::disk::{Disk, LOCK};
+use crate::disk::Disk;
 use crate::file::{self, FileHeader, LOG_MAGIC, LOG_VERSION};
-use crate::machine::{Closed, Size, Span};
+use crate::files::LOCK;
 use crate::note::Note;
 use crate::record::{self, Record};
 use crate::scan::{self, Found, Scan};
+use crate::space::{Closed, Size, Span};
 
 /// The reason why a directory could not be opened. Nothing was written, except that [`OpenError::Io`] may
 /// occur while the tail is cut. Another open continues there.

@@ -6,9 +6,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::copy::{COPY_FILE, NEW_NAME as NEW_COPY};
-use crate::disk::LOCK;
 use crate::file::{number, spare_number};
-use crate::files::{LOGS_DIR, MODE, Sharing};
+use crate::files::{LOCK, LOGS_DIR, MODE, Sharing};
 use crate::identity::{NAME as IDENTITY, NEW_NAME as NEW_IDENTITY};
 use crate::machine::RESERVE;
 use crate::recover::is_cut;

@@ -1,4 +1,4 @@
-//! Generates `crates/amqp091/src/generated.rs` from the JSON file of AMQP 0.9.1 that RabbitMQ publishes.
+//! Generates `crates/amqp091/src/constants.rs` and `generated.rs` from the JSON file of AMQP 0.9.1 that RabbitMQ publishes.
 //!
 //! The JSON defines all data: classes, methods, arguments, their order and types, and the reply codes. This file says
 //! how argument types look in Rust, which arguments are reserved, and which must not be printed.
@@ -34,24 +34,27 @@ const GIVES_TICKET: &str = "access.request-ok.ticket";
 const SECRETS: [&str; 3] =
     ["connection.start-ok.response", "connection.secure-ok.response", "connection.update-secret.new-secret"];
 
-/// Writes the generated file.
+/// Writes the generated files.
 pub(crate) fn write() -> Result<(), Box<dyn Error>> {
-    std::fs::write(target(), generate()?)?;
+    for (name, text) in generate()? {
+        std::fs::write(target(name), text)?;
+    }
     Ok(())
 }
 
-/// Returns the text that the file should have.
-pub(crate) fn generate() -> Result<String, Box<dyn Error>> {
+/// Returns the names of the files, and the text that each should have.
+pub(crate) fn generate() -> Result<[(&'static str, String); 2], Box<dyn Error>> {
     let spec = read_spec()?;
     let classes = classes(&spec)?;
-    let mut out = String::from(HEAD);
-    frame_types(&mut out, &spec)?;
-    reply_codes(&mut out, &spec)?;
+    let mut constants = String::from(HEAD_OF_CONSTANTS);
+    frame_types(&mut constants, &spec)?;
+    reply_codes(&mut constants, &spec)?;
+    let mut methods = String::from(HEAD_OF_METHODS);
     for method in classes.iter().flat_map(|class| &class.methods) {
-        structure(&mut out, method)?;
+        structure(&mut methods, method)?;
     }
-    method_enum(&mut out, &classes)?;
-    super::rustfmt(&out)
+    method_enum(&mut methods, &classes)?;
+    Ok([("constants.rs", super::rustfmt(&constants)?), ("generated.rs", super::rustfmt(&methods)?)])
 }
 
 fn read_spec() -> Result<Value, Box<dyn Error>> {
@@ -59,7 +62,14 @@ fn read_spec() -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_str(&spec)?)
 }
 
-const HEAD: &str = "\
+const HEAD_OF_CONSTANTS: &str = "\
+//! Generated from `spec/*.json` by `cargo xtask codegen`. Do not edit.
+//!
+//! The types of frames, and the reply codes.
+
+";
+
+const HEAD_OF_METHODS: &str = "\
 //! Generated from `spec/*.json` by `cargo xtask codegen`. Do not edit.
 //!
 //! One struct for each method, with its arguments as fields. Reserved arguments have no field. `Default` is zero, false
@@ -439,8 +449,8 @@ fn number(value: &Value, key: &str) -> Result<u64, String> {
     value[key].as_u64().ok_or_else(|| format!("the JSON has no number {key} in {value}"))
 }
 
-fn target() -> PathBuf {
-    crate_dir().join("src/generated.rs")
+fn target(name: &str) -> PathBuf {
+    crate_dir().join("src").join(name)
 }
 
 fn crate_dir() -> PathBuf {
@@ -453,7 +463,11 @@ mod tests {
 
     #[test]
     fn generated_code_is_fresh() {
-        let on_disk = std::fs::read_to_string(target()).unwrap();
-        assert!(on_disk == generate().unwrap(), "run `cargo xtask codegen`");
+        for (name, text) in generate().unwrap() {
+            assert!(
+                std::fs::read_to_string(target(name)).unwrap() == text,
+                "{name}: run `cargo xtask codegen`"
+            );
+        }
     }
 }

@@ -9,11 +9,12 @@ use broker::admin_api::{AdminApi, Contents};
 use broker::catalog::{Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings};
 use serde_json::{Value, json};
 
-use super::{OPERATOR_POLICY, VHOST_LIMITS, has_route, unchanged};
+use super::unchanged;
 use crate::budget::Reservation;
 use crate::call::Call;
 use crate::pages::{self, PAGE_BYTES, Source};
 use crate::reply::{Failure, Reply};
+use crate::routed_components::{OPERATOR_POLICY, VHOST_LIMITS, has_route};
 use crate::{accounts, bindings, exchanges, json, policies, topics, vhosts};
 
 /// Everything of the node.

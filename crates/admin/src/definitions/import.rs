@@ -20,9 +20,9 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::route::{post, post_to_vhost};
 use super::unchanged::{self, Hasher};
-use super::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::reply::Failure;
-use crate::{accounts, json, parameters, vhosts};
+use crate::routed_components::{OPERATOR_POLICY, VHOST_LIMITS};
+use crate::{accounts, json, limits, parameters, tags, vhosts};
 
 /// The most problems of one file that are shown. A file that is no definitions file has more.
 const PROBLEMS_MAX: usize = 20;
@@ -402,7 +402,7 @@ fn read_vhost(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Re
 fn add_limits(patch: &mut VhostPatch, limits: &Value, field: &str) -> Result<(), Failure> {
     let limits = object(limits, field)?;
     for name in limits.keys() {
-        let max = vhosts::maximum(&limits, name)?;
+        let max = limits::maximum(&limits, name)?;
         match name.as_str() {
             "max-connections" => patch.max_connections = Some(max),
             "max-queues" => patch.max_queues = Some(max),
@@ -415,7 +415,7 @@ fn add_limits(patch: &mut VhostPatch, limits: &Value, field: &str) -> Result<(),
 fn read_user(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
     let Entry { line, fields } = entry;
     let name = required(&fields, "name")?;
-    let tags = accounts::tags(&fields)?;
+    let tags = tags::tags(&fields)?;
     let hash = accounts::given_hash(&fields)?.unwrap_or_else(|| Hashing::default().of_nobody());
     if let Some(password) = accounts::given_password(&fields)? {
         definitions.passwords.push((definitions.commands.len(), password));
@@ -428,7 +428,7 @@ fn read_user(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Res
     if !limits.is_empty() {
         let (mut max_connections, mut max_channels) = (None, None);
         for name in limits.keys() {
-            let max = Some(vhosts::maximum(&limits, name)?);
+            let max = Some(limits::maximum(&limits, name)?);
             match name.as_str() {
                 "max-connections" => max_connections = max,
                 "max-channels" => max_channels = max,

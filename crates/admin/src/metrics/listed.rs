@@ -10,7 +10,7 @@ use broker::catalog::Exchange;
 
 use super::families::Rows;
 use crate::budget::Reservation;
-use crate::channels::channel_name;
+use crate::common_fields::channel_name;
 use crate::exposition::{Exposition, Kind};
 use crate::pages::PAGE_BYTES;
 use crate::ports::Ports;

@@ -2,9 +2,9 @@
 
 use broker::access::Identity;
 use broker::admin_api::{AdminApi, Overview};
-use broker::pattern::Pattern;
 
 use super::families::{Family, Rows};
+use super::filter::Filter;
 use super::listed::Listed;
 use super::node;
 use super::queues::OfQueues;
@@ -13,22 +13,6 @@ use crate::exposition::Exposition;
 use crate::pages::{self, PAGE_BYTES};
 use crate::ports::Ports;
 use crate::reply::Failure;
-
-/// Which objects have rows.
-#[derive(Default)]
-pub(super) struct Filter {
-    /// The virtual hosts; all of them if it is empty.
-    pub vhosts: Vec<String>,
-    /// The pattern that the names of queues match.
-    pub queue: Option<Pattern>,
-}
-
-impl Filter {
-    /// Returns true if the filter wants the queues of this virtual host.
-    pub(super) fn wants_vhost(&self, name: &str) -> bool {
-        self.vhosts.is_empty() || self.vhosts.iter().any(|vhost| *vhost == *name)
-    }
-}
 
 /// Generates families one after the other. The rows of one family are in memory while its pages are read.
 pub(super) struct Objects<D> {

@@ -7,7 +7,7 @@ use broker::access::Identity;
 use broker::admin_api::{AdminApi, QueueRow};
 
 use super::families::{Measure, OfQueue, Value};
-use super::objects::Filter;
+use super::filter::Filter;
 use crate::budget::Reservation;
 use crate::exposition::Exposition;
 use crate::pages::PAGE_BYTES;

@@ -17,7 +17,6 @@ mod watched;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use broker::access::Identity;
 use broker::admin_api::{
@@ -27,7 +26,6 @@ use broker::admin_api::{
 use broker::exchange_counts::ExchangeId;
 use broker::ids::QueueId;
 use serde_json::{Map, Value};
-use tokio::time::MissedTickBehavior;
 
 pub(crate) use self::details::Ranges;
 use self::details::fields;
@@ -41,7 +39,6 @@ use self::kept::Kept;
 use self::series::{History, Retention, SLACK_MS, Sample, Series};
 use self::watched::Watched;
 use crate::clock::now_ms;
-use crate::ports::Ports;
 use crate::process::Process;
 
 /// The rings of the node, as RabbitMQ keeps them: ten minutes, an hour, eight hours, and a day. Together they take about
@@ -116,21 +113,6 @@ impl Default for State {
 
 fn times(row: &ShardRow) -> [u64; 2] {
     [row.busy.busy_ns, row.busy.total_ns]
-}
-
-/// Takes samples until the node stops.
-///
-/// `every` is the time between two samples.
-pub async fn run<D: AdminApi>(api: D, ports: Ports, every: Duration) {
-    let mut timer = tokio::time::interval(every);
-    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        timer.tick().await;
-        // A shard that does not answer in time is overloaded. The next sample may work.
-        if let Err(error) = ports.samples().take(&api, now_ms()).await {
-            tracing::debug!("a sample of the statistics is missing: {error:?}");
-        }
-    }
 }
 
 impl Samples {

@@ -10,14 +10,12 @@
 //!  Open becomes Content at a method with content, and Open again when the content is complete.
 //! ```
 
-use super::assembly::Partial;
-use super::input::Payload;
+use super::partial::Partial;
+use super::payload::Payload;
 use super::{Connection, Event, Fault, State};
+use crate::constants::{FRAME_METHOD, ReplyCode};
 use crate::frame::put_frame;
-use crate::generated::{
-    ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConnectionClose, FRAME_METHOD, Method,
-    ReplyCode,
-};
+use crate::generated::{ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConnectionClose, Method};
 use crate::violation::Violation;
 
 /// The state of a channel. See the diagram above.

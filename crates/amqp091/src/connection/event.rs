@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use super::Content;
 use crate::arguments::SHORTSTR_MAX;
-use crate::generated::{ConnectionStart, ConnectionStartOk, ConnectionUpdateSecret, Method, ReplyCode};
+use crate::constants::ReplyCode;
+use crate::generated::{ConnectionStart, ConnectionStartOk, ConnectionUpdateSecret, Method};
 use crate::secret::Secret;
 use crate::violation::Violation;
 

@@ -3,18 +3,18 @@
 use super::channels::Channels;
 use super::event::reply_text;
 use super::{Connection, Event, FRAME_MAX_MIN, Fault, State, Tuned, frame_len_max};
+use crate::constants::{FRAME_METHOD, ReplyCode};
 use crate::frame::{self, PROTOCOL_HEADER_SIZE, put_frame};
 use crate::generated::{
     ChannelClose, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk,
     ConnectionSecure, ConnectionSecureOk, ConnectionStart, ConnectionStartOk, ConnectionTune,
-    ConnectionTuneOk, ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, FRAME_METHOD,
-    Method, ReplyCode,
+    ConnectionTuneOk, ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, Method,
 };
 use crate::secret::Secret;
 use crate::table::Table;
 use crate::violation::Violation;
 
-use super::input::Payload;
+use super::payload::Payload;
 
 /// The version of the protocol in start: 0-9 stands for 0-9-1 as well.
 const VERSION: (u8, u8) = (0, 9);

@@ -4,10 +4,9 @@ use buffers::{Output, PayloadOf};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::Connection;
+use crate::constants::{FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD};
 use crate::frame::{CONTENT_HEADER_SIZE, OVERHEAD, put_frame, put_header};
-use crate::generated::{
-    BasicDeliver, BasicPublish, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, Method,
-};
+use crate::generated::{BasicDeliver, BasicPublish, Method};
 
 /// Content with bodies of at most this many bytes are written to memory that is reserved at once. It is enough for typical
 /// messages; larger bodies are worth the few steps in which the output grows.

@@ -2,11 +2,11 @@
 
 use bytes::BytesMut;
 
+use crate::composites::{SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse};
 use crate::decode::{DecodeError, Reader};
 use crate::descriptor;
 use crate::encode::Encode;
 use crate::frame::{FrameKind, begin_frame, end_frame};
-use crate::generated::{SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse};
 
 /// The body of a SASL frame [5.3.3]. Responses may contain passwords, so `Debug` prints them as `***`.
 #[derive(Debug, Clone, PartialEq, Eq)]

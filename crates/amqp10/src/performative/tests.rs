@@ -4,8 +4,8 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::composites::*;
 use crate::frame::parse_header;
-use crate::generated::*;
 use crate::sasl::Secret;
 use crate::types::{Array, Described, Map, Symbol, Value};
 

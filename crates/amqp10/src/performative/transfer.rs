@@ -3,11 +3,11 @@
 use bytes::BytesMut;
 
 use crate::DeliveryState;
+use crate::composites::ReceiverSettleMode;
 use crate::decode::{DecodeError, Fields, PlainFields, Reader};
 use crate::descriptor;
 use crate::encode::{Encode, Gathered, ListWriter, put_binary};
 use crate::frame::{FrameKind, begin_frame, end_frame};
-use crate::generated::ReceiverSettleMode;
 
 /// The descriptor in its short form.
 const TRANSFER: u8 = descriptor::TRANSFER as u8;

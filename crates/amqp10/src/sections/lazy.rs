@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
+use crate::composites::Properties;
 use crate::decode::{DecodeError, Reader};
 use crate::descriptor;
-use crate::generated::Properties;
 
 /// The index of user-id in the properties [3.2.4].
 const USER_ID: u32 = 1;

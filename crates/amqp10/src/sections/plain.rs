@@ -10,9 +10,9 @@
 //! and reports errors.
 
 use super::{BodyKind, PROPERTIES_FIELDS, Sections};
+use crate::composites::Header;
 use crate::decode::PlainFields;
 use crate::descriptor;
-use crate::generated::Header;
 
 const HEADER: u8 = descriptor::HEADER as u8;
 const PROPERTIES: u8 = descriptor::PROPERTIES as u8;

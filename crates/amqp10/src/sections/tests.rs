@@ -3,8 +3,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::composites::Properties;
 use crate::encode::{Encode, put_descriptor, put_map, put_value};
-use crate::generated::Properties;
 use crate::types::{Map, Symbol, Value};
 
 /// Returns an encoded section. The letters, in the order of a message: h (header), d (delivery annotations), m (message

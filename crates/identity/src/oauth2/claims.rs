@@ -1,13 +1,13 @@
 //! What the claims of a token say: who the client is, what it may do, and until when. The signature is checked already.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use broker::access::{Grants, Identity};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use super::TokenError;
 use super::rich;
+use super::{ResourceServer, TokenError};
 
 /// By how many seconds the clock of the provider may be ahead.
 const NOT_BEFORE_LEEWAY_S: f64 = 60.0;
@@ -27,23 +27,6 @@ const SCOPES_MAX: usize = 1000;
 
 /// The prefix of scopes that are tags of the user.
 const TAG: &str = "tag:";
-
-/// How this broker reads tokens that are for one of its resource servers.
-#[derive(Clone, Debug, Default)]
-pub struct ResourceServer {
-    /// The name in the claim `aud` (`resource_server_id`).
-    pub id: String,
-    /// The type in the claim `authorization_details` (`resource_server_type`).
-    pub kind: Option<String>,
-    /// The prefix of scopes that are meant for it (`scope_prefix`). `None` means the id and a dot.
-    pub scope_prefix: Option<String>,
-    /// Other claims that have scopes (`additional_scopes_key`): names, or paths with dots.
-    pub additional_scopes: Vec<String>,
-    /// The claims that name the user (`preferred_username_claims`).
-    pub username_claims: Vec<String>,
-    /// What scopes of the provider mean here (`scope_aliases`).
-    pub aliases: BTreeMap<String, Vec<String>>,
-}
 
 /// Returns whose token this is.
 ///

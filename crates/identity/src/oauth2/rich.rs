@@ -8,7 +8,7 @@
 
 use serde_json::Value;
 
-use super::claims::ResourceServer;
+use super::ResourceServer;
 
 /// The actions that are tags of the user.
 const TAGS: [&str; 4] = ["administrator", "monitoring", "management", "policymaker"];

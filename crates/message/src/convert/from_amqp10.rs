@@ -10,7 +10,7 @@ use amqp091::{KEY_BYTES_MAX, Properties, Value};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::arrived::{NOT_PERSISTENT, PERSISTENT};
-use super::deliver::{Additions, Headers};
+use super::headers::{Additions, Headers};
 use super::values::{Urn, ms_to_seconds, percent_decoded, simple, text, urn_of};
 use super::{AMQP10_TYPE, QUEUES, name};
 use crate::stored::read_death_array;

@@ -10,6 +10,7 @@
 mod arrived;
 mod deliver;
 mod from_amqp10;
+mod headers;
 #[cfg(test)]
 mod tests;
 mod to_amqp10;
@@ -18,7 +19,7 @@ mod values;
 use std::borrow::Cow;
 
 pub use arrived::{Basic, BasicError, ExpirationError};
-pub use deliver::{ADDED_HEADERS_MAX, Additions};
+pub use headers::{ADDED_HEADERS_MAX, Additions};
 pub use values::{amqp10_argument, amqp10_value, put_amqp091_value};
 
 use crate::envelope::{Format, Message};

@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
 use super::clock::{Pacer, SECOND_NS, now_ns};
-use super::load::Run;
+use super::run::Run;
 use super::stamp::{Stamper, sent_ns};
 use super::tally::Tally;
 use super::{Bench, Protocol};

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use super::clock::{SECOND_NS, cpu_ns, now_ns};
 use super::endpoint::{Event, Phase, Role, ThreadState};
 use super::plan::{Declared, Plan};
 use super::report::{Measured, Report, thousands};
-use super::tally::{Tally, Totals};
+use super::run::Run;
+use super::tally::Totals;
 use super::{Bench, DURATION_S, Protocol, say};
 use crate::amqp::block_on;
 use crate::failure::Failure;
@@ -70,24 +71,7 @@ impl Bench {
     }
 }
 
-/// The state that the coordinator and all threads share.
-pub(super) struct Run {
-    pub bench: Bench,
-    pub plan: Plan,
-    /// The counters of the endpoints, one tally per thread.
-    pub tallies: Vec<Tally>,
-    /// When the run began, in nanoseconds. It is set before anybody sends.
-    pub start_ns: OnceLock<u64>,
-}
-
 impl Run {
-    fn new(bench: Bench, plan: Plan) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = cores.min(plan.senders.len().max(plan.receivers.len()));
-        let tallies = std::iter::repeat_with(Tally::default).take(threads).collect();
-        Self { bench, plan, tallies, start_ns: OnceLock::new() }
-    }
-
     /// Returns the endpoints of one thread. Both ends of a pair are on the same thread.
     fn roles(&self, thread: usize) -> impl Iterator<Item = Role> {
         let own = move |all| <[String]>::iter(all).skip(thread).step_by(self.tallies.len()).cloned();
@@ -203,14 +187,6 @@ impl Watcher<'_> {
             None => return Err(Failure::failed("all connections have ended")),
         }
         Ok(())
-    }
-}
-
-impl Run {
-    /// The number of messages that receivers should get.
-    pub(super) fn expected(&self, totals: &Totals) -> u64 {
-        let taken = if self.bench.settled { totals.sent } else { totals.accepted };
-        taken * self.plan.copies
     }
 }
 

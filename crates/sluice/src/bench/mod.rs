@@ -27,6 +27,7 @@ mod endpoint;
 mod load;
 mod plan;
 mod report;
+mod run;
 mod stamp;
 mod tally;
 

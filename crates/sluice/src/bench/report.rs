@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use super::clock::SECOND_NS;
-use super::load::Run;
+use super::run::Run;
 use super::tally::Totals;
 use super::{Bench, Protocol};
 

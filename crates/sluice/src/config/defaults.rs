@@ -11,8 +11,8 @@ use broker::catalog::{
 };
 use broker::pattern::Pattern;
 
-use super::values::{binary_bytes, maximum, text};
-use super::wrong::{Wrong, free_name};
+use super::values::{binary_bytes, free_name, maximum, text};
+use super::wrong::Wrong;
 
 /// What was set for new virtual hosts. Its `Debug` output shows no password.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! The keys about the messages that the broker itself publishes: `event_exchange.*`.
 
-use super::keys::{Key, key, put};
+use super::key::{Key, key, put};
 use super::values::{boolean, text};
 
 /// Where the broker publishes its own messages. `finish` makes settings of these.

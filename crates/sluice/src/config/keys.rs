@@ -1,4 +1,4 @@
-//! The table of all keys: name, description, default, and parser.
+//! The table of all keys.
 
 use std::path::PathBuf;
 
@@ -6,38 +6,15 @@ use amqp10::sasl::Secret;
 use broker::pattern::Pattern;
 use node::Limit;
 
+use super::key::{Key, Set, key, put, reloads, starred};
 use super::values::{
-    SHARDS_MAX, Shards, binary_bytes, boolean, bytes, bytes_within, file, import_backend, ip, link_credit,
-    login_name, maximum, mode, name_kind, network, node_name, number, or_none, own_node_name, pair_name,
-    part, password, password_hashing, port, queue_type, share, socket_path, text, tls_version, verify,
+    SHARDS_MAX, Shards, binary_bytes, boolean, bytes, bytes_within, file, free_name, import_backend, ip,
+    link_credit, login_name, maximum, mode, name_kind, network, node_name, number, or_none, own_node_name,
+    pair_name, part, password, password_hashing, port, queue_type, share, socket_path, text, tls_version,
+    verify,
 };
-use super::wrong::{Wrong, free_name};
+use super::wrong::Wrong;
 use super::{Draft, events, listeners, logins, logs, mechanisms, oauth2, page_login, web};
-
-/// A function that sets a key. Its middle argument is the text that matches the `*` of the key's name.
-type Set = fn(&mut Draft, &str, &str) -> Result<(), Wrong>;
-
-/// A key that an operator can set.
-#[derive(Clone, Copy)]
-pub(super) struct Key {
-    /// The name of the key. A `*` at the end matches a name that the operator chooses.
-    pub name: &'static str,
-    /// One line for the example file. A test generates and checks that file.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
-    pub doc: &'static str,
-    /// The default, as written in a file. Setting a key to its default changes nothing.
-    pub default: &'static str,
-    /// For keys without a default, the name and the value that the example file shows; otherwise empty.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
-    pub sample: &'static str,
-    pub set: Set,
-    /// True if the value must never be shown.
-    pub secret: bool,
-    /// What the `*` of the name may be, for examples.
-    pub star: &'static str,
-    /// True if a running broker takes a new value on SIGHUP.
-    pub reloads: bool,
-}
 
 /// The bounds of the frame size, in bytes. A frame must be able to hold an OPEN, and one read buffer must
 /// hold a frame.
@@ -57,20 +34,6 @@ const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 /// The bounds of the time between two samples, in milliseconds. A sample asks every shard, which must not happen all the
 /// time. An hour of samples must have more than one.
 const STATISTICS_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
-
-pub(super) const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
-    Key { name, doc, default, sample: "", set, secret: false, star: "1", reloads: false }
-}
-
-/// A key whose value a running broker takes on SIGHUP.
-pub(super) const fn reloads(key: Key) -> Key {
-    Key { reloads: true, ..key }
-}
-
-/// A key with another example for its `*`.
-pub(super) const fn starred(star: &'static str, key: Key) -> Key {
-    Key { star, ..key }
-}
 
 /// Returns all keys, in the order of the example file.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
@@ -690,11 +653,5 @@ fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), Wrong> {
     let has = boolean(value)?;
     draft.default_tags.retain(|known| known != tag);
     draft.default_tags.extend(has.then(|| tag.to_owned()));
-    Ok(())
-}
-
-/// Sets a value that was parsed.
-pub(super) fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), Wrong> {
-    *place = value?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::keys::{Key, key, starred};
+use super::key::{Key, key, starred};
 use super::values::{listener, or_none, pair_name};
 use super::wrong::Wrong;
 

@@ -4,7 +4,7 @@
 use identity::oauth2::Options;
 
 use super::chain::{BackendEntry, BackendName, ChainKeys, ExternalName};
-use super::keys::{Key, key, put, starred};
+use super::key::{Key, key, put, starred};
 use super::oauth2::OAuth2Keys;
 use super::values::{boolean, file, number, url, verified};
 

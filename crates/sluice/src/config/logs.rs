@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use broker::categories::{CHANNEL, CONNECTION, QUEUE, RA, USER};
 
-use super::keys::{Key, key, put, reloads};
+use super::key::{Key, key, put, reloads};
 use super::schedule::Schedule;
 use super::values::{boolean, bytes, file, log_level, number};
 use super::wrong::Wrong;

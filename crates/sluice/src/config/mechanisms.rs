@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::keys::{Key, key};
+use super::key::{Key, key};
 use super::values::pair_name;
 use super::wrong::Wrong;
 

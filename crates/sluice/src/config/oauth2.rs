@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use identity::oauth2::claims::ResourceServer;
-use identity::oauth2::{Algorithm, Options, ProviderOptions, ServerOptions, algorithm};
+use identity::oauth2::{Algorithm, Options, ProviderOptions, ResourceServer, ServerOptions, algorithm};
 
-use super::keys::{Key, key, put, starred};
+use super::key::{Key, key, put, starred};
 use super::values::{Numbered, boolean, file, index, optional, optional_url, text, tls_of_server, verified};
 use super::wrong::Wrong;
 

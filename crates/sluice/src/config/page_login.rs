@@ -4,7 +4,7 @@ use admin::PageLogin;
 use hyper::Uri;
 use identity::url::has_user;
 
-use super::keys::{Key, key, put};
+use super::key::{Key, key, put};
 use super::values::{boolean, optional, text};
 
 /// The scopes that every provider knows.

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use identity::url::hide;
 
-use super::keys::{self, Key};
+use super::key::Key;
+use super::keys;
 
 /// The place of a value that nobody has set.
 pub(crate) const DEFAULT: &str = "default";

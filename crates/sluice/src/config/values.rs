@@ -266,6 +266,14 @@ pub(super) fn text(value: &str) -> Result<String, String> {
     Ok(value.into())
 }
 
+/// Reads the part of a name that the operator chooses, if any text will do.
+///
+/// # Errors
+/// [`Wrong::Name`].
+pub(super) fn free_name(part: &str) -> Result<String, Wrong> {
+    text(part).map_err(Wrong::Name)
+}
+
 /// Parses the name of a node: `NAME@HOST`. Paths of the HTTP API and metrics have it, so it is plain text.
 ///
 /// # Errors

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use admin::{HeaderOptions, HostOptions, MAX_AGE_S_DEFAULT, POLICY_DEFAULT};
 use hyper::header::HeaderValue;
 
-use super::keys::{Key, key, put};
-use super::values::{number, text};
-use super::wrong::free_name;
+use super::key::{Key, key, put};
+use super::values::{free_name, number, text};
 
 /// The longest value of a header, in bytes. Each response has it.
 const HEADER_BYTES_MAX: usize = 4096;

@@ -1,7 +1,5 @@
 //! What is wrong with a setting: its name or its value.
 
-use super::values::text;
-
 /// What is needed instead of the name or the value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
@@ -28,12 +26,4 @@ impl From<String> for Wrong {
     fn from(need: String) -> Self {
         Self::Value(need)
     }
-}
-
-/// Reads the part of a name that the operator chooses, if any text will do.
-///
-/// # Errors
-/// [`Wrong::Name`].
-pub(super) fn free_name(part: &str) -> Result<String, Wrong> {
-    text(part).map_err(Wrong::Name)
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::access::{Backend, Permissions};
-use identity::oauth2::claims::ResourceServer;
-use identity::oauth2::{Algorithm, OAuth2, Options, ProviderOptions, ServerOptions};
+use identity::oauth2::{Algorithm, OAuth2, Options, ProviderOptions, ResourceServer, ServerOptions};
 use jsonwebtoken::{EncodingKey, Header, encode};
 use node::Backends;
 use serde_json::json;

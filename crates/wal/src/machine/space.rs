@@ -10,69 +10,10 @@
 //! files were never synced at all. If a removed file reappears after a power failure, its batches are below
 //! the floor.
 
-use std::collections::BTreeMap;
-
 use super::{Batch, Log, Open};
 use crate::disk::Disk;
 use crate::handover::Failure;
-
-/// The disk space that a log takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// The bytes of all files. Spares are not included, nor the bytes that an earlier use has left in the
-    /// current file.
-    pub bytes: u64,
-    pub files: u32,
-    /// The number of the oldest file that is no longer written to.
-    pub oldest: Option<u64>,
-    /// True if the disk is full and the log writes to the space of its reserve. Until this is false again,
-    /// owners must hand over only records that free space. Every completion without an error reports it.
-    pub on_reserve: bool,
-}
-
-/// The files that are no longer written to, and their bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Closed {
-    files: BTreeMap<u64, ClosedFile>,
-    bytes: u64,
-}
-
-#[derive(Debug)]
-struct ClosedFile {
-    bytes: u64,
-    sound: bool,
-}
-
-impl Closed {
-    /// Adds a file. `sound` says that this process has written the file, and that no write or sync of it has
-    /// failed.
-    pub(crate) fn add(&mut self, file: u64, bytes: u64, sound: bool) {
-        self.bytes += bytes;
-        let before = self.files.insert(file, ClosedFile { bytes, sound });
-        debug_assert!(before.is_none(), "a file is closed only once");
-    }
-
-    pub(crate) fn is_sound(&self, file: u64) -> bool {
-        self.files.get(&file).is_some_and(|file| file.sound)
-    }
-
-    /// Marks the file as not sound.
-    fn mark_unsound(&mut self, file: u64) {
-        self.files.entry(file).and_modify(|file| file.sound = false);
-    }
-
-    pub(crate) fn size(&self) -> Size {
-        Size { bytes: self.bytes, files: self.files.len() as u32, oldest: self.oldest(), on_reserve: false }
-    }
-
-    fn oldest(&self) -> Option<u64> {
-        self.files.first_key_value().map(|(&file, _)| file)
-    }
-
-    fn remove(&mut self, file: u64) {
-        self.bytes -= self.files.remove(&file).map_or(0, |file| file.bytes);
-    }
-}
+use crate::space::Size;
 
 impl<D: Disk> Log<D> {
     /// Returns the disk space that the log takes now.

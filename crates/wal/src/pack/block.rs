@@ -16,8 +16,7 @@
 //! The seed is the number of the pack, the block's offset in it and the owner, each as u64. So a block is
 //! valid only at the place, and for the owner, for which it was written. The seed is not stored in the block.
 
-use super::Flaw;
-use crate::batch::Proof;
+use crate::checksum::Proof;
 use crate::record::Records;
 
 /// The length of a block's header in bytes.
@@ -25,6 +24,33 @@ pub(crate) const BLOCK_HEADER: usize = 20;
 const _: () = assert!(BLOCK_HEADER == 5 * 4);
 
 const BLOCK_MAGIC: [u8; 4] = *b"SLbk";
+
+/// The kind of damage of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The pack does not exist.
+    Missing,
+    /// The pack ends before the block does.
+    Short,
+    /// There is no block header, or it belongs to another place or owner.
+    Header,
+    /// The records do not match the header.
+    Payload,
+    /// The header of the pack is corrupt. Its blocks can be read all the same.
+    Opening,
+}
+
+impl std::fmt::Display for Flaw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "the pack is missing",
+            Self::Short => "the pack ends too early",
+            Self::Header => "the block's header is corrupt",
+            Self::Payload => "the block's records are corrupt",
+            Self::Opening => "the header of the pack is corrupt",
+        })
+    }
+}
 
 /// The place and owner for which a block must have been written.
 #[derive(Clone, Copy, Debug)]

@@ -12,8 +12,9 @@ use std::io::{self, IoSlice};
 
 use super::block::{BLOCK_HEADER, BlockHeader, BlockPosition};
 use super::{BLOCK_BYTES, Extent, PACK_BYTES, Run};
-use crate::disk::{Disk, LOCK, read_all, write_all};
+use crate::disk::{Disk, read_all, write_all};
 use crate::file::{self, FILE_HEADER, FileHeader, PACK_MAGIC, PACK_VERSION};
+use crate::files::LOCK;
 
 /// The maximum number of spent packs that could not be removed. At the bound nothing is written until one of
 /// them is removed. It is also the number of failures after which a call stops removing packs.

@@ -5,7 +5,7 @@ use std::io;
 
 use bytes::Bytes;
 
-use super::block::{BLOCK_HEADER, BlockHeader, BlockPosition};
+use super::block::{BLOCK_HEADER, BlockHeader, BlockPosition, Flaw};
 use super::{BLOCK_BYTES, Extent};
 use crate::disk::{Disk, read_all};
 use crate::file::{self, FILE_HEADER, FileHeader, PACK_MAGIC};
@@ -26,33 +26,6 @@ pub struct Block {
     pub next: Option<u32>,
     /// The bytes that the block takes in the pack, with its header.
     pub bytes: u32,
-}
-
-/// The kind of damage of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// The pack does not exist.
-    Missing,
-    /// The pack ends before the block does.
-    Short,
-    /// There is no block header, or it belongs to another place or owner.
-    Header,
-    /// The records do not match the header.
-    Payload,
-    /// The header of the pack is corrupt. Its blocks can be read all the same.
-    Opening,
-}
-
-impl std::fmt::Display for Flaw {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "the pack is missing",
-            Self::Short => "the pack ends too early",
-            Self::Header => "the block's header is corrupt",
-            Self::Payload => "the block's records are corrupt",
-            Self::Opening => "the header of the pack is corrupt",
-        })
-    }
 }
 
 /// The reason why a block could not be read.

@@ -8,7 +8,8 @@ use super::files::{self, Kind, SEGMENT_MAGIC, VERSION_BYTES, VERSION_FILE};
 use super::index::Entry;
 use super::notes::Notes;
 use super::{NewChunk, STREAM_VERSION, StreamError, recover};
-use crate::disk::{Disk, LOCK, PendingSync, read_all, write_all};
+use crate::disk::{Disk, PendingSync, read_all, write_all};
+use crate::files::LOCK;
 
 /// The maximum number of segments kept open for appending. At the bound, the one used longest ago is closed;
 /// its next chunk opens it again.

@@ -27,7 +27,7 @@ use crc_fast::CrcAlgorithm;
 
 use super::Bloom;
 use super::files::{u32_at, u64_at};
-use crate::batch::Proof;
+use crate::checksum::Proof;
 
 /// The length of a chunk's header in bytes.
 pub(super) const CHUNK_HEADER: usize = 48;

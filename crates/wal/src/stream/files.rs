@@ -22,7 +22,7 @@
 use std::io;
 
 use super::STREAM_VERSION;
-use crate::batch::crc32c;
+use crate::checksum::crc32c;
 use crate::disk::{Disk, read_all};
 
 /// The length of a file header in bytes.

@@ -20,7 +20,7 @@ use std::io;
 use super::chunk::{CHUNK_HEADER, ChunkPosition};
 use super::files::{self, FILE_HEADER, INDEX_MAGIC, Kind, u32_at, u64_at};
 use super::window::{Look, Window};
-use crate::batch::Proof;
+use crate::checksum::Proof;
 use crate::disk::{Disk, read_all};
 
 /// The minimum distance in bytes between the chunks of two entries. It bounds what must be read to find a

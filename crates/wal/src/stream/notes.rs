@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::io;
 
 use super::files::{u32_at, u64_at};
-use crate::batch::crc32c;
+use crate::checksum::crc32c;
 use crate::disk::Disk;
 use crate::note::BootId;
 

@@ -12,7 +12,8 @@ use super::verify::verify;
 use super::{
     AppendFailure, NewChunk, Retained, StreamAnswer, StreamCut, StreamError, StreamJob, StreamLimits,
 };
-use crate::disk::{Disk, LOCK};
+use crate::disk::Disk;
+use crate::files::LOCK;
 
 /// The maximum number of files whose removal may fail before the rest is left for later.
 const REFUSED_MAX: usize = 4;

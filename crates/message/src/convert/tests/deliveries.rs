@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::convert::deliver::DEATHS_BYTES_MAX;
+use crate::convert::headers::DEATHS_BYTES_MAX;
 use crate::{
     ADDED_HEADERS_MAX, Additions, Annotations, Death, DeathReason, DeliveryHeads, DeliveryMax, LastRoute,
     Parts,

@@ -1,7 +1,7 @@
 //! Converts text to tokens. At each position the longest possible token is used.
 //!
 //! Signs, strings and white space are the same in both dialects. The words of selectors are in `selector.rs`,
-//! the words of filter expressions are here.
+//! the words of filter expressions are here. What both use is in `token.rs`.
 //!
 //! ```text
 //!  sign        = <> != < <= > >= + - * / % ( ) ,                      != is <>
@@ -17,10 +17,10 @@
 
 use std::fmt;
 
-use super::ast::{Comparison, Envelope, Identifier, Literal};
+use super::ast::{Comparison, Identifier, Literal};
 use super::error::{SqlError, SqlProblem};
+use super::token::{Kind, Token, digits, exponent_len, field, float, integer, string};
 use super::{Dialect, SQL_CHARS_MAX, SQL_TOKENS_MAX, selector};
-use crate::filter::property::Property;
 
 /// Words that are not identifiers, in any case: keywords, and functions of other dialects.
 const RESERVED: [&str; 20] = [
@@ -45,39 +45,6 @@ const RESERVED: [&str; 20] = [
     "upper",
     "utc",
 ];
-
-/// A token and where it starts, in bytes.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token {
-    pub at: usize,
-    pub kind: Kind,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
-    And,
-    Or,
-    Not,
-    /// BETWEEN, a keyword in selectors only.
-    Between,
-    Like,
-    In,
-    Is,
-    Null,
-    Escape,
-    Utc,
-    Compare(Comparison),
-    Plus,
-    Minus,
-    Times,
-    Slash,
-    Percent,
-    Open,
-    Close,
-    Comma,
-    Literal(Literal),
-    Identifier(Identifier),
-}
 
 /// Splits a text into tokens.
 pub(super) fn tokens(text: &str, dialect: Dialect) -> Result<Vec<Token>, SqlError> {
@@ -162,28 +129,6 @@ fn filter_token(rest: &str) -> Option<Result<(Kind, usize), SqlProblem>> {
     })
 }
 
-pub(super) fn string(rest: &str) -> Result<(Kind, usize), SqlProblem> {
-    let (text, len) = quoted(rest).ok_or(SqlProblem::UnclosedString)?;
-    Ok((Kind::Literal(Literal::String(text.into())), len))
-}
-
-/// Returns the quoted text at the start of `rest`, and its length with the quotes. `None` if it is not
-/// closed.
-pub(super) fn quoted(rest: &str) -> Option<(String, usize)> {
-    let (quote, inner) = rest.split_at(1);
-    let mut text = String::new();
-    let mut left = inner;
-    loop {
-        let (before, after) = left.split_once(quote)?;
-        text.push_str(before);
-        let Some(doubled) = after.strip_prefix(quote) else {
-            return Some((text, rest.len() - after.len()));
-        };
-        text.push_str(quote);
-        left = doubled;
-    }
-}
-
 fn delimited(rest: &str) -> Result<(Kind, usize), SqlProblem> {
     let mut name = String::new();
     let mut chars = rest.char_indices().skip(1).peekable();
@@ -220,27 +165,6 @@ fn number(rest: &str) -> Result<(Kind, usize), SqlProblem> {
     Ok((Kind::Literal(float(&rest[..len])?), len))
 }
 
-/// Returns the length of the exponent at the start with its letter. Returns 0 if it has no digit.
-pub(super) fn exponent_len(text: &str) -> usize {
-    let sign = usize::from(text[1..].starts_with(['+', '-']));
-    match digits(&text[1 + sign..]) {
-        0 => 0,
-        digits => 1 + sign + digits,
-    }
-}
-
-/// Parses decimal digits. Integers of more than 128 bits become floats, as results of arithmetic do.
-pub(super) fn integer(text: &str) -> Result<Literal, SqlProblem> {
-    text.parse().map(Literal::Integer).or_else(|_| float(text))
-}
-
-pub(super) fn float(text: &str) -> Result<Literal, SqlProblem> {
-    match text.parse::<f64>() {
-        Ok(v) if v.is_finite() => Ok(Literal::Float(v)),
-        _ => Err(SqlProblem::NumberTooLarge),
-    }
-}
-
 fn word(rest: &str) -> Result<(Kind, usize), SqlProblem> {
     let section =
         rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '-').len();
@@ -272,17 +196,6 @@ fn word(rest: &str) -> Result<(Kind, usize), SqlProblem> {
     Ok((kind, len))
 }
 
-/// Returns the identifier of a field. Returns `None` if the section is not allowed in expressions or has no
-/// such field.
-pub(super) fn field(section: &str, name: &str) -> Option<Identifier> {
-    match section {
-        "header" | "h" => (name == "priority").then_some(Identifier::Envelope(Envelope::Priority)),
-        "properties" | "p" => Property::from_identifier(name).map(Identifier::Property),
-        "application_properties" | "a" => Some(Identifier::Application(name.into())),
-        _ => None,
-    }
-}
-
 fn is_reserved(word: &str) -> bool {
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
 }
@@ -290,11 +203,6 @@ fn is_reserved(word: &str) -> bool {
 /// Returns the length of the letters, digits and underscores at the start.
 fn word_len(text: &str) -> usize {
     text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count()
-}
-
-/// Returns the number of digits at the start.
-pub(super) fn digits(text: &str) -> usize {
-    text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
 /// Returns the octets of the hex pairs at the start.

@@ -21,6 +21,8 @@ mod parser;
 mod scope;
 mod selector;
 mod slots;
+mod text;
+mod token;
 
 use std::fmt;
 
@@ -32,8 +34,9 @@ pub use scope::{Scope, ScopeValues};
 use super::plain::Plain;
 use super::{Position, allocated};
 use crate::Message;
-use ast::{Expr, Identifier, Shown};
+use ast::{Expr, Identifier};
 use slots::Sources;
+use text::Shown;
 
 /// The most characters of an expression. A longer one is refused, as in RabbitMQ.
 pub const SQL_CHARS_MAX: usize = 4096;

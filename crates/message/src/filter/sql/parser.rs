@@ -22,8 +22,9 @@ use std::vec;
 
 use super::ast::{Expr, Identifier, Literal, Operator, Sign, Slot};
 use super::error::{SqlError, SqlProblem};
-use super::lexer::{Kind, Token, tokens};
+use super::lexer::tokens;
 use super::like::Like;
+use super::token::{Kind, Token};
 use super::{DEPTH_MAX, Dialect};
 
 /// Parses a text. Returns the tree and the identifier of each slot.

@@ -34,7 +34,7 @@ use std::fmt;
 
 use super::ast::{Envelope, Identifier, Literal};
 use super::error::SqlProblem;
-use super::lexer::{Kind, digits, exponent_len, field, float, integer, quoted, string};
+use super::token::{Kind, digits, exponent_len, field, float, integer, quoted, string};
 use crate::FILTER_VALUE;
 
 /// Headers of JMS that are fields of the properties, and their names in filter expressions.

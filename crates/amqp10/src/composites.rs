@@ -1,12 +1,15 @@
-//! Delivery states and outcomes [3.4].
+//! The composites of the standard: the types inside performatives and sections. Nearly all are generated. The delivery states
+//! [3.4] and the targets of links [2.7.3] are choices of several, and written here.
 
 use bytes::{BufMut, BytesMut};
 
 use crate::decode::{DecodeError, Field, Reader};
-use crate::descriptor;
 use crate::encode::{Encode, put_value};
-use crate::generated::{Accepted, AmqpError, Modified, Received, Rejected, Released};
 use crate::types::{Described, Value};
+
+mod generated;
+
+pub use generated::*;
 
 /// The state of a delivery, as one end reports it [3.4]. All states are final except `Received` and some of
 /// `Other`.
@@ -113,6 +116,38 @@ impl Encode for DeliveryState {
                 put_value(out, &described.descriptor);
                 put_value(out, &described.value);
             }
+        }
+    }
+}
+
+/// The possible kinds of target of a link [2.7.3, 4.5.1].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetArchetype {
+    /// A node that accepts messages [3.5.4].
+    Target(Target),
+    /// The transaction coordinator of the peer [4.5.1].
+    Coordinator(Coordinator),
+}
+
+impl Field for TargetArchetype {
+    fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
+        if reader.take_null() {
+            return Ok(None);
+        }
+        let offset = reader.offset();
+        Ok(Some(match reader.read_descriptor()? {
+            descriptor::TARGET => Self::Target(Target::decode_fields(reader)?),
+            descriptor::COORDINATOR => Self::Coordinator(Coordinator::decode_fields(reader)?),
+            _ => return Err(DecodeError::UnknownDescriptor { offset }),
+        }))
+    }
+}
+
+impl Encode for TargetArchetype {
+    fn encode(&self, out: &mut BytesMut) {
+        match self {
+            Self::Target(target) => target.encode(out),
+            Self::Coordinator(coordinator) => coordinator.encode(out),
         }
     }
 }

@@ -5,9 +5,9 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::{DeliveryState, TargetArchetype};
 use crate::decode::{DecodeError, Field, Reader};
 use crate::encode::{self, Encode, ListWriter};
-use crate::performative::{DeliveryState, TargetArchetype};
 use crate::sasl::Secret;
 use crate::types::{Map, Symbol, Value};
 
