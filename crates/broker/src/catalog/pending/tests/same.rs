@@ -44,7 +44,7 @@ fn other_rules(number: u32) -> DeclareRules {
         event_vhost: (number % 2 == 1).then(|| "/".into()),
         log_vhost: (number % 3 == 1).then(|| "w".into()),
         default_type: if number % 5 == 1 { queue::QueueType::Quorum } else { queue::QueueType::Classic },
-        relaxed_redeclaration: number % 2 == 0,
+        relaxed_redeclaration: number.is_multiple_of(2),
         permit_transient: number % 7 != 1,
         queues_max: (number % 11 == 1).then_some(2),
         exchanges_max: (number % 13 == 1).then_some(20),
