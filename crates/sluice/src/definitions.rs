@@ -50,7 +50,7 @@ pub(crate) struct ImportDefinitions {
     /// Only say what is wrong or has no effect, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Leave out what this broker does not know: types of exchanges, and keys of policies
+    /// Leave out what this broker does not know: types of exchanges, keys of policies, and arguments of queues
     #[arg(long)]
     skip_unknown: bool,
     #[command(flatten)]
