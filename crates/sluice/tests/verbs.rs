@@ -389,6 +389,10 @@ fn a_stream_is_browsed() {
     assert_eq!(shown, expected);
     broker.verb(&["browse", "readings", "--offset", "soon"]).refused(1, &["browse queue 'readings'", "soon"]);
     broker.verb(&["declare", "queue", "orders"]).done();
+    let headings = "POSITION  EXCHANGE  KEY  BYTES  PAYLOAD";
+    assert_eq!(broker.verb(&["browse", "orders"]).done(), headings);
+    let none = broker.verb(&["browse", "readings", "--offset", "next"]).done();
+    assert_eq!(none, headings.replace("POSITION", "OFFSET"));
     for country in ["de", "fr", "de"] {
         broker.verb(&["send", "orders", "x", "--property", &format!("country={country}")]).done();
     }
