@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(
             alarms_named(&answer, &nodes),
             [
-                "alarm on n@h: disk: 1 MB free, the limit is 50 MB; publishers are stopped",
+                "alarm on n@h: disk: 1 MB (976.6 KiB) free, the limit is 50 MB (47.7 MiB); publishers are stopped",
                 "alarm on o@h: memory: publishers are stopped"
             ]
         );

@@ -32,9 +32,11 @@ fn the_status_is_in_words() {
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line} is not in {shown}");
     }
-    for part in
-        ["\nuptime             ", " free, publishers are stopped below 50 MB\n", "\nfile descriptors   "]
-    {
+    for part in [
+        "\nuptime             ",
+        " free, publishers are stopped below 50 MB (47.7 MiB)\n",
+        "\nfile descriptors   ",
+    ] {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
     broker.verb(&["set", "limit", "memory", "1kB"]).done();
