@@ -55,6 +55,11 @@ def main(tools):
             expect(host in services, f"{job['job_name']}: {target} is no service")
             expect(port in exposed, f"{job['job_name']}: the image does not expose the port of {target}")
 
+    shown = re.search(r"^```yaml\n(.*?)^```$", (ROOT / "docs/metrics.md").read_text(), re.M | re.S)[1]
+    without_targets = lambda jobs: [{key: job[key] for key in job if key != "static_configs"} for job in jobs]
+    same = without_targets(yaml.safe_load(shown)["scrape_configs"]) == without_targets(prometheus["scrape_configs"])
+    expect(same, "docs/metrics.md shows other jobs than prometheus.yaml has")
+
     provisioning = "/etc/grafana/provisioning"
     sources = read(mounts["grafana", f"{provisioning}/datasources"] / "sluice.yaml")["datasources"]
     default = [source for source in sources if source.get("isDefault")]

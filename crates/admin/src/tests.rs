@@ -11,6 +11,7 @@ mod dashboard;
 mod definitions;
 mod headers;
 mod http;
+mod left_out;
 mod lists;
 mod metrics;
 mod origins;

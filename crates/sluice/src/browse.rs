@@ -77,8 +77,17 @@ pub(crate) fn run(browse: &Browse) -> Result<(), Failure> {
             return Err(api.failed(&words, "the answer has no messages"));
         };
         let is_short = rows.len() < *count as usize;
-        let columns =
-            if rows.first().is_some_and(|row| row["position"].is_u64()) { POSITIONS } else { COLUMNS };
+        let has_positions = match rows.first() {
+            Some(row) => row["position"].is_u64(),
+            None if *json => false,
+            None => {
+                let path =
+                    format!("{}?columns=type&disable_stats=true", objects::queue(&vhost.vhost, stream).path);
+                let (_, queue) = api.ask(&words, Method::GET, &path, None).await?;
+                queue["type"] != "stream"
+            }
+        };
+        let columns = if has_positions { POSITIONS } else { COLUMNS };
         print(&list_text(rows, columns, *json))?;
         if let Some(next) = answer["next"].as_u64().filter(|_| is_short) {
             let scanned = &answer["scanned"];

@@ -40,11 +40,13 @@ pub(crate) enum Check {
     Alarms(Options),
     /// No alarm of the node that answers stops publishers
     LocalAlarms(Options),
-    /// No certificate expires within this time
+    /// No certificate expires within this time; shows until when each is valid
     Certificates {
-        within: u32,
+        /// A number of days, weeks, months or years: 2 weeks
+        #[arg(value_parser = Within::parse)]
+        within: Within,
         #[arg(value_enum)]
-        unit: Unit,
+        unit: Option<Unit>,
         #[command(flatten)]
         options: Options,
     },
@@ -102,6 +104,46 @@ pub(crate) enum Unit {
     Years,
 }
 
+/// A time, whose unit may be another argument.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within {
+    number: u32,
+    unit: Option<Unit>,
+}
+
+/// What the time of `sluice check certificates` looks like.
+const WITHIN: &str = "a number and one of days, weeks, months or years are needed, such as 2 weeks";
+
+/// A time, in years, within which every certificate expires.
+const EVER: u32 = 100_000;
+
+impl Within {
+    fn parse(text: &str) -> Result<Self, String> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let number = number.parse().map_err(|_| WITHIN)?;
+        let unit = match unit.trim() {
+            "" => None,
+            unit => Some(Unit::from_str(unit, true).map_err(|_| WITHIN)?),
+        };
+        Ok(Self { number, unit })
+    }
+
+    /// Returns the route of the check. `unit` is the other argument.
+    fn path(self, unit: Option<Unit>) -> Result<String, Failure> {
+        let unit = match (self.unit, unit) {
+            (Some(unit), None) | (None, Some(unit)) => unit.to_possible_value(),
+            _ => None,
+        };
+        let unit = unit.ok_or_else(|| Failure::usage(WITHIN.to_owned()))?;
+        Ok(certificate_path(self.number, unit.get_name()))
+    }
+}
+
+fn certificate_path(number: u32, unit: &str) -> String {
+    format!("/api/health/checks/certificate-expiration/{number}/{unit}")
+}
+
 /// Carries out the check, and prints `ok`.
 ///
 /// # Errors
@@ -115,14 +157,15 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
             return ask(&api, "liveness", "/health/live", *json);
         }
         Check::Ready(options) => ("readiness".to_owned(), "ready-to-serve-clients".to_owned(), options),
-        Check::Alarms(options) => return ask_named(options, "alarms", "alarms", alarms_named),
+        Check::Alarms(options) => {
+            return crate::amqp::block_on(ask_named(options, "alarms", &checks("alarms"), alarms_named));
+        }
         Check::LocalAlarms(options) => {
-            return ask_named(options, "local alarms", "local-alarms", alarms_named);
+            let path = checks("local-alarms");
+            return crate::amqp::block_on(ask_named(options, "local alarms", &path, alarms_named));
         }
         Check::Certificates { within, unit, options } => {
-            let unit = unit.to_possible_value().map(|unit| unit.get_name().to_owned()).unwrap_or_default();
-            let path = format!("certificate-expiration/{within}/{unit}");
-            return ask_named(options, "certificates", &path, certificates_named);
+            return ask_certificates(options, &within.path(*unit)?);
         }
         Check::Port { port, options } => (format!("port {port}"), format!("port-listener/{port}"), options),
         Check::Protocols { protocols, options } => {
@@ -144,7 +187,11 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
             ("the limit of connections".to_owned(), "below-node-connection-limit".to_owned(), options)
         }
     };
-    ask(&options.api, &words, &format!("/api/health/checks/{path}"), options.json)
+    ask(&options.api, &words, &checks(&path), options.json)
+}
+
+fn checks(path: &str) -> String {
+    format!("/api/health/checks/{path}")
 }
 
 fn ask(api: &Api, words: &str, path: &str, json: bool) -> Result<(), Failure> {
@@ -154,32 +201,44 @@ fn ask(api: &Api, words: &str, path: &str, json: bool) -> Result<(), Failure> {
 
 /// Asks for a check, and names in the failure what is wrong. `name` gets the answer and the nodes; these are empty if the user may not
 /// see them.
-fn ask_named(
+async fn ask_named(
     options: &Options,
     words: &str,
     path: &str,
     name: fn(&Value, &[Value]) -> Vec<String>,
 ) -> Result<(), Failure> {
-    let (words, path) = (format!("check {words}"), format!("/api/health/checks/{path}"));
+    let words = format!("check {words}");
     let api = &options.api;
+    let (status, answer) = api.exchange(Ask::get(&words, path)).await?;
+    if status.is_success() {
+        return print(&if options.json { escape::json(&answer) } else { said(&answer) });
+    }
+    if status != StatusCode::SERVICE_UNAVAILABLE {
+        return Err(api.refused(&words, status, &answer));
+    }
+    if options.json {
+        print(&escape::json(&answer))?;
+    }
+    let nodes = api.exchange(Ask::get(&words, "/api/nodes")).await;
+    let nodes = nodes.map_or(Value::Null, |(_, nodes)| nodes);
+    let named = name(&answer, rows_of(&nodes));
+    Err(match named.is_empty() {
+        true => api.refused(&words, status, &answer),
+        false => api.failed(&words, &named.join("; ")),
+    })
+}
+
+/// Asks for the certificates that expire, and prints when each expires if none does so within the time.
+fn ask_certificates(options: &Options, path: &str) -> Result<(), Failure> {
     crate::amqp::block_on(async {
-        let (status, answer) = api.exchange(Ask::get(&words, &path)).await?;
-        if status.is_success() {
-            return print(&if options.json { escape::json(&answer) } else { said(&answer) });
-        }
-        if status != StatusCode::SERVICE_UNAVAILABLE {
-            return Err(api.refused(&words, status, &answer));
-        }
+        ask_named(options, "certificates", path, certificates_named).await?;
         if options.json {
-            print(&escape::json(&answer))?;
+            return Ok(());
         }
-        let nodes = api.exchange(Ask::get(&words, "/api/nodes")).await;
-        let nodes = nodes.map_or(Value::Null, |(_, nodes)| nodes);
-        let named = name(&answer, rows_of(&nodes));
-        Err(match named.is_empty() {
-            true => api.refused(&words, status, &answer),
-            false => api.failed(&words, &named.join("; ")),
-        })
+        // The answer of a check names only those that expire within its time.
+        let path = certificate_path(EVER, "years");
+        let (_, all) = options.api.exchange(Ask::get("list the certificates", &path)).await?;
+        print(&certificates_named(&all, &[]).iter().map(|line| format!("{line}\n")).collect::<String>())
     })
 }
 
@@ -230,7 +289,7 @@ mod tests {
         assert_eq!(
             alarms_named(&answer, &nodes),
             [
-                "alarm on n@h: disk: 1 MB free, the limit is 50 MB; publishers are stopped",
+                "alarm on n@h: disk: 1 MB (976.6 KiB) free, the limit is 50 MB (47.7 MiB); publishers are stopped",
                 "alarm on o@h: memory: publishers are stopped"
             ]
         );

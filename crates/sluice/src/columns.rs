@@ -40,13 +40,14 @@ pub(crate) const BINDINGS: &[Column] = &[
     ("ARGUMENTS", "arguments"),
 ];
 
+/// The name of the client is of [`crate::list::name_client`].
 pub(crate) const CONNECTIONS: &[Column] = &[
     ("NAME", "name"),
     ("USER", "user"),
     ("BACKEND", "auth_backend"),
     ("VHOST", "vhost"),
     ("PROTOCOL", "protocol"),
-    ("CONTAINER", "container_id"),
+    ("CLIENT", "client_name"),
     ("CHANNELS", "channels"),
     ("RECEIVED", "recv_oct"),
     ("SENT", "send_oct"),

@@ -16,7 +16,7 @@ use crate::escape;
 use crate::failure::Failure;
 use crate::http::{Api, Ask};
 use crate::objects::segment;
-use crate::output::print;
+use crate::output::{print, tell};
 use crate::private_file::write_private;
 use crate::progress::watched;
 use crate::report::{self, ExportReport};
@@ -31,7 +31,11 @@ pub(crate) enum Export {
 
 #[derive(Args, Debug)]
 pub(crate) struct ExportDefinitions {
+    /// The file to write; only its owner can read it (- for standard output, which is the default)
     file: Option<PathBuf>,
+    /// Overwrite the file if it exists
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     scope: Scope,
 }
@@ -49,7 +53,7 @@ pub(crate) struct ImportDefinitions {
     /// Only say what is wrong or has no effect, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Leave out what this broker does not know: types of exchanges, and keys of policies
+    /// Leave out what this broker does not know: types of exchanges, keys of policies, and arguments of queues
     #[arg(long)]
     skip_unknown: bool,
     #[command(flatten)]
@@ -71,18 +75,48 @@ struct Scope {
 /// # Errors
 /// The broker's error, or that of a file.
 pub(crate) fn export(verb: &Export) -> Result<(), Failure> {
-    let ExportDefinitions { file, scope } = match verb {
+    let ExportDefinitions { file, force, scope } = match verb {
         Export::Report(export) => return report::run(export),
         Export::Definitions(export) => export,
     };
+    let file = file.as_ref().filter(|file| file.as_os_str() != "-");
+    // Pipes and devices are written to.
+    if let Some(file) = file.filter(|file| !force && file.is_file()) {
+        return Err(Failure::usage(format!("{} exists: --force overwrites it", file.display())));
+    }
     block_on(async {
         let (_, all) = scope.api.ask("export the definitions", Method::GET, &scope.path(), None).await?;
         let text = escape::json(&all);
-        match file {
-            Some(file) => write_private(file, &text),
-            None => print(&text),
-        }
+        let Some(file) = file else { return print(&text) };
+        write_private(file, &text)?;
+        tell(&escape::line(&format!("{}: {}", file.display(), contents(&all))));
+        Ok(())
     })
+}
+
+/// The sections that are counted after an export, with the words for one entry and for several.
+const COUNTED: &[(&str, &str, &str)] = &[
+    ("users", "user", "users"),
+    ("vhosts", "virtual host", "virtual hosts"),
+    ("permissions", "permission", "permissions"),
+    ("topic_permissions", "topic permission", "topic permissions"),
+    ("parameters", "parameter", "parameters"),
+    ("global_parameters", "global parameter", "global parameters"),
+    ("policies", "policy", "policies"),
+    ("queues", "queue", "queues"),
+    ("exchanges", "exchange", "exchanges"),
+    ("bindings", "binding", "bindings"),
+];
+
+/// Returns how many entries each section has: `2 users, 1 queue`.
+fn contents(all: &Value) -> String {
+    let counted = COUNTED.iter().filter_map(|(section, one, many)| match all[section].as_array()?.len() {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        number => Some(format!("{number} {many}")),
+    });
+    let counted = counted.collect::<Vec<_>>().join(", ");
+    if counted.is_empty() { "nothing is defined".to_owned() } else { counted }
 }
 
 /// Carries out the definitions of a file, and prints one line.

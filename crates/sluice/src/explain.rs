@@ -163,9 +163,29 @@ fn write_texts(texts: &Value, indent: &str, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use broker::explain::Cause;
+    use clap::Parser as _;
     use serde_json::json;
 
     use super::*;
+    use crate::Cli;
+
+    #[test]
+    fn the_commands_of_the_advice_exist() {
+        let mut commands = Vec::new();
+        for step in Cause::ALL.iter().flat_map(|cause| cause.text().advice) {
+            let codes = step.split('`').skip(1).step_by(2);
+            commands.extend(codes.filter(|code| code.starts_with("sluice ")));
+        }
+        for command in &commands {
+            if let Err(error) = Cli::try_parse_from(command.split(' ')) {
+                panic!("{command}: {error}");
+            }
+        }
+        let limits: Vec<_> =
+            commands.iter().filter(|command| command.starts_with("sluice set limit ")).collect();
+        assert_eq!(limits.len(), 2, "those of memory and of the disk: {commands:?}");
+    }
 
     #[test]
     fn an_explanation_starts_with_its_cause() {

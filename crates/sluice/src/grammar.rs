@@ -196,7 +196,7 @@ mod tests {
             (&["peek", "q", "x"][..], "invalid value 'x' for '[POSITION]': a whole number is needed"),
             (
                 &["check", "certificates", "", "days"],
-                "invalid value '' for '<WITHIN>': a whole number is needed",
+                "invalid value '' for '<WITHIN>': a number and one of days, weeks, months or years are needed, such as 2 weeks",
             ),
             (&["get", "q", "--count", "1e3"], "'1e3' for '--count <N>': a whole number is needed"),
             (

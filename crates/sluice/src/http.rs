@@ -254,7 +254,16 @@ impl Api {
         }
         // Where there is a detail, the reason is one for programs.
         match value["detail"].as_str().or(value["reason"].as_str()) {
-            Some(reason) => self.failed(what, reason),
+            Some(reason) => match tag_needed(reason).filter(|_| self.token_file.is_none()) {
+                Some(tag) => {
+                    let user = self.user();
+                    self.failed(
+                        what,
+                        &format!("{reason}: user '{user}' needs the tag {tag}: sluice set tags {user} {tag}"),
+                    )
+                }
+                None => self.failed(what, reason),
+            },
             // The management API always gives a reason. So this is another server, such as the one for
             // metrics.
             None if status == StatusCode::NOT_FOUND => self.failed(
@@ -308,6 +317,16 @@ impl Api {
 /// Says how to log in as another user.
 const HOW_TO_LOG_IN: &str =
     "; user and password are in --url http://USER:PASSWORD@HOST:PORT, or in SLUICE_HTTP_URL";
+
+/// Returns the least tag that a user needs who was refused for this reason.
+fn tag_needed(reason: &str) -> Option<&'static str> {
+    match reason {
+        "Not management user" => Some("management"),
+        "Not monitor user" => Some("monitoring"),
+        "Not administrator user" => Some("administrator"),
+        _ => None,
+    }
+}
 
 /// Returns true if the response says that the user, the password or the token is wrong. A user who only lacks a tag gets another one.
 pub(crate) fn is_refused_login(status: StatusCode, value: &Value) -> bool {

@@ -39,6 +39,9 @@ const OPTIONAL: [&str; 5] = ["messages_delayed", "messages_dlx", "first_offset",
 /// The fields that [`measure`] adds.
 const MEASURED: [&str; 3] = ["age_s", "publish_rate", "deliver_rate"];
 
+/// The field that [`name_client`] adds.
+const CLIENT_NAME: &str = "client_name";
+
 #[derive(Debug, Subcommand)]
 enum What {
     /// Queues and streams
@@ -189,6 +192,7 @@ pub(crate) fn run(list: &List) -> Result<(), Failure> {
             What::Links => rows = rows.iter().flat_map(links).collect(),
             What::Plugins => rows = rows.iter().flat_map(plugins::of_node).collect(),
             What::Queues => rows.iter_mut().for_each(measure),
+            What::Connections { .. } => rows.iter_mut().for_each(name_client),
             _ => {}
         }
         let shown = what.shown(&rows, vhost.is_some());
@@ -197,7 +201,8 @@ pub(crate) fn run(list: &List) -> Result<(), Failure> {
             rows = selection.project(rows, &columns);
             let fields =
                 rows.iter_mut().filter(|_| !selection.chooses_columns()).filter_map(Value::as_object_mut);
-            fields.for_each(|fields| fields.retain(|name, _| !MEASURED.contains(&name.as_str())));
+            let is_added = |name: &str| name == CLIENT_NAME || MEASURED.contains(&name);
+            fields.for_each(|fields| fields.retain(|name, _| !is_added(name)));
         }
         Ok(table::list_text(rows, &columns, list.json))
     };
@@ -225,6 +230,15 @@ fn measure_at(queue: &mut Value, now_s: u64) {
     for (field, value) in MEASURED.into_iter().zip([age.into(), published.into(), delivered.into()]) {
         queue[field] = value;
     }
+}
+
+/// Adds to a connection the name that its client has given: the container of AMQP 1.0, or `connection_name` of AMQP 0.9.1. A client without
+/// one has the name of its product.
+pub(crate) fn name_client(connection: &mut Value) {
+    let properties = &connection["client_properties"];
+    let names = [&connection["container_id"], &properties["connection_name"], &properties["product"]];
+    let name = names.into_iter().find(|name| name.is_string()).cloned();
+    connection[CLIENT_NAME] = name.unwrap_or_default();
 }
 
 impl Ends {
@@ -487,14 +501,30 @@ n@h   leader     2    12       12         11       11     1       11   1024
                 "container_id": "c", "channels": 1, "recv_oct": 2, "send_oct": 3,
             })
         };
-        let rows = vec![connection("a", "internal"), connection("b", "oauth2")];
+        let mut rows = vec![connection("a", "internal"), connection("b", "oauth2")];
+        rows.iter_mut().for_each(name_client);
         let expected = "\
-NAME  USER  BACKEND   VHOST  PROTOCOL  CONTAINER  CHANNELS  RECEIVED  SENT
-a     anna  internal  /      AMQP 1-0  c                 1         2     3
-b     anna  oauth2    /      AMQP 1-0  c                 1         2     3
+NAME  USER  BACKEND   VHOST  PROTOCOL  CLIENT  CHANNELS  RECEIVED  SENT
+a     anna  internal  /      AMQP 1-0  c              1         2     3
+b     anna  oauth2    /      AMQP 1-0  c              1         2     3
 ";
         let connections = What::Connections { user: None };
         assert_eq!(table::list_text(rows, connections.columns(), false), expected);
+    }
+
+    #[test]
+    fn connections_of_both_protocols_have_the_name_of_their_client() {
+        let mut rows = vec![
+            json!({"name": "a", "container_id": "shop", "client_properties": {"product": "p"}}),
+            json!({"name": "b", "client_properties": {"product": "pika", "connection_name": "billing"}}),
+            json!({"name": "c", "client_properties": {"product": "pika"}}),
+            json!({"name": "d", "client_properties": {}}),
+        ];
+        rows.iter_mut().for_each(name_client);
+        let connections = What::Connections { user: None };
+        let columns = [connections.columns()[0], connections.columns()[5]];
+        let expected = "NAME  CLIENT\na     shop\nb     billing\nc     pika\nd     -\n";
+        assert_eq!(table::list_text(rows, &columns, false), expected);
     }
 
     #[test]

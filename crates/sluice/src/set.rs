@@ -68,9 +68,9 @@ enum What {
         name: String,
         /// A regular expression for the names of the queues or exchanges
         pattern: String,
-        /// What it sets, as a JSON object: {"max-length": 1000}
-        #[arg(value_parser = definition)]
-        definition: Fields<String, Value>,
+        /// What it sets: max-length=1000, with several such arguments, or as a JSON object, {"max-length": 1000}
+        #[arg(required = true, value_parser = definition_part)]
+        definition: Vec<String>,
         /// all, queues, classic_queues, quorum_queues, streams or exchanges
         #[arg(long, value_name = "WHAT", default_value = "all")]
         apply_to: String,
@@ -176,6 +176,7 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
         }
         What::Policy { name, pattern, definition, apply_to, priority, operator, vhost } => {
             let Object { words, path } = objects::policy(name, &vhost.vhost, *operator);
+            let definition = self::definition(definition)?;
             let body = json!({
                 "pattern": pattern, "definition": definition, "apply-to": apply_to, "priority": priority,
             });
@@ -197,9 +198,37 @@ async fn carry_out(set: &Set) -> Result<(), Failure> {
     }
 }
 
-fn definition(text: &str) -> Result<Fields<String, Value>, String> {
-    serde_json::from_str(text)
-        .map_err(|_| r#"a JSON object is needed, such as {"max-length": 1000}"#.to_owned())
+/// Checks an argument of a definition: KEY=VALUE, or a JSON object, which must be the only argument.
+fn definition_part(text: &str) -> Result<String, String> {
+    match object(text).is_some() || pair(text).is_some() {
+        true => Ok(text.to_owned()),
+        false => Err(DEFINITION.to_owned()),
+    }
+}
+
+/// Reads the definition of a policy: one JSON object, or pairs as lists print them.
+fn definition(texts: &[String]) -> Result<Fields<String, Value>, Failure> {
+    if let [text] = texts
+        && let Some(fields) = object(text)
+    {
+        return Ok(fields);
+    }
+    let wrong = |text: &str| {
+        Failure::usage(format!("'{text}' is not the only argument of the definition: {DEFINITION}"))
+    };
+    texts.iter().map(|text| pair(text).ok_or_else(|| wrong(text))).collect()
+}
+
+const DEFINITION: &str = r#"KEY=VALUE is needed, such as max-length=1000, once or several times, or one JSON object, such as {"max-length": 1000}"#;
+
+fn object(text: &str) -> Option<Fields<String, Value>> {
+    serde_json::from_str(text).ok()
+}
+
+/// Returns a key and its value, which is JSON, or a string if it is not valid JSON.
+fn pair(text: &str) -> Option<(String, Value)> {
+    let (key, value) = text.split_once('=').filter(|(key, _)| !key.is_empty() && !key.starts_with('{'))?;
+    Some((key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
 }
 
 /// Checks what the values of all limits have in common.

@@ -212,7 +212,7 @@ alarms             memory: 2 KiB used, the limit is 1 KiB; publishers are stoppe
                    certificate: changed certificates cannot be used, those before stay in use; `sluice check certificates 0 days` \
                    names them
 memory             2 KiB used, publishers are stopped above 1 KiB
-disk               51 MB free, publishers are stopped below 50 MB
+disk               51 MB (48.6 MiB) free, publishers are stopped below 50 MB (47.7 MiB)
 file descriptors   4 of -
 shards             1 on 2 cores, busy 42 %
 listeners          amqp at [::]:5672

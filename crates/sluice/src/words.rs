@@ -8,7 +8,7 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// Returns a size: `17 B`, `38.3 MiB`. A whole number of kB, MB, ... is shown as such, because it was set so: `50 MB`.
+/// Returns a size: `17 B`, `38.3 MiB`. A whole number of kB, MB, ... is also shown as such, because it was set so: `50 MB (47.7 MiB)`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const DECIMAL: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     const BINARY: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -16,15 +16,18 @@ pub(crate) fn bytes(bytes: u64) -> String {
     while whole != 0 && whole.is_multiple_of(1000) && unit + 1 < DECIMAL.len() {
         (whole, unit) = (whole / 1000, unit + 1);
     }
-    if whole < 1000 {
-        return format!("{whole} {}", DECIMAL[unit]);
-    }
+    let decimal = (whole < 1000).then(|| format!("{whole} {}", DECIMAL[unit]));
     let (mut size, mut unit) = (bytes as f64, 0);
     while size >= 1023.95 && unit + 1 < BINARY.len() {
         (size, unit) = (size / 1024.0, unit + 1);
     }
     let shown = format!("{size:.1}");
-    format!("{} {}", shown.strip_suffix(".0").unwrap_or(&shown), BINARY[unit])
+    let binary = format!("{} {}", shown.strip_suffix(".0").unwrap_or(&shown), BINARY[unit]);
+    match decimal {
+        Some(decimal) if unit == 0 => decimal,
+        Some(decimal) => format!("{decimal} ({binary})"),
+        None => binary,
+    }
 }
 
 /// Returns a duration with its two largest units: `3 days 4 h`, `12 s`.
@@ -59,7 +62,7 @@ mod tests {
             (1000, "1 kB"),
             (1023, "1023 B"),
             (1024, "1 KiB"),
-            (50_000_000, "50 MB"),
+            (50_000_000, "50 MB (47.7 MiB)"),
             (67_108_864, "64 MiB"),
             (40_148_992, "38.3 MiB"),
             (1_048_575, "1 MiB"),

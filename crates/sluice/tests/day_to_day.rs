@@ -225,6 +225,30 @@ fn a_password_is_tried() {
     assert!(broker.terminate().success());
 }
 
+#[test]
+fn a_refusal_names_the_tag_that_is_needed() {
+    let directory = Directory::new("day_to_day");
+    let broker = Broker::start(&directory);
+    for (user, tags) in [("mona", "monitoring"), ("max", "management"), ("none", "")] {
+        let user = format!("/api/users/{user}");
+        let body = format!(r#"{{"password":"secret","tags":"{tags}"}}"#);
+        assert_eq!(broker.ask("PUT", &user, &body).0, 201);
+    }
+    let ask = |user: &str, words: &[&str]| {
+        let url = broker.http_url().replace("guest:guest", &format!("{user}:secret"));
+        sluice(&[words, &["--url", &url]].concat())
+    };
+    for (user, words, tag) in [
+        ("mona", &["list", "users"], "administrator"),
+        ("max", &["list", "auth-attempts"], "monitoring"),
+        ("none", &["list", "queues"], "management"),
+    ] {
+        let needed = format!("user '{user}' needs the tag {tag}: sluice set tags {user} {tag}");
+        ask(user, words).refused(1, &[&needed]);
+    }
+    assert!(broker.terminate().success());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_connections_are_closed() {
     let directory = Directory::new("day_to_day");

@@ -65,7 +65,15 @@ fn a_file_of_rabbitmq_moves_over_with_one_setting() {
 
     // What is exported is imported by another broker, and the file is carried out at each start without harm.
     as_ops(&broker, &["add", "user", "late", "--no-password"]).done();
-    as_ops(&broker, &["export", "definitions", &path("out.json")]).done();
+    let exported = as_ops(&broker, &["export", "definitions", &path("out.json")]);
+    assert_eq!((exported.code, &*exported.out), (0, ""), "{exported:?}");
+    let says = format!("sluice: {}: 2 users, 2 virtual hosts, ", path("out.json"));
+    assert!(exported.err.starts_with(&says) && exported.err.contains(", 1 queue, "), "{exported:?}");
+    as_ops(&broker, &["export", "definitions", &path("in.json")])
+        .refused(2, &["in.json exists", "--force overwrites it"]);
+    assert_eq!(as_ops(&broker, &["export", "definitions", &path("out.json"), "--force"]).code, 0);
+    let printed = as_ops(&broker, &["export", "definitions", "-"]).done();
+    assert!(printed.starts_with('{'), "{printed}");
     let mode = std::fs::metadata(path("out.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it has hashes of passwords");
     assert!(broker.terminate().success());

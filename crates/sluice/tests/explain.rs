@@ -40,7 +40,7 @@ fn explain_lists_what_is_wrong() {
     let directory = Directory::new("verbs");
     let broker = Broker::start(&directory);
     broker.verb(&["declare", "queue", "q"]).done();
-    let nothing = "Nothing is wrong.\nLooked at 1 queues and 0 connections.";
+    let nothing = "Nothing is wrong.\nLooked at 1 queue and 0 connections.";
     assert_eq!(broker.verb(&["explain"]).done(), nothing);
     broker.verb(&["send", "q", "x"]).done();
     broker.verb(&["add", "vhost", "team"]).done();

@@ -32,9 +32,11 @@ fn the_status_is_in_words() {
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line} is not in {shown}");
     }
-    for part in
-        ["\nuptime             ", " free, publishers are stopped below 50 MB\n", "\nfile descriptors   "]
-    {
+    for part in [
+        "\nuptime             ",
+        " free, publishers are stopped below 50 MB (47.7 MiB)\n",
+        "\nfile descriptors   ",
+    ] {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
     broker.verb(&["set", "limit", "memory", "1kB"]).done();
@@ -235,7 +237,21 @@ fn certificates_for_a_try_are_made() {
         let url = format!("https://guest:guest@{host}:{https}");
         sluice(&[&["list", "queues", "--url", &url], &trust[..]].concat()).done();
     }
-    broker.verb(&["check", "certificates", "1", "month"]).done();
+    for words in [&["1", "month"][..], &["1 month"], &["4weeks"]] {
+        let said = broker.verb(&[&["check", "certificates"], words].concat()).done();
+        assert!(said.starts_with("ok\n") && said.ends_with(" UTC"), "{said}");
+        assert!(said.contains("server.pem (CN=localhost) expires on 20"), "{said}");
+    }
+    let json = broker.verb(&["check", "certificates", "1", "month", "--json"]).done();
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&json).unwrap(),
+        serde_json::json!({"status": "ok"})
+    );
+    for words in [&["2"][..], &["2 apples"], &["soon"], &["2 years", "days"]] {
+        let wrong = broker.verb(&[&["check", "certificates"], words].concat());
+        assert_eq!(wrong.code, 2, "{wrong:?}");
+        assert!(wrong.err.contains("days, weeks, months"), "{wrong:?}");
+    }
     broker
         .verb(&["check", "certificates", "2", "years"])
         .refused(1, &["cannot check certificates", "server.pem (CN=localhost) expires on 20", " UTC"]);

@@ -232,6 +232,21 @@ fn what_operators_do_has_verbs() {
     broker.verb(&["send", "orders", "x", "--count", "3"]).done();
     assert_eq!(broker.list("queues")[0]["messages"], 2);
     broker.verb(&["set", "policy", "p", ".*", r#"{"max-len": 2}"#]).refused(1, &["policy 'p'", "max-len"]);
+    // What a list prints is taken, too.
+    let pairs =
+        ["set", "policy", "pairs", "^p", "message-ttl=60000", "dead-letter-exchange=x", "--priority", "3"];
+    broker.verb(&pairs).done();
+    let table = broker.verb(&["list", "policies"]).done();
+    assert!(
+        table.contains(
+            "\npairs  /      ^p        all              3  dead-letter-exchange=x message-ttl=60000"
+        ),
+        "{table}"
+    );
+    let wrong = broker.verb(&["set", "policy", "p", ".*", "max-length"]);
+    assert!(wrong.code == 2 && wrong.err.contains("KEY=VALUE is needed"), "{wrong:?}");
+    broker.verb(&["set", "policy", "p", ".*", "max-length=3", "{}"]).refused(2, &["'{}'", "KEY=VALUE"]);
+    broker.verb(&["clear", "policy", "pairs"]).done();
     broker.verb(&["list", "policies", "--operator"]).done();
     assert_eq!(broker.verb(&["clear", "policy", "short"]).done(), "policy 'short' is cleared");
     broker.verb(&["clear", "policy", "short"]).refused(1, &["policy 'short'"]);
@@ -374,6 +389,10 @@ fn a_stream_is_browsed() {
     assert_eq!(shown, expected);
     broker.verb(&["browse", "readings", "--offset", "soon"]).refused(1, &["browse queue 'readings'", "soon"]);
     broker.verb(&["declare", "queue", "orders"]).done();
+    let headings = "POSITION  EXCHANGE  KEY  BYTES  PAYLOAD";
+    assert_eq!(broker.verb(&["browse", "orders"]).done(), headings);
+    let none = broker.verb(&["browse", "readings", "--offset", "next"]).done();
+    assert_eq!(none, headings.replace("POSITION", "OFFSET"));
     for country in ["de", "fr", "de"] {
         broker.verb(&["send", "orders", "x", "--property", &format!("country={country}")]).done();
     }

@@ -13,7 +13,7 @@ use broker::admin_api::{AdminApi, AdminError};
 use broker::catalog::{
     AccountChange, Arguments, Binding, CLUSTER_NAME, CLUSTER_TAGS, Caller, CatalogError, Command,
     DeclareExchange, DeclareQueue, Destination, ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
-    is_policy_key,
+    is_obsolete_argument, is_policy_key,
 };
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -28,7 +28,7 @@ use crate::{accounts, json, limits, parameters, tags, vhosts};
 const PROBLEMS_MAX: usize = 20;
 
 /// How to have what is unknown left out, in the reason why it is refused.
-pub(super) const HOW_TO_SKIP: &str =
+const HOW_TO_SKIP: &str =
     "sluice import definitions --skip-unknown, or definitions.skip_unknown = true, leaves it out";
 
 /// The sections that have no entries.
@@ -97,6 +97,8 @@ pub struct Definitions {
     commands: Vec<Command>,
     /// The line and the name of the entry of each command.
     entries: Vec<(usize, String)>,
+    /// The numbers of the commands with something that `skip_unknown` leaves out.
+    unknown: Vec<usize>,
     /// The name of each file, and the number of entries before it. Texts without a name are not among them.
     files: Vec<(usize, String)>,
     hasher: Hasher,
@@ -120,7 +122,8 @@ pub struct Reading<'a> {
     /// The virtual host that all entries are imported into, whichever they name. What is not inside a virtual host is left
     /// out, with a warning, as in RabbitMQ.
     pub vhost: Option<&'a str>,
-    /// True if exchanges of unknown types and unknown keys of policies are left out (`definitions.skip_unknown`).
+    /// True if exchanges of unknown types, unknown keys of policies, and arguments that no queue takes are left out
+    /// (`definitions.skip_unknown`).
     pub skip_unknown: bool,
     /// True if parameters of shovels and of federation that RabbitMQ would refuse are kept, with a warning. They have no effect
     /// here, so they must not stop the start of a broker that has started with them before.
@@ -219,6 +222,8 @@ impl Definitions {
                 }
             }
         }
+        // Sections are read in another order.
+        problems.sort_by_key(|problem| problem.line);
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
     }
 
@@ -284,7 +289,7 @@ impl Definitions {
             Err(AdminError::Catalog(CatalogError::InBatch { at, error })) => {
                 // The last command belongs to no entry.
                 return Err(Failure::bad_request(match at < self.entries.len() {
-                    true => format!("{}: {error}", self.place(at)),
+                    true => format!("{}: {error}{}", self.place(at), self.how_to_skip(at)),
                     false => error.to_string(),
                 }));
             }
@@ -294,12 +299,26 @@ impl Definitions {
         Ok(())
     }
 
+    /// Returns how to import a command that is refused, if something in it can be left out.
+    fn how_to_skip(&self, at: usize) -> String {
+        // The numbers are in order.
+        let is_known = self.unknown.binary_search(&at).is_err();
+        if is_known { String::new() } else { format!("; {HOW_TO_SKIP}") }
+    }
+
     /// Returns where the entry of a command is, and what it is.
     fn place(&self, at: usize) -> String {
         let (line, shown) = &self.entries[at];
-        let file = self.files.iter().rev().find(|(before, _)| *before <= at);
-        let file = file.map_or(String::new(), |(_, name)| format!("{name}: "));
-        format!("{file}line {line}: {shown}")
+        format!("{}line {line}: {shown}", self.file_prefix(at))
+    }
+
+    /// Returns the name of the file that has the entry of a command, with a colon; nothing if the text has no name.
+    fn file_prefix(&self, at: usize) -> String {
+        self.file_of(at).map_or(String::new(), |(_, name)| format!("{name}: "))
+    }
+
+    fn file_of(&self, at: usize) -> Option<&(usize, String)> {
+        self.files.iter().rev().find(|(before, _)| *before <= at)
     }
 
     fn push(&mut self, line: usize, shown: &str, command: Command) {
@@ -536,7 +555,9 @@ fn push_policy(
     let mut definition = json::table(fields, "definition")?;
     let unknown: Vec<String> =
         definition.keys().filter(|key| !is_policy_key(operator, key)).cloned().collect();
-    if reading.skip_unknown && !unknown.is_empty() {
+    if !unknown.is_empty() && !reading.skip_unknown {
+        definitions.unknown.push(definitions.commands.len());
+    } else if !unknown.is_empty() {
         unknown.iter().for_each(|key| _ = definition.remove(key));
         let keys = unknown.join(", ");
         if definition.is_empty() {
@@ -592,10 +613,22 @@ fn read_exchange(definitions: &mut Definitions, entry: Entry, reading: Reading<'
     Ok(())
 }
 
-fn read_queue(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Result<(), Failure> {
+fn read_queue(definitions: &mut Definitions, entry: Entry, reading: Reading<'_>) -> Result<(), Failure> {
     let Entry { line, fields } = entry;
     let (vhost, name) = (required(&fields, "vhost")?, required(&fields, "name")?);
+    let shown = shown("queues", &fields);
     let mut arguments: Arguments = json::arguments(&fields)?;
+    let obsolete = arguments.iter().filter(|(name, value)| is_obsolete_argument(name, value));
+    let obsolete: Vec<String> = obsolete.map(|(name, _)| name.clone()).collect();
+    if !obsolete.is_empty() && !reading.skip_unknown {
+        definitions.unknown.push(definitions.commands.len());
+    } else if !obsolete.is_empty() {
+        obsolete.iter().for_each(|name| _ = arguments.remove(name));
+        definitions.warnings.push(format!(
+            "{shown} is kept without the arguments that no queue takes here, {}",
+            obsolete.join(", ")
+        ));
+    }
     // Newer versions name the type beside the arguments, too.
     let kind = json::text(&fields, "type", "")?;
     if !kind.is_empty() && !arguments.contains_key("x-queue-type") {
@@ -608,7 +641,7 @@ fn read_queue(definitions: &mut Definitions, entry: Entry, _: Reading<'_>) -> Re
         internal: true,
         ..DeclareQueue::new(vhost, name, arguments)
     };
-    definitions.push(line, &shown("queues", &fields), Command::DeclareQueue(declare));
+    definitions.push(line, &shown, Command::DeclareQueue(declare));
     Ok(())
 }
 

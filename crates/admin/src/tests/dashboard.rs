@@ -58,6 +58,40 @@ async fn dashboards_read_metrics_that_exist() {
     assert!(found > 50, "{found}");
 }
 
+/// The configuration of Prometheus in docs/metrics.md has what the row about queues reads, and the row names that page.
+#[tokio::test]
+async fn the_page_about_metrics_says_how_the_row_about_queues_is_filled() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = std::fs::read_to_string(docs.join("metrics.md")).unwrap();
+    let block = page.split_once("\n```yaml\n").expect("a configuration").1.split_once("\n```").unwrap().0;
+    let value = |key: &str| {
+        let line = block.lines().find_map(|line| line.trim_start().strip_prefix(key));
+        line.unwrap_or_else(|| panic!("{key}: {block}"))
+    };
+    let (path, families) = (value("metrics_path: "), value("family: ["));
+    let families: Vec<&str> = families.trim_end_matches(']').split(", ").collect();
+    let asked = format!("{path}?family={}", families.join("&family="));
+    let server = Server::start().await;
+    server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    let answer = read(&server, &asked).await;
+    let dashboard = std::fs::read_to_string(docs.join("grafana/sluice.json")).unwrap();
+    assert!(dashboard.contains(&format!(r#""title": "Queues (from {path})""#)), "{path}");
+    let dashboard = serde_json::from_str(&dashboard).unwrap();
+    let mut found = 0;
+    for name in queries(&dashboard).into_iter().flat_map(names) {
+        if name.starts_with("rabbitmq_detailed_") {
+            found += 1;
+            assert!(sampled(&answer).contains(name), "{asked} has no {name}");
+        }
+    }
+    assert!(found > 3, "{found}");
+    // The configuration of the compose file has the same job.
+    let compose = std::fs::read_to_string(docs.join("../packaging/compose/prometheus.yaml")).unwrap();
+    for line in [format!("metrics_path: {path}"), format!("family: [{}]", families.join(", "))] {
+        assert!(compose.contains(&line), "{line}");
+    }
+}
+
 /// The metrics that RabbitMQ's dashboard RabbitMQ-Overview reads.
 const OF_RABBITMQ: &str = "
     rabbitmq_build_info rabbitmq_channels rabbitmq_channels_closed_total rabbitmq_channels_opened_total

@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use amqp10::Value;
 use message::Message;
 
 use super::Arguments;
@@ -76,6 +77,17 @@ pub(super) fn known() -> impl Iterator<Item = &'static str> {
 /// Returns true if queues of this type may have the argument.
 pub(super) fn takes(kind: queue::QueueType, argument: &str) -> bool {
     OF_TYPES.iter().all(|(known, types)| *known != argument || types[kind as usize])
+}
+
+/// Returns true if queues of no type take this argument with this value: RabbitMQ has removed it, or it belongs to a feature that does
+/// not exist here.
+pub fn is_obsolete_argument(name: &str, value: &Value) -> bool {
+    match name {
+        "x-queue-mode" => true,
+        // Version 2 is the only behaviour of classic queues.
+        "x-queue-version" => value.as_u64() != Some(2),
+        _ => OF_TYPES.iter().any(|(known, types)| *known == name && !types.contains(&true)),
+    }
 }
 
 /// How the node of a queue's leader is chosen. The last three are deprecated names of `balanced` that old clients and
@@ -213,9 +225,9 @@ pub(super) fn queue_config(
             // There is one node, so every locator chooses the same leader.
             "x-queue-leader-locator" if LEADER_LOCATORS.contains(&text()?) => {}
             "x-queue-leader-locator" => return Err(invalid(key, "client-local or balanced is needed")),
-            // Version 2 is the only behaviour of classic queues.
-            "x-queue-version" if value.as_u64() == Some(2) => {}
-            "x-queue-mode" | "x-queue-version" => return Err(invalid(key, "it is no longer supported")),
+            other if is_obsolete_argument(other, value) => {
+                return Err(invalid(key, "it is no longer supported"));
+            }
             // Unknown arguments are stored and shown: clients use them for notes.
             _ => {}
         }

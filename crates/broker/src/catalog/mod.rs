@@ -37,7 +37,7 @@ use slab::Slab;
 
 pub use crate::named::Arguments;
 use arguments::queue_config;
-pub use arguments::span_ms;
+pub use arguments::{is_obsolete_argument, span_ms};
 pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use definitions::{DefinitionsCursor, definitions_of};
 pub use described::{

@@ -91,6 +91,7 @@ impl Cause {
                 &[
                     "`sluice status` and the head of the web page name the alarm.",
                     "Let consumers empty the queues, or give the broker more memory or disk space.",
+                    "`sluice set limit memory 0.8` and `sluice set limit disk 50MB` change the limits until the broker stops.",
                 ],
                 &[],
             ),
@@ -173,8 +174,8 @@ impl Cause {
                 &["link_unsettled", "queue_ready", "queue_consumers"],
             ),
             Self::UnsettledLimit => text(
-                "The client holds as many messages as it may: its prefetch, that of its channel, or the limit of the link. It gets more \
-                 when it acknowledges some.",
+                "The client holds as many messages as it may: its prefetch (basic.qos) or that of its channel in AMQP 0.9.1, the limit of the \
+                 link in AMQP 1.0. It gets more when it acknowledges some.",
                 &[
                     "If it acknowledges messages, it is only slow: start more clients.",
                     "If it acknowledges none, find out why: it may hang, or never do it.",

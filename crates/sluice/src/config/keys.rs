@@ -268,7 +268,7 @@ const KEYS: &[Key] = &[
     key(
         "definitions.skip_unknown",
         "false",
-        "Whether exchanges of unknown types are left out of definitions, with a warning, and do not stop the import.",
+        "Whether exchanges of unknown types, unknown keys of policies, and arguments that no queue takes are left out of definitions, with a warning, and do not stop the import.",
         |c, _, v| put(&mut c.skip_unknown_definitions, boolean(v)),
     ),
     key("default_user", "guest", "The user that a new broker has.", |c, _, v| {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{word, write_texts};
 use crate::escape;
+use crate::words::counted;
 
 /// Renders the troubles, the worst first: each with its objects, what it means and what to do.
 pub(super) fn shown(answer: &Value) -> String {
@@ -31,7 +32,8 @@ pub(super) fn shown(answer: &Value) -> String {
     if text.is_empty() {
         text.push_str("Nothing is wrong.\n");
     }
-    let _ = writeln!(text, "Looked at {queues} queues and {connections} connections.");
+    let _ =
+        writeln!(text, "Looked at {} and {}.", counted(queues, "queue"), counted(connections, "connection"));
     text
 }
 
@@ -90,7 +92,7 @@ Looked at 5000 queues and 20 connections.
 
     #[test]
     fn nothing_may_be_wrong() {
-        let answer = json!({"troubles": [], "looked_at": {"queues": 2, "connections": 0}});
-        assert_eq!(shown(&answer), "Nothing is wrong.\nLooked at 2 queues and 0 connections.\n");
+        let answer = json!({"troubles": [], "looked_at": {"queues": 9, "connections": 1}});
+        assert_eq!(shown(&answer), "Nothing is wrong.\nLooked at 9 queues and 1 connection.\n");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::cut;
 use crate::columns;
-use crate::list::measure;
+use crate::list::{measure, name_client};
 use crate::table::{Column, cell, table_of};
 
 /// One list.
@@ -78,7 +78,7 @@ pub(super) const LISTS: &[List] = &[
         "/api/global-parameters",
         columns::GLOBAL_PARAMETER_NAMES,
     ),
-    list("Connections", "/api/connections", columns::CONNECTIONS).with(&[
+    list("Connections", "/api/connections", columns::CONNECTIONS).measured(name_client).with(&[
         ("MECHANISM", "auth_mechanism"),
         ("TLS", "ssl"),
         ("STATE", "state"),

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use broker::catalog::{AccountChange, Command, Destination, SetPolicy, is_policy_key};
+use broker::catalog::{AccountChange, Command, Destination};
 use broker::settings::QueueType;
 
-use super::{Definitions, HOW_TO_SKIP};
+use super::{Definitions, Problem};
 
 /// The most names that a broker must have and that are shown. The file of a whole broker has none.
 const NEEDED_MAX: usize = 20;
@@ -16,6 +16,15 @@ impl Definitions {
     /// of queues, such as an unknown type. `default` is the type of new queues whose declarations and virtual hosts name none. The
     /// type of a queue is unknown if neither it nor its virtual host is among the definitions: nothing is said of such a queue.
     pub fn refused(&self, default: QueueType) -> Vec<String> {
+        let mut refused = self.refused_commands(default);
+        // Entries are in the order in which they are carried out. Files follow each other.
+        refused.sort_by_key(|(at, problem)| (self.file_of(*at).map(|(before, _)| *before), problem.line));
+        let shown = |(at, problem): (usize, Problem)| format!("{}{problem}", self.file_prefix(at));
+        refused.into_iter().map(shown).collect()
+    }
+
+    /// Returns the same as problems, each with the number of its command.
+    pub(super) fn refused_commands(&self, default: QueueType) -> Vec<(usize, Problem)> {
         let mut defaults = HashMap::new();
         for command in &self.commands {
             if let Command::Account(AccountChange::SetVhost { name, patch, .. }) = command {
@@ -23,10 +32,7 @@ impl Definitions {
             }
         }
         let refused = |command: &Command| match command {
-            Command::SetPolicy(set) => set.clone().check().err().map(|error| match has_unknown_keys(set) {
-                true => format!("{error}; {HOW_TO_SKIP}"),
-                false => error.to_string(),
-            }),
+            Command::SetPolicy(set) => set.clone().check().err().map(|error| error.to_string()),
             Command::DeclareQueue(of) => match defaults.get(&of.vhost) {
                 Some(default) => of.clone().settings(*default).err().map(|error| error.to_string()),
                 // The type is named, so the default has no effect.
@@ -35,7 +41,11 @@ impl Definitions {
             },
             _ => None,
         };
-        let wrong = |(at, command)| refused(command).map(|error| format!("{}: {error}", self.place(at)));
+        let wrong = |(at, command)| {
+            let error = refused(command)?;
+            let (line, shown) = &self.entries[at];
+            Some((at, Problem { line: *line, what: format!("{shown}: {error}{}", self.how_to_skip(at)) }))
+        };
         self.commands.iter().enumerate().filter_map(wrong).collect()
     }
 
@@ -80,10 +90,6 @@ impl Definitions {
         }
         lines
     }
-}
-
-fn has_unknown_keys(set: &SetPolicy) -> bool {
-    set.definition.iter().any(|(key, _)| !is_policy_key(set.operator, key))
 }
 
 /// What it is, its virtual host if it is in one, and its name.

@@ -32,10 +32,11 @@ async fn import<D: AdminApi>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<
         let mut definitions = Definitions::default();
         let read = definitions.read(text, reading);
         // All that is wrong is said at once, also of the entries that could be read.
-        let mut wrong: Vec<String> =
-            read.err().map_or(Vec::new(), |problems| problems.0.iter().map(Problem::to_string).collect());
-        wrong.extend(definitions.refused(default_queue_type));
-        Ok::<_, Failure>((definitions, wrong))
+        let mut wrong = read.err().map_or(Vec::new(), |problems| problems.0);
+        wrong
+            .extend(definitions.refused_commands(default_queue_type).into_iter().map(|(_, problem)| problem));
+        wrong.sort_by_key(|problem| problem.line);
+        Ok::<_, Failure>((definitions, wrong.iter().map(Problem::to_string).collect::<Vec<_>>()))
     };
     let (mut definitions, wrong) = aside(call.body.len(), read).await??;
     if !wrong.is_empty() {
