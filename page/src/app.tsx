@@ -5,7 +5,7 @@ import { ApiError, basic, goneSince, login, loginNote, path, request, toApiError
 import { type Me, me } from "./lib/me";
 import type { AlarmAnswer } from "./lib/names";
 import { narrow } from "./lib/narrow";
-import { href, place } from "./lib/place";
+import { href, leave, place } from "./lib/place";
 import { begin, finish, isBack, provider, type Provider } from "./lib/oauth";
 import { INTERVALS, interval, useApi } from "./lib/poll";
 import { time, visible } from "./lib/text";
@@ -90,8 +90,8 @@ function LoginView(): JSX.Element {
         {note && <p class="note" role="status">{note}</p>}
         {(!at || at.passwords) && (
           <>
-            <Text label="User" value={user} set={setUser} required />
-            <Text label="Password" type="password" value={password} set={setPassword} />
+            <Text label="User" value={user} set={setUser} required autocomplete="username" />
+            <Text label="Password" type="password" value={password} set={setPassword} autocomplete="current-password" />
           </>
         )}
         {error && <Problem error={error} />}
@@ -132,7 +132,7 @@ function Frame(): JSX.Element {
             {THEMES.map((name) => <option value={name} selected={name === theme.get()}>{name}</option>)}
           </select></label>
           <span class="user"><Name text={login.get()?.user ?? ""} /></span>
-          <button type="button" class="quiet" onClick={() => { loginNote.set(""); login.set(null); }}>Log out</button>
+          <button type="button" class="quiet" onClick={logOut}>Log out</button>
         </Tools>
       </header>
       <nav class="side" aria-label="Views">
@@ -153,20 +153,30 @@ function Frame(): JSX.Element {
   );
 }
 
+/** Ends the login. The next user begins at the overview. */
+function logOut(): void {
+  leave(href([]));
+  loginNote.set("");
+  login.set(null);
+}
+
 /** The choices of the header. On a phone, they are behind a button, so that the header is one row. */
 function Tools({ children }: { children: ComponentChildren }): JSX.Element {
   if (!narrow.use()) return <div class="tools">{children}</div>;
-  return <Chooser label="Menu" menu>{children}</Chooser>;
+  return <Chooser label="Menu" menu once>{children}</Chooser>;
 }
 
 /** One glance: is the broker well? Alarms are shown in every view. */
 function Health(): JSX.Element {
   const gone = goneSince.use();
+  const isNarrow = narrow.use();
   const alarms = useApi<AlarmAnswer>(path("health", "checks", "alarms"), { answers: [503] });
   if (gone !== null) return <p class="health bad" role="status">No answer</p>;
   if (alarms.data?.alarms?.length) {
     const list = alarms.data.alarms.map(({ resource, node }) => `${resource ?? "?"} on ${node ?? "?"}`).join(", ");
-    return <p class="health bad" role="alert">Alarm: {visible(list)}. Publishing is stopped.</p>;
+    // A phone has no room for the names of nodes. The overview has them.
+    const brief = [...new Set(alarms.data.alarms.map(({ resource }) => resource ?? "?"))].join(", ");
+    return <p class="health bad" role="alert" title={list}><a href={href([])}>Alarm: {visible(isNarrow ? brief : list)}. Publishing is stopped.</a></p>;
   }
   if (alarms.error) return <p class="health calm" role="status" title={alarms.error.reason}>{alarms.error.refused ? "Alarms: not permitted" : "Alarms unknown"}</p>;
   return <p class="health good" role="status">{alarms.data ? "No alarms" : "…"}</p>;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { path } from "../src/lib/api";
+import { path, tagNeeded } from "../src/lib/api";
 import { command, inVhost, quote } from "../src/lib/command";
 import { deaths, redriven } from "../src/lib/deaths";
 import { withoutEffect } from "../src/lib/names";
@@ -138,5 +138,14 @@ describe("arguments that the broker does not know", () => {
   it("are shown with the name that was probably meant", () => {
     expect(withoutEffect(null)).toBe("has no effect");
     expect(withoutEffect("x-max-length")).toBe("has no effect; did you mean x-max-length?");
+  });
+});
+
+describe("reasons of the broker", () => {
+  it("name the tag that a user needs", () => {
+    expect(tagNeeded("Not administrator user")).toBe("This needs the tag administrator.");
+    expect(tagNeeded("Not monitor user")).toBe("This needs the tag monitoring.");
+    expect(tagNeeded("access to queue 'q' in vhost '/' refused for user 'u'")).toBeUndefined();
+    expect(tagNeeded(undefined)).toBeUndefined();
   });
 });

@@ -3,12 +3,15 @@ import { Broker, HOSTILE, fill, messages, traffic } from "./broker.mjs";
 import { Tab, launch } from "./browser.mjs";
 import { charts } from "./charts.mjs";
 import { check, expect, hash, includes, options, picture, shot, sound, total, until } from "./checks.mjs";
+import { fields } from "./fields.mjs";
 import { finding, offers } from "./finding.mjs";
 import { forms } from "./forms.mjs";
 import { withProvider } from "./oauth.mjs";
 import { made } from "./made.mjs";
 import { origins } from "./origins.mjs";
+import { phones } from "./phone.mjs";
 import { queues } from "./queues.mjs";
+import { said } from "./said.mjs";
 import { touch } from "./touch.mjs";
 import { troubles } from "./troubles.mjs";
 import { causes } from "./why.mjs";
@@ -36,6 +39,8 @@ try {
   await routing();
   await forms(broker, tab);
   await made(broker, tab);
+  await fields(broker, tab);
+  await said(broker, tab, open);
   await finding(broker, tab);
   await troubles(broker, tab, open);
   await admin();
@@ -45,6 +50,7 @@ try {
   await pausing();
   await refused();
   await phone();
+  await phones(broker, tab, open);
   await touch(open, [...VIEWS, ...KEPT, ...(await passing())]);
   await gone();
   await many();
@@ -709,7 +715,7 @@ async function refused() {
     const users = await viewer.text();
     await viewer.go(hash("queues", "/", "invoices"));
     await viewer.page.getByText("Not permitted").first().waitFor();
-    return [...includes(users, "Not permitted", "Not administrator user"), ...includes(await viewer.text(), "refused for user 'viewer'")];
+    return [...includes(users, "Not permitted", "This needs the tag administrator."), ...includes(await viewer.text(), "refused for user 'viewer'")];
   });
   await check("numbers of others are not permitted, and never 0 or none", async () => {
     await viewer.go("#/");
@@ -740,7 +746,7 @@ async function refused() {
     await viewer.page.getByRole("button", { name: "Trace", exact: true }).click();
     const dialog = viewer.page.getByRole("dialog");
     await dialog.getByRole("button", { name: "Start" }).click();
-    await dialog.getByText("Not administrator user").nth(1).waitFor();
+    await dialog.getByText("This needs the tag administrator.").nth(1).waitFor();
     await viewer.page.unroute(whoami);
     const left = (await broker.api("GET", "/api/queues?name=trace-&page=1&page_size=10")).items;
     return [...expect(left.length === 0, `there is ${left[0]?.name}`), ...(await sound(viewer, { keyboard: false }))];
@@ -752,7 +758,7 @@ async function refused() {
     await nobody.page.getByLabel("User").fill("nobody");
     await nobody.page.getByLabel("Password").fill("nobody");
     await nobody.page.getByRole("button", { name: "Log in" }).click();
-    await nobody.page.getByText("Not management user").waitFor();
+    await nobody.page.getByText("This needs the tag management.").waitFor();
     await nobody.close();
   });
   await check("when the password changes, the page asks for the login again", async () => {
@@ -950,7 +956,7 @@ async function provider() {
       idp.lifetime = 8;
       await button.click();
       await one.page.getByRole("link", { name: "Continue" }).click();
-      await one.page.getByRole("heading", { name: "Queues and streams" }).waitFor();
+      await one.page.getByRole("heading", { name: "Overview" }).waitFor();
       await one.page.locator("header.top select").nth(1).selectOption("2");
       await until("two renewals", async () => idp.renewed >= 2);
       // Each refresh token is valid once, so the page must have the new one before it is loaded again.
@@ -958,7 +964,7 @@ async function provider() {
       await one.page.reload();
       const before = idp.renewed;
       await until("a renewal after the reload", async () => idp.renewed > before);
-      const still = await one.page.getByRole("heading", { name: "Queues and streams" }).count();
+      const still = await one.page.getByRole("heading", { name: "Overview" }).count();
       idp.refusesRenewal = "the session was ended";
       await one.page.getByText("The sign-in could not be renewed").waitFor();
       const note = await one.text(".note");

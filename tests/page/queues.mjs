@@ -73,7 +73,7 @@ export async function queues(broker, tab) {
   });
   await check("a dead letter goes back with one click, and says so when it has died again", async () => {
     await tab.page.getByRole("button", { name: "Send it back to late" }).click();
-    await tab.page.getByText("It went back to the queue late.").waitFor();
+    await tab.page.getByText("The message went back to the queue late.").waitFor();
     const wrong = await sound(tab, { keyboard: false });
     // It expires there at once.
     await until("the message is a dead letter again", async () => (await broker.api("GET", "/api/queues/%2F/dead%20letters")).messages_ready === 1);
@@ -124,8 +124,8 @@ export async function queues(broker, tab) {
     await dialog.getByLabel("The exchange that gets them").fill("amq.default");
     await dialog.getByLabel("Routing key").fill("load.063");
     await dialog.getByRole("button", { name: "Move", exact: true }).click();
-    await dialog.getByText("It was moved to amq.default.").waitFor();
-    await dialog.getByRole("button", { name: "Close" }).last().click();
+    await tab.page.getByText("The message was moved to amq.default.").waitFor();
+    await dialog.waitFor({ state: "detached" });
     const ready = (await broker.api("GET", "/api/queues/%2F/load.063")).messages_ready;
     await broker.api("DELETE", "/api/queues/%2F/load.063/contents");
     return [...wrong, ...expect(ready === 2, `${ready} messages were moved`)];

@@ -72,8 +72,9 @@ export async function touch(open, views) {
     await phone.page.reload();
     for (const [view, names] of [[hash("queues", "/", "invoices"), ["Publish", "Get", "Move", "Redrive", "Purge", "Delete", "Trace"]], ["#/queues", ["Create a queue"]], ["#/exchanges", ["Create an exchange"]], ["#/admin/users", ["Add a user", "Set permissions"]], ["#/admin/policies", ["Add a policy"]], ["#/admin/vhosts", ["Add a virtual host"]], ["#/admin/definitions", ["Export", "Import"]]]) {
       await phone.go(view);
-      await unfold(phone.page, "main .listbar details:has(button.danger)");
       for (const name of names) {
+        // The choices close with each window.
+        await unfold(phone.page, "main .listbar details:has(button.danger)");
         await phone.page.getByRole("button", { name, exact: true }).first().click();
         await phone.page.getByRole("dialog").waitFor();
         await unfold(phone.page, "dialog details");

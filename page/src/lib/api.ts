@@ -173,13 +173,22 @@ async function send(method: string, target: string, options: Options): Promise<{
   const code = typeof fields["error"] === "string" ? fields["error"] : response.statusText;
   // Where there is a detail, the reason is one for programs.
   const sentence = [fields["detail"], fields["reason"]].find((one) => typeof one === "string");
-  const reason = sentence ?? (text || `HTTP status ${response.status}`);
+  const reason = tagNeeded(sentence) ?? sentence ?? (text || `HTTP status ${response.status}`);
   const error = new ApiError(response.status, code, reason);
   if (response.status === 401 && !error.refused && !options.login && who !== null && who === login.get()) {
     loginNote.set("The broker does not accept this login any more.");
     login.set(null);
   }
   throw error;
+}
+
+/** The tags with another name in the reasons of the broker, which are those of RabbitMQ. */
+const TAGS_IN_REASONS: Record<string, string> = { monitor: "monitoring" };
+
+/** Returns the sentence for a reason such as "Not administrator user", or undefined for other reasons. */
+export function tagNeeded(reason: unknown): string | undefined {
+  const tag = typeof reason === "string" ? /^Not (\w+) user$/.exec(reason)?.[1] : undefined;
+  return tag === undefined ? undefined : `This needs the tag ${TAGS_IN_REASONS[tag] ?? tag}.`;
 }
 
 function parsed(text: string): unknown {

@@ -45,6 +45,12 @@ export function go(to: string, replace = false): void {
   }
 }
 
+/** Goes to another place at once, so that what is said next is said there. */
+export function leave(to: string): void {
+  history.pushState(null, "", to);
+  place.set(parse(to));
+}
+
 /** Changes parts of the query of this place. */
 export function change(query: Record<string, string | undefined>): void {
   const now = place.get();

@@ -1,10 +1,11 @@
 /** Buttons that change something: each opens a window with what will happen, and the command that does the same. */
-import type { ComponentChildren, JSX } from "preact";
-import { useState } from "preact/hooks";
+import { type ComponentChildren, createContext, type JSX } from "preact";
+import { useContext, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type ApiError, toApiError } from "../lib/api";
 import { administers, me } from "../lib/me";
 import { narrow } from "../lib/narrow";
 import { notice } from "../lib/notice";
+import { leave } from "../lib/place";
 import { refresh } from "../lib/poll";
 import { Chooser, Command, Dialog, Name, NameLink, Problem } from "./parts";
 
@@ -22,13 +23,50 @@ interface ActionProps {
   run: () => Promise<ComponentChildren | void>;
 }
 
+/** Which time the window of a form is opened or closed, and whether it is open. */
+interface Round {
+  number: number;
+  isOpen: boolean;
+  next: (isOpen: boolean) => void;
+}
+
+const Rounds = createContext<Round | null>(null);
+
+/**
+ * Returns a component whose fields begin anew each time its window opens or closes, so that none keeps what was typed for another
+ * object. `Form` holds the fields and draws one [`Action`].
+ */
+export function fresh<P extends object>(Form: (props: P) => JSX.Element | null): (props: P) => JSX.Element {
+  return function Fresh(props: P): JSX.Element {
+    const [round, setRound] = useState({ number: 0, isOpen: false });
+    const next = (isOpen: boolean) => setRound(({ number }) => ({ number: number + 1, isOpen }));
+    return <Rounds.Provider value={{ ...round, next }}><Form key={round.number} {...props} /></Rounds.Provider>;
+  };
+}
+
+/** Gives the focus back to the button of a window that was closed, or to the choices in which the button is. They close, too. */
+function giveBack(button: HTMLButtonElement | null): void {
+  const chooser = button?.closest<HTMLDetailsElement>("details.once[open]");
+  if (!chooser) return button?.focus();
+  chooser.open = false;
+  chooser.querySelector("summary")?.focus();
+}
+
 export function Action({ label, title, confirm, danger, primary, command, children, run }: ActionProps): JSX.Element {
-  const [open, setOpen] = useState(false);
+  const round = useContext(Rounds);
+  const button = useRef<HTMLButtonElement>(null);
+  const [open, setOpen] = useState(round?.isOpen ?? false);
+  const wasOpen = useRef((round?.number ?? 0) > 0);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
   const [said, say] = useState<ComponentChildren>();
+  const turn = round?.next ?? setOpen;
+  useLayoutEffect(() => {
+    if (!open && wasOpen.current) giveBack(button.current);
+    wasOpen.current = open;
+  }, [open]);
   const close = () => {
-    setOpen(false);
+    turn(false);
     setError(undefined);
     say(undefined);
   };
@@ -49,7 +87,7 @@ export function Action({ label, title, confirm, danger, primary, command, childr
   };
   return (
     <>
-      <button type="button" class={danger ? "danger" : primary ? "primary" : undefined} onClick={() => setOpen(true)}>{label}</button>
+      <button ref={button} type="button" class={danger ? "danger" : primary ? "primary" : undefined} onClick={() => turn(true)}>{label}</button>
       {open && (
         <Dialog title={title} close={close}>
           <form onSubmit={(event) => { event.preventDefault(); void submit(); }}>
@@ -87,6 +125,12 @@ export function made({ what, name, vhost, to, isNew, otherwise = "was there befo
   notice.set(<p>The {what} <NameLink to={to} text={name} />{vhost !== undefined && <> in the virtual host <b><Name text={vhost} /></b></>} {isNew ? "was created" : otherwise}.{next && ` ${next}`}</p>);
 }
 
+/** Says what was done, where the address `to` leads if there is one. */
+export function done(said: ComponentChildren, to?: string): void {
+  if (to !== undefined) leave(to);
+  notice.set(<p>{said}</p>);
+}
+
 /** What the page says about the last change. It is drawn when it is empty, too, so that screen readers read it when it comes. */
 export function Notice(): JSX.Element {
   const said = notice.use();
@@ -96,7 +140,7 @@ export function Notice(): JSX.Element {
 /** The buttons of a view. On a phone, they are behind one, because what is looked for comes first. */
 export function Actions({ children }: { children: ComponentChildren }): JSX.Element {
   if (!narrow.use()) return <div class="actions">{children}</div>;
-  return <Chooser label="Actions">{children}</Chooser>;
+  return <Chooser label="Actions" once>{children}</Chooser>;
 }
 
 /** What only administrators may use. Others do not see it. */

@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../lib/api";
+import { narrow } from "../lib/narrow";
 import { href } from "../lib/place";
 import { type Tone } from "../lib/causes";
 import { withoutEffect } from "../lib/names";
@@ -10,6 +11,14 @@ import { DASH, at, pieces, visible } from "../lib/text";
 /** A name, always as text. Characters that cannot be seen are escaped. */
 export function Name({ text }: { text: string }): JSX.Element {
   return <>{pieces(text).map(({ text: part, escaped }) => (escaped ? <span class="escape">{part}</span> : arrows(part)))}</>;
+}
+
+/** A sentence of the broker. It has its commands between backticks. */
+export function Words({ text }: { text: string }): JSX.Element {
+  const parts = text.split("`");
+  // A name may have a backtick, too.
+  if (parts.length % 2 === 0) return <Name text={text} />;
+  return <>{parts.map((part, i) => (i % 2 === 0 ? <Name text={part} /> : <code><Name text={part} /></code>))}</>;
 }
 
 /** Keeps the arrow in the name of a connection on one line. */
@@ -103,8 +112,8 @@ export function Problem({ error }: { error: ApiError }): JSX.Element {
   if (error.unreachable) return <p class="problem" role="status">The broker does not answer.</p>;
   return (
     <div class={error.refused ? "problem refused" : "problem"} role="status">
-      <strong>{error.refused ? "Not permitted" : error.status === 404 ? "Not found" : "The broker refuses"}</strong>
-      <span><Name text={error.reason} /></span>
+      {error.code !== "page" && <strong>{error.refused ? "Not permitted" : error.status === 404 ? "Not found" : "The broker refuses"}</strong>}
+      <span><Words text={error.reason} /></span>
     </div>
   );
 }
@@ -177,8 +186,12 @@ export interface Sorting {
 }
 
 /** A table with headers. If it is too wide, it scrolls within itself, also by keyboard. */
-export function Table<T>({ caption, columns, rows, sorting, rowKey, empty }: { caption: string; columns: Column<T>[]; rows: T[]; sorting?: Sorting; rowKey?: (row: T) => string; empty?: ComponentChildren }): JSX.Element {
+export function Table<T>({ caption, columns: all, rows, sorting, rowKey, empty }: { caption: string; columns: Column<T>[]; rows: T[]; sorting?: Sorting; rowKey?: (row: T) => string; empty?: ComponentChildren }): JSX.Element {
+  // On a phone, what can be done with a row would be far away from its name.
+  const isNarrow = narrow.use();
   if (rows.length === 0 && empty) return <>{empty}</>;
+  const actions = all.findIndex((column) => column.id === "actions");
+  const columns = isNarrow && actions > 1 ? [...all.slice(0, 1), ...all.slice(actions, actions + 1), ...all.slice(1, actions), ...all.slice(actions + 1)] : all;
   return (
     <div class="scroll" role="region" aria-label={`${caption}, table`} tabIndex={0}>
       <table>
@@ -274,6 +287,8 @@ export function Dialog({ title, close, children }: { title: string; close: () =>
     const dialog = box.current;
     const before = document.activeElement;
     dialog?.showModal();
+    // The browser would choose the button that closes the window.
+    dialog?.querySelector<HTMLElement>("form :is(input, select, textarea)")?.focus();
     return () => {
       dialog?.close();
       if (before instanceof HTMLElement) before.focus();
@@ -302,10 +317,28 @@ export function Field({ label, hint, children }: { label: string; hint?: string;
   );
 }
 
-export function Text({ label, value, set, hint, required, type = "text", pattern, placeholder, list }: { label: string; value: string; set: (value: string) => void; hint?: string; required?: boolean; type?: string; pattern?: string; placeholder?: string; list?: string }): JSX.Element {
+interface TextProps {
+  label: string;
+  value: string;
+  set: (value: string) => void;
+  hint?: string;
+  required?: boolean;
+  type?: string;
+  pattern?: string;
+  placeholder?: string;
+  list?: string;
+  /** What is wrong with the value. The form is not sent as long as there is something. */
+  fault?: string | undefined;
+  /** What the browser may fill in. */
+  autocomplete?: string;
+}
+
+export function Text({ label, value, set, hint, required, type = "text", pattern, placeholder, list, fault = "", autocomplete = type === "password" ? "new-password" : "off" }: TextProps): JSX.Element {
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.setCustomValidity(fault), [fault]);
   return (
     <Field label={label} {...(hint ? { hint } : {})}>
-      {(id) => <input id={id} type={type} value={value} required={required} pattern={pattern} placeholder={placeholder} list={list} autocomplete={type === "password" ? "new-password" : "off"} spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
+      {(id) => <input ref={input} id={id} type={type} value={value} required={required} pattern={pattern} placeholder={placeholder} list={list} autocomplete={autocomplete} autocapitalize="none" spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
     </Field>
   );
 }
@@ -313,7 +346,7 @@ export function Text({ label, value, set, hint, required, type = "text", pattern
 export function Area({ label, value, set, hint, rows = 4 }: { label: string; value: string; set: (value: string) => void; hint?: string; rows?: number }): JSX.Element {
   return (
     <Field label={label} {...(hint ? { hint } : {})}>
-      {(id) => <textarea id={id} rows={rows} value={value} spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
+      {(id) => <textarea id={id} rows={rows} value={value} autocapitalize="none" spellcheck={false} onInput={(event) => set(event.currentTarget.value)} />}
     </Field>
   );
 }
@@ -338,12 +371,38 @@ export function Check({ label, value, set }: { label: string; value: boolean; se
   );
 }
 
-/** Choices that unfold over the page. `what` names them if the label has more than their name. */
-export function Chooser({ label, what = label, menu, children }: { label: string; what?: string; menu?: boolean; children: ComponentChildren }): JSX.Element {
+/**
+ * Choices that unfold over the page, until the user presses Escape or clicks elsewhere. `what` names them if the label has more than
+ * their name. With `once`, they also close after a choice.
+ */
+export function Chooser({ label, what = label, menu, once, children }: { label: string; what?: string; menu?: boolean; once?: boolean; children: ComponentChildren }): JSX.Element {
+  const box = useRef<HTMLDetailsElement>(null);
+  const close = () => {
+    if (box.current) box.current.open = false;
+  };
+  useEffect(() => {
+    const elsewhere = (event: Event) => {
+      if (event.target instanceof Node && !box.current?.contains(event.target)) close();
+    };
+    const escape = (event: KeyboardEvent) => {
+      // A window that is open in front of the choices has this key.
+      if (event.key !== "Escape" || !box.current?.open || document.querySelector("dialog[open]")) return;
+      close();
+      box.current.querySelector("summary")?.focus();
+    };
+    document.addEventListener("pointerdown", elsewhere);
+    document.addEventListener("keydown", escape);
+    return () => {
+      document.removeEventListener("pointerdown", elsewhere);
+      document.removeEventListener("keydown", escape);
+    };
+  }, []);
+  // A button opens a window that is part of the choices. They close with it.
+  const chosen = once ? { onChange: (event: Event) => { if (event.target instanceof Element && !event.target.closest("dialog")) close(); }, onClick: (event: Event) => { if (event.target instanceof Element && event.target.closest("a") && !event.target.closest("dialog")) close(); } } : {};
   return (
-    <details class={menu ? "chooser menu" : "chooser"}>
+    <details ref={box} class={["chooser", menu && "menu", once && "once"].filter(Boolean).join(" ")}>
       <summary>{label}</summary>
-      <fieldset>
+      <fieldset {...chosen}>
         <legend class="hidden">{what}</legend>
         {children}
       </fieldset>

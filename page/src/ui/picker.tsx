@@ -16,7 +16,7 @@ const NAMES_MAX = 20;
 /** The time after the last key press until names are asked for, in milliseconds. */
 const TYPING_MS = 200;
 
-export type NameKind = "queue" | "exchange" | "vhost" | "user";
+export type NameKind = "queue" | "exchange" | "vhost" | "user" | "connection";
 
 /**
  * The field of a name, with the names that exist and contain what is typed. Other names can be typed, too. `withDefault` offers the
@@ -31,7 +31,7 @@ export function NameField({ kind, vhost = "", withDefault, value, set, ...more }
     const timer = setTimeout(() => ask(value), TYPING_MS);
     return () => clearTimeout(timer);
   }, [value, typed]);
-  const lists = { queue: path("queues", vhost), exchange: path("exchanges", vhost), vhost: path("vhosts"), user: path("users") };
+  const lists = { queue: path("queues", vhost), exchange: path("exchanges", vhost), vhost: path("vhosts"), user: path("users"), connection: path("connections") };
   const query = new URLSearchParams({ page: "1", page_size: String(NAMES_MAX), name: asked ?? "", columns: "name", disable_stats: "true" });
   const needsVhost = kind === "queue" || kind === "exchange";
   // A user who may not see the list types the name without help.
@@ -43,6 +43,21 @@ export function NameField({ kind, vhost = "", withDefault, value, set, ...more }
       <datalist id={id}>{names.map((name) => <option value={name}>{visible(name)}</option>)}</datalist>
     </div>
   );
+}
+
+/** Lines of `name=value`, as they are typed, with one that is chosen and not yet added to them. */
+export interface Lines {
+  typed: string;
+  pending: string;
+  set: (typed: string, pending: string) => void;
+  /** What the window sends. */
+  all: string;
+}
+
+/** The state of a [`Picker`]. A hook. */
+export function useLines(initial = ""): Lines {
+  const [{ typed, pending }, setLines] = useState({ typed: initial, pending: "" });
+  return { typed, pending, set: (to, chosen) => setLines({ typed: to, pending: chosen }), all: pending === "" ? typed : withLine(typed, pending) };
 }
 
 /** Returns the lists of what the broker knows. They are asked for once. */
@@ -61,29 +76,39 @@ interface PickerProps {
   all: Known[];
   /** True if the broker refuses names that it does not know. */
   refused?: boolean;
-  lines: string;
-  set: (lines: string) => void;
+  lines: Lines;
 }
 
 /** Lines of `name=value`, which can be typed, and a choice of those that the broker knows. */
-export function Picker({ label, what, hint, vhost, fitting, all, refused, lines, set }: PickerProps): JSX.Element {
+export function Picker({ label, what, hint, vhost, fitting, all, refused, lines }: PickerProps): JSX.Element {
   const [name, setName] = useState("");
   const [value, setValue] = useState("");
   const known = fitting.find((one) => one.name === name);
-  const given = typedPairs(lines);
+  const given = typedPairs(lines.typed);
   const problems = faults(given, all, fitting, refused);
   const fault = known && value !== "" ? wrong(known, value) : undefined;
   const words = known?.kind === "boolean" ? ["true", "false"] : known?.kind === "word" ? known.words ?? [] : undefined;
+  const mayBeEmpty = known?.kind === "exchange" || known?.kind === "text";
+  const change = (next: Known | undefined, to: string) => {
+    setName(next?.name ?? "");
+    setValue(to);
+    const isEmpty = to === "" && next?.kind !== "exchange" && next?.kind !== "text";
+    lines.set(lines.typed, next === undefined || isEmpty || wrong(next, to) !== undefined ? "" : line(next, to));
+  };
   const choose = (to: string) => {
     const next = fitting.find((one) => one.name === to);
-    setName(to);
-    setValue(next?.kind === "boolean" ? "true" : next?.kind === "word" ? next.words?.[0] ?? "" : "");
+    change(next, next?.kind === "boolean" ? "true" : next?.kind === "word" ? next.words?.[0] ?? "" : "");
   };
-  const isComplete = known !== undefined && fault === undefined && (value !== "" || known.kind === "exchange" || known.kind === "text");
+  useEffect(() => {
+    // Another type does not take what was chosen.
+    if (name !== "" && known === undefined) choose("");
+  }, [known]);
+  // The chosen line goes with the others when the window is sent, also if nobody adds it.
   const add = () => {
-    if (!known || !isComplete) return;
-    set(withLine(lines, line(known, value)));
-    choose("");
+    if (lines.pending === "") return;
+    setName("");
+    setValue("");
+    lines.set(lines.all, "");
   };
   return (
     <fieldset class="picker">
@@ -92,12 +117,12 @@ export function Picker({ label, what, hint, vhost, fitting, all, refused, lines,
       {known && (
         <div class="picked" onKeyDown={(event) => { if (event.key === "Enter" && event.target instanceof HTMLInputElement) { event.preventDefault(); add(); } }}>
           <p>{known.about}</p>
-          {words ? <Select label="Value" value={value} set={setValue} options={words.map((word) => [word, word])} /> : known.kind === "exchange" ? <NameField kind="exchange" vhost={vhost} label="Value" value={value} set={setValue} hint={valuesOf(known)} /> : <Text label="Value" value={value} set={setValue} hint={valuesOf(known)} />}
+          {words ? <Select label="Value" value={value} set={(to) => change(known, to)} options={words.map((word) => [word, word])} /> : known.kind === "exchange" ? <NameField kind="exchange" vhost={vhost} label="Value" value={value} set={(to) => change(known, to)} hint={valuesOf(known)} /> : <Text label="Value" value={value} set={(to) => change(known, to)} hint={valuesOf(known)} required={!mayBeEmpty} fault={fault} />}
           {fault && <p class="fault" role="status">{fault}.</p>}
-          <button type="button" disabled={!isComplete} onClick={add}>Add {known.name}</button>
+          <button type="button" disabled={lines.pending === ""} onClick={add}>Add {known.name}</button>
         </div>
       )}
-      <Area label={label} value={lines} set={set} hint={hint} rows={3} />
+      <Area label={label} value={lines.typed} set={(to) => lines.set(to, lines.pending)} hint={hint} rows={3} />
       {problems.map((one) => <p class="fault" role="status">{sentence(one)}</p>)}
     </fieldset>
   );

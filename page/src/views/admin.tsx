@@ -8,7 +8,7 @@ import { useApi } from "../lib/poll";
 import { rateOf } from "../lib/rates";
 import { DASH, count, rate } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, AdminOnly, Named, made } from "../ui/actions";
+import { Action, AdminOnly, Named, done, fresh, made } from "../ui/actions";
 import { Answer, Badge, Check, Empty, Field, Name, NameLink, NotPermitted, Panel, Select, Table, Text, show } from "../ui/parts";
 import { NameField } from "../ui/picker";
 import { Nodes } from "./nodes";
@@ -100,7 +100,7 @@ export function DeleteVhost({ name }: { name: string }): JSX.Element {
       command={command(["delete", "vhost"], [], [name])}
       run={async () => {
         await request("DELETE", path("vhosts", name));
-        location.hash = "#/admin/vhosts";
+        done(<>The virtual host <b class="name"><Name text={name} /></b> was deleted.</>, "#/admin/vhosts");
       }}
     >
       <Named before="All queues, messages, exchanges, policies and permissions of" name={name} after=" are deleted, and its connections are closed." />
@@ -109,7 +109,7 @@ export function DeleteVhost({ name }: { name: string }): JSX.Element {
 }
 
 /** Adds a virtual host, or edits the description, the tags and the default queue type of one. */
-export function EditVhost({ row }: { row?: VhostRow }): JSX.Element {
+export const EditVhost = fresh(({ row }: { row?: VhostRow }): JSX.Element => {
   const [name, setName] = useState(row?.name ?? "");
   const [description, setDescription] = useState(row?.description ?? "");
   const [tags, setTags] = useState((row?.tags ?? []).join(","));
@@ -128,7 +128,6 @@ export function EditVhost({ row }: { row?: VhostRow }): JSX.Element {
         const isNew = await put(path("vhosts", name), { description, tags, ...(type ? { default_queue_type: type } : {}) });
         if (row) return;
         made({ what: "virtual host", name, to: href(["admin", "vhosts", name]), isNew, otherwise: "was there before, and has these settings now" });
-        setName("");
       }}
     >
       {!row && <Text label="Name" value={name} set={setName} required />}
@@ -137,7 +136,7 @@ export function EditVhost({ row }: { row?: VhostRow }): JSX.Element {
       <Select label="Default queue type" value={type} set={setType} options={[["", "that of the broker"], ["classic", "classic"], ["quorum", "quorum"], ["stream", "stream"]]} />
     </Action>
   );
-}
+});
 
 function Limits(): JSX.Element {
   const vhosts = useApi<{ vhost: string; value: Record<string, number> }[]>(path("vhost-limits"));
@@ -177,7 +176,7 @@ function Limits(): JSX.Element {
   );
 }
 
-export function SetLimit({ kind, of }: { kind: "vhost" | "user"; of?: string }): JSX.Element {
+export const SetLimit = fresh(({ kind, of }: { kind: "vhost" | "user"; of?: string }): JSX.Element => {
   const limits = kind === "vhost" ? ["max-connections", "max-queues"] : ["max-connections", "max-channels"];
   const [name, setName] = useState(of ?? (kind === "vhost" ? chosenVhost.get() || "/" : ""));
   const [limit, setLimit] = useState(limits[0] ?? "");
@@ -195,68 +194,79 @@ export function SetLimit({ kind, of }: { kind: "vhost" | "user"; of?: string }):
       <Text label="At most" value={value} set={setValue} required pattern="[0-9]+" />
     </Action>
   );
-}
+});
 
 function Definitions(): JSX.Element {
   const vhost = chosenVhost.use();
-  const target = vhost === "" ? path("definitions") : path("definitions", vhost);
-  const [hashes, setHashes] = useState(false);
-  const [skips, setSkips] = useState(false);
-  const file = useRef<HTMLInputElement>(null);
-  const where = vhost === "" ? "of the whole broker" : "of the virtual host";
   return (
     <Panel title="Definitions">
       <p>Definitions are everything but the messages, in RabbitMQ's form{vhost !== "" && <>: here only those of the virtual host <b><Name text={vhost} /></b></>}.</p>
-      <AdminOnly instead={<p><NotPermitted>it needs the tag administrator</NotPermitted></p>}><div class="actions">
-        <Action
-          label="Export"
-          title={`Export the definitions ${where}`}
-          confirm="Export"
-          primary
-          command={command(["export", "definitions"], inVhost(vhost || "/"), ["definitions.json"])}
-          run={async () => {
-            const definitions = (await request("GET", target)) as Record<string, unknown>;
-            if (!hashes) delete definitions["users"];
-            const link = document.createElement("a");
-            link.href = URL.createObjectURL(new Blob([`${JSON.stringify(definitions, null, 2)}\n`], { type: "application/json" }));
-            link.download = "definitions.json";
-            link.click();
-            URL.revokeObjectURL(link.href);
-            return "The browser saves the file definitions.json.";
-          }}
-        >
-          {vhost === "" && <Check label="With the users and the hashes of their passwords" value={hashes} set={setHashes} />}
-          <p class="hint">The command line exports the users, too.</p>
-        </Action>
-        <Action
-          label="Import"
-          title={`Import definitions ${where}`}
-          confirm="Import"
-          danger
-          command={command(["import", "definitions"], [...(skips ? [["--skip-unknown"] as [string]] : []), ...inVhost(vhost || "/")], ["definitions.json"])}
-          run={async () => {
-            const chosen = file.current?.files?.[0];
-            if (!chosen) throw new ApiError(400, "page", "Choose a file first.");
-            // As it is, so that the broker names the lines of the file.
-            const report = await request("POST", `${target}?report=true&skip_unknown=${skips}`, { json: await chosen.text() });
-            const warnings = (report as { warnings: string[] }).warnings;
-            if (warnings.length === 0) return "All definitions of the file are in force.";
-            return (
-              <>
-                <p>The definitions of the file are in force, except for this:</p>
-                <ul>{warnings.map((one) => <li>{one}</li>)}</ul>
-              </>
-            );
-          }}
-        >
-          <Check label="Leave out what this broker does not know: types of exchanges, and keys of policies" value={skips} set={setSkips} />
-          <p>The broker carries out all definitions of the file, or none if one is wrong. What exists and is not in the file stays.</p>
-          <Field label="File">{(id) => <input id={id} ref={file} type="file" accept="application/json,.json" required />}</Field>
-        </Action>
-      </div></AdminOnly>
+      <AdminOnly instead={<p><NotPermitted>it needs the tag administrator</NotPermitted></p>}><div class="actions"><Export vhost={vhost} /><Import vhost={vhost} /></div></AdminOnly>
     </Panel>
   );
 }
+
+/** The path of the definitions of a virtual host, or of the whole broker for an empty name. */
+const definitionsOf = (vhost: string) => (vhost === "" ? path("definitions") : path("definitions", vhost));
+const wordsFor = (vhost: string) => (vhost === "" ? "of the whole broker" : "of the virtual host");
+
+const Export = fresh(({ vhost }: { vhost: string }): JSX.Element => {
+  const [hashes, setHashes] = useState(false);
+  return (
+    <Action
+      label="Export"
+      title={`Export the definitions ${wordsFor(vhost)}`}
+      confirm="Export"
+      primary
+      command={command(["export", "definitions"], inVhost(vhost || "/"), ["definitions.json"])}
+      run={async () => {
+        const definitions = (await request("GET", definitionsOf(vhost))) as Record<string, unknown>;
+        if (!hashes) delete definitions["users"];
+        const link = document.createElement("a");
+        link.href = URL.createObjectURL(new Blob([`${JSON.stringify(definitions, null, 2)}\n`], { type: "application/json" }));
+        link.download = "definitions.json";
+        link.click();
+        URL.revokeObjectURL(link.href);
+        return "The browser saves the file definitions.json.";
+      }}
+    >
+      {vhost === "" && <Check label="With the users and the hashes of their passwords" value={hashes} set={setHashes} />}
+      <p class="hint">The command line exports the users, too.</p>
+    </Action>
+  );
+});
+
+const Import = fresh(({ vhost }: { vhost: string }): JSX.Element => {
+  const [skips, setSkips] = useState(false);
+  const file = useRef<HTMLInputElement>(null);
+  return (
+    <Action
+      label="Import"
+      title={`Import definitions ${wordsFor(vhost)}`}
+      confirm="Import"
+      danger
+      command={command(["import", "definitions"], [...(skips ? [["--skip-unknown"] as [string]] : []), ...inVhost(vhost || "/")], ["definitions.json"])}
+      run={async () => {
+        const chosen = file.current?.files?.[0];
+        if (!chosen) throw new ApiError(400, "page", "Choose a file first.");
+        // As it is, so that the broker names the lines of the file.
+        const report = await request("POST", `${definitionsOf(vhost)}?report=true&skip_unknown=${skips}`, { json: await chosen.text() });
+        const warnings = (report as { warnings: string[] }).warnings;
+        if (warnings.length === 0) return "All definitions of the file are in force.";
+        return (
+          <>
+            <p>The definitions of the file are in force, except for this:</p>
+            <ul>{warnings.map((one) => <li>{one}</li>)}</ul>
+          </>
+        );
+      }}
+    >
+      <Check label="Leave out what this broker does not know: types of exchanges, and keys of policies" value={skips} set={setSkips} />
+      <p>The broker carries out all definitions of the file, or none if one is wrong. What exists and is not in the file stays.</p>
+      <Field label="File">{(id) => <input id={id} ref={file} type="file" accept="application/json,.json" required />}</Field>
+    </Action>
+  );
+});
 
 interface FeatureRow {
   name: string;

@@ -104,8 +104,9 @@ const CONSUMER_COLUMNS: ListColumn<ConsumerRow>[] = [
 
 const keyOf = (row: ConsumerRow) => `${row.channel_details?.name ?? ""}\u0000${row.consumer_tag}`;
 
-export function ConsumerTable({ rows, empty }: { rows: ConsumerRow[]; empty: ComponentChildren }): JSX.Element {
-  const columns = CONSUMER_COLUMNS.filter((column) => column.standard || column.id === "ack" || column.id === "arguments") as Column<ConsumerRow>[];
+/** The consumers of one channel, or with `ofQueue` of one queue, which is not named again. */
+export function ConsumerTable({ rows, ofQueue = false, empty }: { rows: ConsumerRow[]; ofQueue?: boolean; empty: ComponentChildren }): JSX.Element {
+  const columns = CONSUMER_COLUMNS.filter((column) => (column.standard || column.id === "ack" || column.id === "arguments") && !(ofQueue && column.id === "queue")) as Column<ConsumerRow>[];
   return <Table caption="Consumers" rows={rows} rowKey={keyOf} columns={columns} empty={empty} />;
 }
 

@@ -9,7 +9,7 @@ import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, bytesRate, count, duration, isNumber, time, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Actions, Named } from "../ui/actions";
+import { Action, Actions, Named, done, fresh } from "../ui/actions";
 import { BYTES_PER_SECOND, Chart, rateLines } from "../ui/chart";
 import { List, OwnOnly, type ListColumn, rateColumn } from "../ui/list";
 import { Absent, Answer, Empty, Facts, Fields, Name, NameLink, Panel, State, Table, Text, Why, present, show } from "../ui/parts";
@@ -55,7 +55,6 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
   const span = useSpan();
   const connection = useApi<ConnectionRow>(`${path("connections", name)}?${span.query}`, { keep: true });
   const row = present(connection);
-  const [reason, setReason] = useState("");
   const who = me.use();
   if (!row) return <Absent what="connection" name={name} list="#/connections" label="Connections" of={connection} />;
   return (
@@ -66,20 +65,7 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
         <State state={row.state} />
         <Actions>
           {administers(who) && <Trace of={{ kind: "connection", vhost: row.vhost, name }} />}
-          {(administers(who) || row.user === who?.name) && <Action
-            label="Close"
-            title="Close this connection?"
-            confirm="Close the connection"
-            danger
-            command={command(["close", "connection"], reason ? [["--reason", reason]] : [], [name])}
-            run={async () => {
-              await request("DELETE", path("connections", name), { headers: reason ? { "x-reason": reason } : {} });
-              location.hash = "#/connections";
-            }}
-          >
-            <Named before="The broker closes the connection" name={name} after={` of the user ${visible(row.user)}. Most clients connect again.`} />
-            <Text label="Reason" value={reason} set={setReason} pattern="[ -~]*" hint="The client gets it, and the broker's log. Letters, digits and signs of ASCII." />
-          </Action>}
+          {(administers(who) || row.user === who?.name) && <Close name={name} user={row.user} />}
         </Actions>
       </div>
       <Panel title="Why does nothing move?"><Explanation subject={{ kind: "connection", name }} /></Panel>
@@ -115,6 +101,26 @@ export function ConnectionView({ name }: { name: string }): JSX.Element {
     </>
   );
 }
+
+const Close = fresh(({ name, user }: { name: string; user: string }): JSX.Element => {
+  const [reason, setReason] = useState("");
+  return (
+    <Action
+      label="Close"
+      title="Close this connection?"
+      confirm="Close the connection"
+      danger
+      command={command(["close", "connection"], reason ? [["--reason", reason]] : [], [name])}
+      run={async () => {
+        await request("DELETE", path("connections", name), { headers: reason ? { "x-reason": reason } : {} });
+        done(<>The connection <b class="name"><Name text={name} /></b> was closed.</>, "#/connections");
+      }}
+    >
+      <Named before="The broker closes the connection" name={name} after={` of the user ${visible(user)}. Most clients connect again.`} />
+      <Text label="Reason" value={reason} set={setReason} pattern="[ -~]*" hint="The client gets it, and the broker's log. Letters, digits and signs of ASCII." />
+    </Action>
+  );
+});
 
 function ConnectionChannels({ name }: { name: string }): JSX.Element {
   const channels = useApi<ChannelRow[]>(path("connections", name, "channels"));

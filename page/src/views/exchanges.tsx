@@ -10,11 +10,11 @@ import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH, count, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Actions, Named, made } from "../ui/actions";
+import { Action, Actions, Named, done, fresh, made } from "../ui/actions";
 import { Chart, PER_SECOND, rateLines } from "../ui/chart";
 import { List, type ListColumn, rateColumn } from "../ui/list";
 import { Absent, Answer, Area, Badge, Check, Empty, Facts, Fields, Name, NameLink, Panel, Select, Text, present, show, unknownArguments } from "../ui/parts";
-import { NameField, Picker, VhostField, useKnown } from "../ui/picker";
+import { type Lines, NameField, Picker, VhostField, useKnown, useLines } from "../ui/picker";
 import { SpanChoice, useSpan } from "../ui/spans";
 import { BindingTable, Unbind } from "./bindings";
 import { Publish } from "./publish";
@@ -51,12 +51,12 @@ function useExchangeTypes(): string[] {
 }
 
 /** The arguments that exchanges of a type take. */
-function ExchangeArguments({ vhost, type, lines, set }: { vhost: string; type: string; lines: string; set: (lines: string) => void }): JSX.Element {
+function ExchangeArguments({ vhost, type, lines }: { vhost: string; type: string; lines: Lines }): JSX.Element {
   const all = useKnown()?.exchange_arguments ?? [];
-  return <Picker label="Arguments" what="an argument" hint="One name=value a line, for example alternate-exchange=unrouted" vhost={vhost} all={all} fitting={all.filter((one) => one.types.includes(type))} lines={lines} set={set} />;
+  return <Picker label="Arguments" what="an argument" hint="One name=value a line, for example alternate-exchange=unrouted" vhost={vhost} all={all} fitting={all.filter((one) => one.types.includes(type))} lines={lines} />;
 }
 
-function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
+const CreateExchange = fresh(({ vhost: initial }: { vhost: string }): JSX.Element => {
   const types = useExchangeTypes();
   const [vhost, setVhost] = useState(initial);
   const [name, setName] = useState("");
@@ -64,9 +64,9 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
   const [durable, setDurable] = useState(true);
   const [autoDelete, setAutoDelete] = useState(false);
   const [internal, setInternal] = useState(false);
-  const [lines, setLines] = useState("");
+  const lines = useLines();
   const options: [string, string?][] = [...inVhost(vhost), ["--type", type], ...(autoDelete ? [["--auto-delete"] as [string]] : []), ...(internal ? [["--internal"] as [string]] : [])];
-  const given = typedPairs(lines);
+  const given = typedPairs(lines.all);
   return (
     <Action
       label="Create an exchange"
@@ -75,9 +75,8 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
       primary
       command={name && durable && given ? command(["declare", "exchange"], [...options, ...toOptions("--argument", given)], [name]) : undefined}
       run={async () => {
-        const isNew = await put(path("exchanges", vhost, name), { type, durable, auto_delete: autoDelete, internal, arguments: toObject(pairs(lines)) });
+        const isNew = await put(path("exchanges", vhost, name), { type, durable, auto_delete: autoDelete, internal, arguments: toObject(pairs(lines.all)) });
         made({ what: "exchange", name, vhost, to: href(["exchanges", vhost, name]), isNew });
-        setName("");
       }}
     >
       <VhostField value={vhost} set={setVhost} />
@@ -86,10 +85,10 @@ function CreateExchange({ vhost: initial }: { vhost: string }): JSX.Element {
       <Check label="Durable: it survives a restart" value={durable} set={setDurable} />
       <Check label="Delete it with its last binding" value={autoDelete} set={setAutoDelete} />
       <Check label="Internal: only other exchanges publish to it" value={internal} set={setInternal} />
-      <ExchangeArguments vhost={vhost} type={type} lines={lines} set={setLines} />
+      <ExchangeArguments vhost={vhost} type={type} lines={lines} />
     </Action>
   );
-}
+});
 
 export function ExchangeView({ vhost, name }: { vhost: string; name: string }): JSX.Element {
   const target = path("exchanges", vhost, name);
@@ -120,7 +119,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
               command={command(["delete", "exchange"], inVhost(vhost), [real])}
               run={async () => {
                 await request("DELETE", target);
-                location.hash = "#/exchanges";
+                done(<>The exchange <b class="name"><Name text={name} /></b> was deleted.</>, "#/exchanges");
               }}
             >
               <Named before="The exchange" name={name} after={` in the virtual host ${visible(vhost)} is deleted, with its ${outgoing.data?.length ?? ""} bindings.`} />
@@ -194,7 +193,7 @@ export function ExchangeView({ vhost, name }: { vhost: string; name: string }): 
   );
 }
 
-function Bind({ vhost, source }: { vhost: string; source: string }): JSX.Element {
+const Bind = fresh(({ vhost, source }: { vhost: string; source: string }): JSX.Element => {
   const [kind, setKind] = useState("q");
   const [destination, setDestination] = useState("");
   const [key, setKey] = useState("");
@@ -215,4 +214,4 @@ function Bind({ vhost, source }: { vhost: string; source: string }): JSX.Element
       <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line. A headers exchange compares them; x-match=any needs only one." />
     </Action>
   );
-}
+});

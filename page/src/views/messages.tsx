@@ -11,7 +11,7 @@ import { change, href, place } from "../lib/place";
 import { refresh } from "../lib/poll";
 import { type Found, search, withText } from "../lib/search";
 import { DASH, bytes, count, plural, time } from "../lib/text";
-import { Action } from "../ui/actions";
+import { Action, fresh } from "../ui/actions";
 import { Badge, Command, Copy, Empty, Fields, Name, NameLink, Panel, Problem, Select, Text } from "../ui/parts";
 import { MoveOne } from "./move";
 import { SendBack } from "./redrive";
@@ -34,8 +34,16 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
   const reads = may(me.use(), "read", vhost, name);
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
+  const [said, say] = useState("");
   const asked: Asked = { from, filter: wanted, since: toTime(since), until: toTime(until) };
-  const look = async (start: string) => {
+  const look = async (start: string, toSay = "") => {
+    say(toSay);
+    const strange = [since, until].find((text) => !isTime(text));
+    if (strange !== undefined) {
+      setFound(undefined);
+      setError(new ApiError(400, "page", `'${strange}' is not a time. Write a date such as 2026-01-31 or 2026-01-31 08:00, or a time span ago such as 10m. Its units are s, m, h, D, M and Y.`));
+      return;
+    }
     change({ from: start === first ? undefined : start, filter: wanted || undefined, since: since || undefined, until: until || undefined });
     setBusy(true);
     setError(undefined);
@@ -48,11 +56,15 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
       setFound(await search(ask, start, wanted, MESSAGES));
       setLooks((n) => n + 1);
     } catch (caught) {
+      // An older answer would seem to be one to this question.
+      setFound(undefined);
       setError(toApiError(caught));
     } finally {
       setBusy(false);
     }
   };
+  // What has left the queue is no longer shown.
+  const gone = (what: string) => void look(from, what);
   // A search that was bookmarked shows what it finds.
   useEffect(() => {
     if (begin !== first || filter || earliest || latest) void look(begin);
@@ -73,10 +85,11 @@ export function Messages({ vhost, name, stream }: { vhost: string; name: string;
           <button type="button" disabled={busy} onClick={() => { setFrom(String(next)); void look(String(next)); }}>{narrow ? "Look further" : `Next ${MESSAGES}`}</button>
         )}
       </form>
+      <div role="status">{said && <p class="said"><Name text={said} /></p>}</div>
       {error && <Problem error={error} />}
       {messages && narrow && scanned > 0 && <p class="hint" role="status">{count(messages.length)} of the {plural(scanned, "message")} that {scanned === 1 ? "was" : "were"} read {messages.length === 1 ? "matches" : "match"}.</p>}
       {messages && scanned === 0 && <Empty title="There is no message at this place." />}
-      {messages && messages.length > 0 && <MessageTable key={looks} vhost={vhost} rows={messages} actions={(row) => reads && !stream && <><SendBack vhost={vhost} name={name} row={row} /><MoveOne vhost={vhost} name={name} row={row} /></>} />}
+      {messages && messages.length > 0 && <MessageTable key={looks} vhost={vhost} rows={messages} actions={(row) => reads && !stream && <><SendBack vhost={vhost} name={name} row={row} gone={gone} /><MoveOne vhost={vhost} name={name} row={row} gone={gone} /></>} />}
       <Command text={command(["browse"], [...inVhost(vhost), ...options], [name])} />
     </Panel>
   );
@@ -100,6 +113,11 @@ function toTime(text: string): string {
   const date = /^(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?$/.exec(text.trim());
   const ms = date ? new Date(`${date[1]}T${date[2] ?? "00:00"}`).getTime() : Number.NaN;
   return Number.isNaN(ms) ? text.trim() : String(ms);
+}
+
+/** Returns true for what the broker reads as a time after [`toTime`]; an empty text asks for none. */
+function isTime(text: string): boolean {
+  return /^\d*$|^\d+[YMDhms]$/.test(toTime(text));
 }
 
 /** The fields of a row that are shown in its first line. All others are sections of the message. */
@@ -215,7 +233,7 @@ const MODES: [string, string][] = [
   ["reject_requeue_false", "Reject them: they are dead-lettered or dropped"],
 ];
 
-export function GetMessages({ vhost, name }: { vhost: string; name: string }): JSX.Element {
+export const GetMessages = fresh(({ vhost, name }: { vhost: string; name: string }): JSX.Element => {
   const [mode, setMode] = useState("ack_requeue_true");
   const [number, setNumber] = useState("1");
   return (
@@ -237,4 +255,4 @@ export function GetMessages({ vhost, name }: { vhost: string; name: string }): J
       <Text label="How many" value={number} set={setNumber} required pattern="[1-9][0-9]{0,2}" />
     </Action>
   );
-}
+});

@@ -6,7 +6,7 @@ import { command, inVhost } from "../lib/command";
 import type { MessageRow } from "../lib/names";
 import { type Moved, type Wish, moveBody, moveOptions } from "../lib/redrive";
 import { count, isNumber, plural } from "../lib/text";
-import { Action, Named } from "../ui/actions";
+import { Action, Named, fresh } from "../ui/actions";
 import { Name, Select, Text } from "../ui/parts";
 import { NameField } from "../ui/picker";
 
@@ -21,7 +21,7 @@ const send = async (vhost: string, name: string, fields: object): Promise<Moved>
   (await request("POST", path("queues", vhost, name, "move"), { body: fields })) as Moved;
 
 /** The window that moves messages of a queue: all of them, some, or those with a header. */
-export function Move({ vhost, name, messages }: { vhost: string; name: string; messages: number | undefined }): JSX.Element {
+export const Move = fresh(({ vhost, name, messages }: { vhost: string; name: string; messages: number | undefined }): JSX.Element => {
   const [wish, setWish] = useState(NONE);
   // Set while a move is not complete: what came since its first request is not moved.
   const [until, setUntil] = useState<number>();
@@ -55,7 +55,7 @@ export function Move({ vhost, name, messages }: { vhost: string; name: string; m
       <Text label="At most per second" pattern="[1-9][0-9]*" hint="empty: as fast as possible" {...field("rate")} />
     </Action>
   );
-}
+});
 
 interface TargetProps {
   vhost: string;
@@ -73,8 +73,8 @@ function Target({ vhost, wish, field }: TargetProps): JSX.Element {
   );
 }
 
-/** The button that moves one message that is shown. `name` is the queue that has the message. */
-export function MoveOne({ vhost, name, row }: { vhost: string; name: string; row: MessageRow }): JSX.Element | null {
+/** The button that moves one message that is shown. `name` is the queue that has the message. `gone` says that it has left. */
+export const MoveOne = fresh(({ vhost, name, row, gone }: { vhost: string; name: string; row: MessageRow; gone: (said: string) => void }): JSX.Element | null => {
   const [wish, setWish] = useState(NONE);
   const { seq } = row;
   if (seq === undefined) return null;
@@ -88,7 +88,9 @@ export function MoveOne({ vhost, name, row }: { vhost: string; name: string; row
         command={command(["move"], [...inVhost(vhost), ...moveOptions(wish), ["--seq", String(seq)]], [name])}
         run={async () => {
           const answer = await send(vhost, name, { ...moveBody(wish), seq });
-          return answer.moved === 1 ? <p>It was moved to <Name text={wish.target} />.</p> : <p>It stays here: <Name text={answer.reason} /></p>;
+          if (answer.moved !== 1) return <p>It stays here: <Name text={answer.reason} /></p>;
+          gone(`The message was moved to ${wish.target}.`);
+          return undefined;
         }}
       >
         <Named before="The message leaves the queue" name={name} after=" when its target has it." />
@@ -96,4 +98,4 @@ export function MoveOne({ vhost, name, row }: { vhost: string; name: string; row
       </Action>
     </div>
   );
-}
+});

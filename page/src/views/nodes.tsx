@@ -7,7 +7,7 @@ import { administers, me } from "../lib/me";
 import type { NodeRow, ShardRow } from "../lib/names";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, count, duration, percent, short } from "../lib/text";
-import { Action } from "../ui/actions";
+import { Action, fresh } from "../ui/actions";
 import { BYTES, Chart, type Unit, valueLines } from "../ui/chart";
 import { Answer, Badge, Name, Panel, Table, Text } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
@@ -77,11 +77,11 @@ function Shards({ shards }: { shards: ShardRow[] }): JSX.Element {
   );
 }
 
-function Rename({ name: now }: { name: string }): JSX.Element {
+const Rename = fresh(({ name: now }: { name: string }): JSX.Element => {
   const [name, setName] = useState(now);
   return (
     <Action label="Rename" title="Rename the cluster" confirm="Rename" command={name ? command(["set", "cluster-name"], [], [name]) : undefined} run={async () => void (await request("PUT", path("cluster-name"), { body: { name } }))}>
       <Text label="Name" value={name} set={setName} required />
     </Action>
   );
-}
+});

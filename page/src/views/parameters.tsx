@@ -5,7 +5,7 @@ import { ApiError, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { useApi } from "../lib/poll";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, AdminOnly, Named } from "../ui/actions";
+import { Action, AdminOnly, Named, done, fresh } from "../ui/actions";
 import { Answer, Area, Empty, Name, Panel, Table, Text } from "../ui/parts";
 import { VhostField } from "../ui/picker";
 
@@ -50,7 +50,10 @@ export function Parameters(): JSX.Element {
             return (
               <span class="actions">
                 <SetParameter row={row} global={global} />
-                <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the parameter" danger command={command(words, options, names)} run={async () => void (await request("DELETE", of(row)))}>
+                <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the parameter" danger command={command(words, options, names)} run={async () => {
+                  await request("DELETE", of(row));
+                  done(<>The parameter <b class="name"><Name text={row.name} /></b> was deleted.</>);
+                }}>
                   <Named before="From then on, nothing is set for" name={row.name} after="." />
                 </Action>
               </span>
@@ -73,7 +76,7 @@ export function Parameters(): JSX.Element {
   );
 }
 
-function SetParameter({ row, global = false }: { row?: ParameterRow; global?: boolean }): JSX.Element {
+const SetParameter = fresh(({ row, global = false }: { row?: ParameterRow; global?: boolean }): JSX.Element => {
   const [vhost, setVhost] = useState(row?.vhost ?? (chosenVhost.get() || "/"));
   const [component, setComponent] = useState(row?.component ?? "");
   const [name, setName] = useState(row?.name ?? "");
@@ -98,7 +101,7 @@ function SetParameter({ row, global = false }: { row?: ParameterRow; global?: bo
       <Area label="Value" value={text} set={setText} hint="JSON, for example 7, true, &quot;text&quot; or {&quot;key&quot;: &quot;value&quot;}" />
     </Action>
   );
-}
+});
 
 /** Returns the value of a text that may be half typed, or undefined if it is not JSON. */
 function typed(text: string): unknown {

@@ -11,8 +11,8 @@ import { href, place } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { count } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, Named, made } from "../ui/actions";
-import { Picker, VhostField, useKnown } from "../ui/picker";
+import { Action, Named, done, fresh, made } from "../ui/actions";
+import { type Lines, Picker, VhostField, useKnown, useLines } from "../ui/picker";
 import { Answer, Dialog, Empty, Fields, Name, NameLink, Panel, Problem, Select, Table, Text } from "../ui/parts";
 
 interface PolicyRow {
@@ -64,14 +64,17 @@ function PolicyTable({ kind }: { kind: Kind }): JSX.Element {
                   <span class="actions">
                     <Matches kind={kind} row={row} />
                     {sets && <EditPolicy kind={kind} row={row} />}
-                    {sets && <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the policy" danger command={command(["clear", "policy"], ofKind(kind, row.vhost), [row.name])} run={async () => void (await request("DELETE", path(kind, row.vhost, row.name)))}>
+                    {sets && <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the policy" danger command={command(["clear", "policy"], ofKind(kind, row.vhost), [row.name])} run={async () => {
+                      await request("DELETE", path(kind, row.vhost, row.name));
+                      done(<>The {kind === "policies" ? "policy" : "operator policy"} <b class="name"><Name text={row.name} /></b> was deleted.</>);
+                    }}>
                       <Named before="The queues and exchanges that it is in force for get the next policy that matches, or none:" name={row.name} />
                     </Action>}
                   </span>
                 ),
               },
             ]}
-            empty={<Empty title={kind === "policies" ? "There are no policies." : "There are no operator policies."}>A policy gives arguments to all queues and exchanges whose names match.</Empty>}
+            empty={<Empty title={kind === "policies" ? "There are no policies." : "There are no operator policies."}>{kind === "policies" ? "A policy gives arguments to all queues and exchanges whose names match." : "An operator policy limits all queues whose names match, whatever the policies and arguments of users say."}</Empty>}
           />
         )}
       </Answer>
@@ -159,19 +162,19 @@ function MatchesDialog({ kind, row, close }: { kind: Kind; row: PolicyRow; close
 }
 
 /** The keys that a policy may have. */
-function PolicyKeys({ kind, vhost, apply, lines, set }: { kind: Kind; vhost: string; apply: string; lines: string; set: (lines: string) => void }): JSX.Element {
+function PolicyKeys({ kind, vhost, apply, lines }: { kind: Kind; vhost: string; apply: string; lines: Lines }): JSX.Element {
   const all = useKnown()?.policy_keys ?? [];
-  return <Picker label="Definition" what="a key" refused hint="One name=value a line, for example max-length=1000" vhost={vhost} all={all} fitting={keysFor(all, apply, kind === "operator-policies")} lines={lines} set={set} />;
+  return <Picker label="Definition" what="a key" refused hint="One name=value a line, for example max-length=1000" vhost={vhost} all={all} fitting={keysFor(all, apply, kind === "operator-policies")} lines={lines} />;
 }
 
-function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element {
+const EditPolicy = fresh(({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element => {
   const [vhost, setVhost] = useState(row?.vhost ?? (chosenVhost.get() || "/"));
   const [name, setName] = useState(row?.name ?? "");
   const [pattern, setPattern] = useState(row?.pattern ?? "");
   const [apply, setApply] = useState(row?.["apply-to"] ?? "queues");
   const [priority, setPriority] = useState(String(row?.priority ?? 0));
-  const [lines, setLines] = useState(Object.entries(row?.definition ?? {}).map(([key, value]) => `${key}=${JSON.stringify(value)}`).join("\n"));
-  const given = typedPairs(lines);
+  const lines = useLines(Object.entries(row?.definition ?? {}).map(([key, value]) => `${key}=${JSON.stringify(value)}`).join("\n"));
+  const given = typedPairs(lines.all);
   return (
     <Action
       label={row ? "Edit" : "Add a policy"}
@@ -180,7 +183,7 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
       primary={!row && kind === "policies"}
       command={name && given ? command(["set", "policy"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, JSON.stringify(toObject(given))]) : undefined}
       run={async () => {
-        const isNew = await put(path(kind, vhost, name), { pattern, "apply-to": apply, priority: Number(priority), definition: toObject(pairs(lines)) });
+        const isNew = await put(path(kind, vhost, name), { pattern, "apply-to": apply, priority: Number(priority), definition: toObject(pairs(lines.all)) });
         if (!row) made({ what: kind === "policies" ? "policy" : "operator policy", name, vhost, to: href(["admin", "policies"], { shown: keyOf(kind, vhost, name) }), isNew, otherwise: "was there before, and has these settings now" });
       }}
     >
@@ -189,7 +192,7 @@ function EditPolicy({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.Element
       <Text label="Names that match" value={pattern} set={setPattern} required hint="A regular expression, for example ^orders\." />
       <Select label="Applies to" value={apply} set={setApply} options={targets(kind === "operator-policies").map((one) => [one, one.replaceAll("_", " ")])} />
       <Text label="Priority" value={priority} set={setPriority} required pattern="-?[0-9]+" />
-      <PolicyKeys kind={kind} vhost={vhost} apply={apply} lines={lines} set={setLines} />
+      <PolicyKeys kind={kind} vhost={vhost} apply={apply} lines={lines} />
     </Action>
   );
-}
+});

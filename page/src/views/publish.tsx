@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { exchangeInPath, path, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
 import { pairs, toObject, toOptions, typedPairs } from "../lib/pairs";
-import { Action } from "../ui/actions";
+import { Action, fresh } from "../ui/actions";
 import { Area, Check, Select, Text } from "../ui/parts";
 
 /** The properties of a message besides its headers and whether it is durable. Numbers have the largest value. */
@@ -22,7 +22,7 @@ const PROPERTIES: { name: string; label: string; hint?: string; most?: number }[
   { name: "cluster_id", label: "Cluster id" },
 ];
 
-export function Publish({ vhost, exchange, routingKey }: { vhost: string; exchange: string; routingKey: string }): JSX.Element {
+export const Publish = fresh(({ vhost, exchange, routingKey }: { vhost: string; exchange: string; routingKey: string }): JSX.Element => {
   const [key, setKey] = useState(routingKey);
   const [body, setBody] = useState("");
   const [encoding, setEncoding] = useState("string");
@@ -69,4 +69,4 @@ export function Publish({ vhost, exchange, routingKey }: { vhost: string; exchan
       </details>
     </Action>
   );
-}
+});

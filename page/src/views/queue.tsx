@@ -11,7 +11,7 @@ import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, count, isNumber, plural, time, visible } from "../lib/text";
 import { Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
-import { Action, Actions, Named } from "../ui/actions";
+import { Action, Actions, Named, done, fresh } from "../ui/actions";
 import { NameField } from "../ui/picker";
 import { Absent, Answer, Area, Badge, Empty, Facts, Fields, Name, NameLink, NotPermitted, Panel, State, Table, Text, Tile, present, show, unknownArguments } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
@@ -41,7 +41,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
   const [reads, configures] = [may(who, "read", vhost, name), may(who, "configure", vhost, name)];
   if (!row) return <Absent what={`queue in the virtual host ${visible(vhost)} with the name`} name={name} list="#/queues" label="Queues and streams" of={queue} />;
   const stream = row.type === "stream";
-  const messages = row.messages;
+  const { messages, messages_ready: ready } = row;
   return (
     <>
       <p class="crumbs"><a href="#/queues">Queues and streams</a> / <Name text={vhost} /></p>
@@ -55,7 +55,10 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
           {administers(who) && <Trace of={{ kind: "queue", vhost, name }} />}
           {reads && !stream && <Redrive vhost={vhost} name={name} messages={messages} />}
           {reads && !stream && (
-            <Action label="Purge" title={`Purge ${name}?`} confirm={isNumber(messages) ? `Purge ${plural(messages, "message")}` : "Purge"} danger command={command(["purge", "queue"], inVhost(vhost), [name])} run={async () => void (await request("DELETE", `${target}/contents`))}>
+            <Action label="Purge" title={`Purge ${name}?`} confirm={isNumber(ready) ? `Purge ${plural(ready, "message")}` : "Purge"} danger command={command(["purge", "queue"], inVhost(vhost), [name])} run={async () => {
+              await request("DELETE", `${target}/contents`);
+              done(<>{isNumber(ready) ? `${plural(ready, "message")} ${ready === 1 ? "was" : "were"}` : "All ready messages were"} purged from <b class="name"><Name text={name} /></b>.</>);
+            }}>
               <Named before="All ready messages leave the queue" name={name} after=" for good." />
               <p>It has {count(messages)} messages; {show(row, "messages_unacknowledged", count)} of them are held by consumers and stay.</p>
             </Action>
@@ -68,7 +71,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
             command={command(["delete", "queue"], inVhost(vhost), [name])}
             run={async () => {
               await request("DELETE", target);
-              location.hash = "#/queues";
+              done(<>The {stream ? "stream" : "queue"} <b class="name"><Name text={name} /></b> was deleted.</>, "#/queues");
             }}
           >
             <Named before="The queue" name={name} after={` in the virtual host ${vhost} is deleted, with ${isNumber(messages) ? plural(messages, "message") : "all messages"} and ${isNumber(row.consumers) ? plural(row.consumers, "consumer") : "all consumers"} attached.`} />
@@ -93,7 +96,7 @@ function QueueConsumers({ row }: { row: QueueRow }): JSX.Element {
   if (shown.length === 0) return hidden > 0 ? <Empty title={`${plural(hidden, "consumer")} of other users: not permitted`}>You may see the consumers of your own connections. The tag monitoring shows all of them.</Empty> : <Empty title="No consumer is attached." />;
   return (
     <>
-      <ConsumerTable rows={shown} empty={null} />
+      <ConsumerTable rows={shown} ofQueue empty={null} />
       {hidden > 0 && <p class="hint"><NotPermitted>{plural(hidden, "more consumer")} of other users</NotPermitted></p>}
     </>
   );
@@ -179,28 +182,8 @@ function Quorum({ vhost, name }: { vhost: string; name: string }): JSX.Element {
 
 function QueueBindings({ vhost, name }: { vhost: string; name: string }): JSX.Element {
   const bindings = useApi<BindingRow[]>(path("queues", vhost, name, "bindings"));
-  const [source, setSource] = useState("");
-  const [key, setKey] = useState("");
-  const [lines, setLines] = useState("");
-  const given = typedPairs(lines);
   return (
-    <Panel
-      title="Bindings"
-      tight
-      aside={
-        may(me.use(), "write", vhost, name) && <Action
-          label="Bind"
-          title={`Bind an exchange to ${name}`}
-          confirm="Bind"
-          command={source && given ? command(["declare", "binding"], [...inVhost(vhost), ["--key", key], ...toOptions("--argument", given)], [source, name]) : undefined}
-          run={async () => void (await request("POST", path("bindings", vhost, "e", source, "q", name), { body: { routing_key: key, arguments: toObject(pairs(lines)) } }))}
-        >
-          <NameField kind="exchange" vhost={vhost} label="Exchange" value={source} set={setSource} required />
-          <Text label="Binding key" value={key} set={setKey} />
-          <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line. A headers exchange compares them; x-match=any needs only one." />
-        </Action>
-      }
-    >
+    <Panel title="Bindings" tight aside={may(me.use(), "write", vhost, name) && <Bind vhost={vhost} name={name} />}>
       <Answer of={bindings}>
         {(rows) => (
           <BindingTable
@@ -215,3 +198,23 @@ function QueueBindings({ vhost, name }: { vhost: string; name: string }): JSX.El
     </Panel>
   );
 }
+
+const Bind = fresh(({ vhost, name }: { vhost: string; name: string }): JSX.Element => {
+  const [source, setSource] = useState("");
+  const [key, setKey] = useState("");
+  const [lines, setLines] = useState("");
+  const given = typedPairs(lines);
+  return (
+    <Action
+      label="Bind"
+      title={`Bind an exchange to ${name}`}
+      confirm="Bind"
+      command={source && given ? command(["declare", "binding"], [...inVhost(vhost), ["--key", key], ...toOptions("--argument", given)], [source, name]) : undefined}
+      run={async () => void (await request("POST", path("bindings", vhost, "e", source, "q", name), { body: { routing_key: key, arguments: toObject(pairs(lines)) } }))}
+    >
+      <NameField kind="exchange" vhost={vhost} label="Exchange" value={source} set={setSource} required />
+      <Text label="Binding key" value={key} set={setKey} />
+      <Area label="Arguments" value={lines} set={setLines} hint="One name=value a line. A headers exchange compares them; x-match=any needs only one." />
+    </Action>
+  );
+});

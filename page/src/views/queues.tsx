@@ -11,9 +11,9 @@ import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { DASH, bytes, count, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, made } from "../ui/actions";
+import { Action, fresh, made } from "../ui/actions";
 import { List, type ListColumn, rateColumn } from "../ui/list";
-import { Picker, VhostField, useKnown } from "../ui/picker";
+import { type Lines, Picker, VhostField, useKnown, useLines } from "../ui/picker";
 import { Badge, Check, Empty, Fields, Name, NameLink, Select, State, Text, Why, show } from "../ui/parts";
 
 const keyOf = (row: QueueRow) => `${row.vhost}\u0000${row.name}`;
@@ -83,20 +83,20 @@ function members({ members: all = [], online = all }: QueueRow): JSX.Element {
 }
 
 /** The arguments that queues of a type take. */
-function QueueArguments({ vhost, type, lines, set }: { vhost: string; type: string; lines: string; set: (lines: string) => void }): JSX.Element {
+function QueueArguments({ vhost, type, lines }: { vhost: string; type: string; lines: Lines }): JSX.Element {
   const all = useKnown()?.queue_arguments ?? [];
-  return <Picker label="Arguments" what="an argument" hint="One name=value a line, for example x-max-length=1000" vhost={vhost} all={all} fitting={all.filter((one) => one.types.includes(type))} lines={lines} set={set} />;
+  return <Picker label="Arguments" what="an argument" hint="One name=value a line, for example x-max-length=1000" vhost={vhost} all={all} fitting={all.filter((one) => one.types.includes(type))} lines={lines} />;
 }
 
-function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {
+const CreateQueue = fresh(({ vhost: initial }: { vhost: string }): JSX.Element => {
   const [vhost, setVhost] = useState(initial);
   const [name, setName] = useState("");
   const [type, setType] = useState("classic");
   const [durable, setDurable] = useState(true);
   const [autoDelete, setAutoDelete] = useState(false);
-  const [lines, setLines] = useState("");
+  const lines = useLines();
   const options: [string, string?][] = [...inVhost(vhost), ["--type", type], ...(autoDelete ? [["--auto-delete"] as [string]] : [])];
-  const given = typedPairs(lines);
+  const given = typedPairs(lines.all);
   return (
     <Action
       label="Create a queue"
@@ -105,10 +105,9 @@ function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {
       primary
       command={name && durable && given ? command(["declare", "queue"], [...options, ...toOptions("--argument", given)], [name]) : undefined}
       run={async () => {
-        const body = { durable, auto_delete: autoDelete, arguments: { ...toObject(pairs(lines)), "x-queue-type": type } };
+        const body = { durable, auto_delete: autoDelete, arguments: { ...toObject(pairs(lines.all)), "x-queue-type": type } };
         const isNew = await put(path("queues", vhost, name), body);
         made({ what: type === "stream" ? "stream" : "queue", name, vhost, to: href(["queues", vhost, name]), isNew });
-        setName("");
       }}
     >
       <VhostField value={vhost} set={setVhost} />
@@ -116,7 +115,7 @@ function CreateQueue({ vhost: initial }: { vhost: string }): JSX.Element {
       <Select label="Type" value={type} set={setType} options={[["classic", "classic"], ["quorum", "quorum"], ["stream", "stream"]]} />
       <Check label="Durable: it survives a restart" value={durable} set={setDurable} />
       <Check label="Delete it with its last consumer" value={autoDelete} set={setAutoDelete} />
-      <QueueArguments vhost={vhost} type={type} lines={lines} set={setLines} />
+      <QueueArguments vhost={vhost} type={type} lines={lines} />
     </Action>
   );
-}
+});

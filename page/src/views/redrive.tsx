@@ -8,7 +8,7 @@ import type { MessageRow } from "../lib/names";
 import { refresh } from "../lib/poll";
 import { type Filters, type Redriven, body, options } from "../lib/redrive";
 import { count, isNumber, plural } from "../lib/text";
-import { Action } from "../ui/actions";
+import { Action, fresh } from "../ui/actions";
 import { Name, Problem, Select, Text } from "../ui/parts";
 import { NameField } from "../ui/picker";
 
@@ -18,8 +18,8 @@ const ask = async (vhost: string, name: string, fields: object): Promise<Redrive
   return answer;
 };
 
-/** The button of one dead letter. Nothing is shown for other messages. `name` is the queue that has the message. */
-export function SendBack({ vhost, name, row }: { vhost: string; name: string; row: MessageRow }): JSX.Element | null {
+/** The button of one dead letter. Nothing is shown for other messages. `name` is the queue that has the message. `gone` says that it has left. */
+export function SendBack({ vhost, name, row, gone }: { vhost: string; name: string; row: MessageRow; gone: (said: string) => void }): JSX.Element | null {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
   const [answer, setAnswer] = useState<Redriven>();
@@ -29,7 +29,9 @@ export function SendBack({ vhost, name, row }: { vhost: string; name: string; ro
     setBusy(true);
     setError(undefined);
     try {
-      setAnswer(await ask(vhost, name, { seq: row.seq }));
+      const got = await ask(vhost, name, { seq: row.seq });
+      setAnswer(got);
+      if (got.redriven === 1) gone(`The message went back to the queue ${died}.`);
     } catch (caught) {
       setError(toApiError(caught));
     } finally {
@@ -39,11 +41,7 @@ export function SendBack({ vhost, name, row }: { vhost: string; name: string; ro
   return (
     <>
       <div class="death buttons">
-        {answer?.redriven === 1 ? (
-          <span role="status">It went back to the queue <Name text={died} />.</span>
-        ) : (
-          <button type="button" disabled={busy} onClick={() => void send()}>Send it back to <Name text={died} /></button>
-        )}
+        <button type="button" disabled={busy} onClick={() => void send()}>Send it back to <Name text={died} /></button>
         {answer?.redriven === 0 && <span role="status">It stays here: <Name text={answer.reason} /></span>}
       </div>
       {error && <Problem error={error} />}
@@ -68,7 +66,7 @@ const TO: [string, string][] = [
 const NONE: Filters = { number: "", reason: "", queue: "", older: "", rate: "", header: "", to: "queue", other: "" };
 
 /** The window that redrives the dead letters of a queue. */
-export function Redrive({ vhost, name, messages }: { vhost: string; name: string; messages: number | undefined }): JSX.Element {
+export const Redrive = fresh(({ vhost, name, messages }: { vhost: string; name: string; messages: number | undefined }): JSX.Element => {
   const [filters, setFilters] = useState(NONE);
   // Set while a redrive is not complete: what died since its first request does not go again.
   const [until, setUntil] = useState<number>();
@@ -106,4 +104,4 @@ export function Redrive({ vhost, name, messages }: { vhost: string; name: string
       <Text label="At most per second" pattern="[1-9][0-9]*" hint="empty: as fast as possible" {...field("rate")} />
     </Action>
   );
-}
+});

@@ -6,7 +6,7 @@ import { command, inVhost } from "../lib/command";
 import { href } from "../lib/place";
 import { refresh, useApi } from "../lib/poll";
 import { plural } from "../lib/text";
-import { Action } from "../ui/actions";
+import { Action, fresh } from "../ui/actions";
 import { Answer, Name, Problem, Text } from "../ui/parts";
 
 /** The exchange that gets the copies. */
@@ -45,7 +45,7 @@ async function start({ kind, vhost, name }: Traced, seconds: number, messages: n
 }
 
 /** The button and the window that start and stop traces of a queue or a connection. */
-export function Trace({ of }: { of: Traced }): JSX.Element {
+export const Trace = fresh(({ of }: { of: Traced }): JSX.Element => {
   const [seconds, setSeconds] = useState("30");
   const [messages, setMessages] = useState("1000");
   return (
@@ -65,7 +65,7 @@ export function Trace({ of }: { of: Traced }): JSX.Element {
       <Text label="How many messages at most" value={messages} set={setMessages} required pattern="[1-9][0-9]{0,6}" />
     </Action>
   );
-}
+});
 
 /** The link to the queue with the copies. */
 function Copies({ vhost, name }: { vhost: string; name: string }): JSX.Element {

@@ -5,7 +5,7 @@ import { type Tone, label } from "../lib/causes";
 import { href } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { count, plural } from "../lib/text";
-import { Badge, Name, NameLink, Panel, Why } from "../ui/parts";
+import { Badge, Name, NameLink, Panel, Why, Words } from "../ui/parts";
 import { valueOf } from "./why";
 
 interface TroubledObject {
@@ -63,15 +63,15 @@ function Entry({ trouble, open }: { trouble: Trouble; open: boolean }): JSX.Elem
   const more = trouble.count - trouble.objects.length;
   return (
     <li class={`explain ${tone}`}>
-      <p class="sentence"><Badge tone={tone}>{trouble.severity}</Badge> <Name text={trouble.sentence} /></p>
+      <p class="sentence"><Badge tone={tone}>{trouble.severity}</Badge> <Words text={trouble.sentence} /></p>
       <ul class="troubled">
         {trouble.objects.map((object) => <li key={`${object.kind}\u0000${object.vhost ?? ""}\u0000${object.name}`}><Troubled object={object} /></li>)}
         {more > 0 && <li class="hint">and {count(more)} more</li>}
       </ul>
       <details open={open}>
         <summary>What it means, and what to do</summary>
-        <p><Name text={trouble.meaning} /></p>
-        {trouble.advice.length > 0 && <ol class="advice">{trouble.advice.map((one) => <li><Name text={one} /></li>)}</ol>}
+        <p><Words text={trouble.meaning} /></p>
+        {trouble.advice.length > 0 && <ol class="advice">{trouble.advice.map((one) => <li><Words text={one} /></li>)}</ol>}
       </details>
     </li>
   );

@@ -28,7 +28,7 @@ export function UserView({ name }: { name: string }): JSX.Element {
         <h1 class="name"><Name text={name} /></h1>
         <AdminOnly>
           <div class="actions">
-            <EditUser key={tagsOf(row)} row={row} />
+            <EditUser row={row} />
             <DeleteUser name={name} />
           </div>
         </AdminOnly>
@@ -51,7 +51,7 @@ export function UserView({ name }: { name: string }): JSX.Element {
         }}
       </Answer>
       <Panel title="Permissions" tight aside={<AdminOnly><SetPermission user={name} /></AdminOnly>}>
-        <Answer of={permissions}>{(rows) => <PermissionTable rows={rows} />}</Answer>
+        <Answer of={permissions}>{(rows) => <PermissionTable rows={rows} empty={<Empty title={`${visible(name)} may use no virtual host yet.`} />} />}</Answer>
       </Panel>
       <Panel title="Topic permissions" tight aside={<AdminOnly><SetTopic user={name} /></AdminOnly>}>
         <Answer of={topics}>{(rows) => <TopicTable rows={rows} />}</Answer>

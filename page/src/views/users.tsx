@@ -1,5 +1,5 @@
 /** Users, their permissions and topic permissions. */
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { path, put, request } from "../lib/api";
 import { command, inVhost } from "../lib/command";
@@ -8,7 +8,7 @@ import { useApi } from "../lib/poll";
 import { tagList } from "../lib/tags";
 import { DASH } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Action, AdminOnly, Named, made } from "../ui/actions";
+import { Action, AdminOnly, Named, done, fresh, made } from "../ui/actions";
 import { NameField, TagsField, VhostField } from "../ui/picker";
 import { Answer, Empty, Name, NameLink, Panel, Table, Text } from "../ui/parts";
 
@@ -72,7 +72,7 @@ export function Users(): JSX.Element {
       </Panel>
       <Panel title="Permissions" tight aside={<AdminOnly><SetPermission /></AdminOnly>}>
         <Answer of={permissions}>
-          {(rows) => <PermissionTable rows={rows} />}
+          {(rows) => <PermissionTable rows={rows} empty={<Empty title="No user may use a virtual host yet." />} />}
         </Answer>
       </Panel>
       <Panel title="Topic permissions" tight aside={<AdminOnly><SetTopic /></AdminOnly>}>
@@ -88,7 +88,7 @@ export function Users(): JSX.Element {
 const pattern = (text: string) => (text === "" ? <span class="hint">nothing</span> : <code><Name text={text} /></code>);
 
 /** What users may do in virtual hosts. */
-export function PermissionTable({ rows }: { rows: PermissionRow[] }): JSX.Element {
+export function PermissionTable({ rows, empty }: { rows: PermissionRow[]; empty: ComponentChildren }): JSX.Element {
   return (
     <Table
               caption="Permissions"
@@ -111,7 +111,7 @@ export function PermissionTable({ rows }: { rows: PermissionRow[] }): JSX.Elemen
                   ),
                 },
               ]}
-              empty={<Empty title="No user may use a virtual host." />}
+              empty={empty}
             />
   );
 }
@@ -156,7 +156,7 @@ export function DeleteUser({ name }: { name: string }): JSX.Element {
       command={command(["delete", "user"], [], [name])}
       run={async () => {
         await request("DELETE", path("users", name));
-        location.hash = "#/admin/users";
+        done(<>The user <b class="name"><Name text={name} /></b> was deleted.</>, "#/admin/users");
       }}
     >
       <Named before="The connections of" name={name} after=" are closed, and the user can no longer log in." />
@@ -164,26 +164,24 @@ export function DeleteUser({ name }: { name: string }): JSX.Element {
   );
 }
 
-export function EditUser({ row }: { row?: UserRow }): JSX.Element {
+export const EditUser = fresh(({ row }: { row?: UserRow }): JSX.Element => {
   const [name, setName] = useState(row?.name ?? "");
   const [password, setPassword] = useState("");
   const [tags, setTags] = useState(row ? tagsOf(row) : "");
+  const list = tagList(tags);
   return (
     <Action
       label={row ? "Edit" : "Add a user"}
       title={row ? `Edit ${row.name}` : "Add a user"}
       confirm={row ? "Save" : "Add"}
       primary={!row}
-      command={row ? command(["set", "tags"], [], [name, ...tagList(tags)]) : name ? command(["add", "user"], [], [name]) : undefined}
+      command={row ? `${command(["set", "tags"], [], [name, ...list])}${password === "" ? "" : ` && ${command(["set", "password"], [], [name])}`}` : name ? command(["add", "user"], list.length > 0 ? [["--tags", list.join(",")]] : [], [name]) : undefined}
       run={async () => {
-        const list = tagList(tags).join(",");
         // What a POST does not name stays. A new user must not replace one with the same name.
-        const body = row && password === "" ? { tags: list } : { password, tags: list };
-        setPassword("");
+        const body = row && password === "" ? { tags: list.join(",") } : { password, tags: list.join(",") };
         if (row) return void (await request("POST", path("users", name), { body }));
         await put(path("users", name), body, { "if-none-match": "*" });
         made({ what: "user", name, to: href(["admin", "users", name]), isNew: true, next: "It may use no virtual host yet. Its page sets the permissions." });
-        setName("");
       }}
     >
       {!row && <Text label="Name" value={name} set={setName} required />}
@@ -191,9 +189,9 @@ export function EditUser({ row }: { row?: UserRow }): JSX.Element {
       <TagsField value={tags} set={setTags} />
     </Action>
   );
-}
+});
 
-export function SetPermission({ row, user: of, vhost: where }: { row?: PermissionRow; user?: string; vhost?: string }): JSX.Element {
+export const SetPermission = fresh(({ row, user: of, vhost: where }: { row?: PermissionRow; user?: string; vhost?: string }): JSX.Element => {
   const [user, setUser] = useState(row?.user ?? of ?? "");
   const [vhost, setVhost] = useState(row?.vhost ?? where ?? (chosenVhost.get() || "/"));
   const [configure, setConfigure] = useState(row?.configure ?? ".*");
@@ -214,9 +212,9 @@ export function SetPermission({ row, user: of, vhost: where }: { row?: Permissio
       <Text label="Read" value={read} set={setRead} />
     </Action>
   );
-}
+});
 
-export function SetTopic({ row, user: of }: { row?: TopicRow; user?: string }): JSX.Element {
+export const SetTopic = fresh(({ row, user: of }: { row?: TopicRow; user?: string }): JSX.Element => {
   const [user, setUser] = useState(row?.user ?? of ?? "");
   const [vhost, setVhost] = useState(row?.vhost ?? (chosenVhost.get() || "/"));
   const [exchange, setExchange] = useState(row?.exchange ?? "amq.topic");
@@ -237,4 +235,4 @@ export function SetTopic({ row, user: of }: { row?: TopicRow; user?: string }): 
       <Text label="Bind with keys" value={read} set={setRead} hint="A regular expression" />
     </Action>
   );
-}
+});

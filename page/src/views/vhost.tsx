@@ -6,7 +6,7 @@ import { DASH, bytes, count, visible } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
 import { AdminOnly } from "../ui/actions";
 import { BYTES_PER_SECOND, Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
-import { Absent, Answer, Badge, Facts, Name, Panel, Tile, present, show } from "../ui/parts";
+import { Absent, Answer, Badge, Empty, Facts, Name, Panel, Tile, present, show } from "../ui/parts";
 import { BRIEF, SpanChoice, useSpan } from "../ui/spans";
 import { DeleteVhost, EditVhost, SetLimit, type VhostRow } from "./admin";
 import { CHANNEL_RATES } from "./sessions";
@@ -35,7 +35,7 @@ export function VhostView({ name }: { name: string }): JSX.Element {
         {row.deleting && <Badge tone="warn">being deleted</Badge>}
         <AdminOnly>
           <div class="actions">
-            <EditVhost key={JSON.stringify([row.description, row.tags, row.default_queue_type])} row={row} />
+            <EditVhost row={row} />
             <DeleteVhost name={name} />
           </div>
         </AdminOnly>
@@ -75,7 +75,7 @@ export function VhostView({ name }: { name: string }): JSX.Element {
         )}
       </Answer>
       <Panel title="Who may use it" tight aside={<AdminOnly><SetPermission vhost={name} /></AdminOnly>}>
-        <Answer of={permissions}>{(rows) => <PermissionTable rows={rows} />}</Answer>
+        <Answer of={permissions}>{(rows) => <PermissionTable rows={rows} empty={<Empty title="No user may use this virtual host yet." />} />}</Answer>
       </Panel>
     </>
   );

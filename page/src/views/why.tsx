@@ -9,7 +9,7 @@ import { go, href, place } from "../lib/place";
 import { useApi } from "../lib/poll";
 import { bytes, count, duration, isNumber, percent } from "../lib/text";
 import { vhost as chosenVhost } from "../lib/vhost";
-import { Answer, Command, Name, NameLink, Panel, Select, Text } from "../ui/parts";
+import { Answer, Command, Name, NameLink, Panel, Select, Text, Words, present } from "../ui/parts";
 import { NameField } from "../ui/picker";
 
 const KINDS: [string, string][] = [["queue", "Queue or stream"], ["connection", "Connection"], ["link", "Link or consumer"]];
@@ -43,31 +43,34 @@ export function valueOf(name: string, value: unknown): string {
   return name.endsWith("_bytes") ? bytes(value) : count(value);
 }
 
-/** The answer for one object. It is asked for again as often as everything else. */
-export function Explanation({ subject }: { subject: Subject }): JSX.Element {
+/** The answer for one object, below a heading that knows whether there is one. It is asked for again as often as everything else. */
+export function Explanation({ subject, heading }: { subject: Subject; heading?: (exists: boolean) => JSX.Element }): JSX.Element {
   const answer = useApi<Explained>(target(subject));
   return (
-    <Answer of={answer}>
-      {(explained) => {
-        const numbers = Object.entries(explained.numbers ?? {});
-        const causes = explained.causes ?? [{ cause: explained.cause, sentence: explained.sentence, at: explained.at }];
-        return (
-          <div class="causes">
-            {causes.map((one) => <CauseView key={`${one.cause} ${JSON.stringify(one.at ?? null)}`} of={one} />)}
-            {(explained.notes ?? []).map((note) => <p class="note"><Name text={note} /></p>)}
-            {numbers.length > 0 && (
-              <details>
-                <summary>The numbers behind this</summary>
-                <dl class="numbers">
-                  {numbers.map(([key, value]) => <div><dt>{key.replaceAll("_", " ")}</dt><dd>{isNumber(value) ? count(value) : String(value)}</dd></div>)}
-                </dl>
-                <Command text={commandOf(subject)} />
-              </details>
-            )}
-          </div>
-        );
-      }}
-    </Answer>
+    <>
+      {heading?.(present(answer) !== undefined)}
+      <Answer of={answer}>
+        {(explained) => {
+          const numbers = Object.entries(explained.numbers ?? {});
+          const causes = explained.causes ?? [{ cause: explained.cause, sentence: explained.sentence, at: explained.at }];
+          return (
+            <div class="causes">
+              {causes.map((one) => <CauseView key={`${one.cause} ${JSON.stringify(one.at ?? null)}`} of={one} />)}
+              {(explained.notes ?? []).map((note) => <p class="note"><Words text={note} /></p>)}
+              {numbers.length > 0 && (
+                <details>
+                  <summary>The numbers behind this</summary>
+                  <dl class="numbers">
+                    {numbers.map(([key, value]) => <div><dt>{key.replaceAll("_", " ")}</dt><dd>{isNumber(value) ? count(value) : String(value)}</dd></div>)}
+                  </dl>
+                  <Command text={commandOf(subject)} />
+                </details>
+              )}
+            </div>
+          );
+        }}
+      </Answer>
+    </>
   );
 }
 
@@ -78,12 +81,12 @@ function CauseView({ of: { cause, sentence, meaning, advice = [], at, numbers } 
   const [only] = advice;
   return (
     <div class={`explain ${tone}`}>
-      <p class="sentence"><span class={`badge ${tone}`}>{cause.replaceAll("_", " ")}</span> <Name text={sentence} /></p>
-      {meaning && <p><Name text={meaning} /></p>}
-      {advice.length < 2 ? <p><b>What to do:</b> <Name text={only ?? "nothing"} /></p> : (
+      <p class="sentence"><span class={`badge ${tone}`}>{cause.replaceAll("_", " ")}</span> <Words text={sentence} /></p>
+      {meaning && <p><Words text={meaning} /></p>}
+      {advice.length < 2 ? <p><b>What to do:</b> <Words text={only ?? "nothing"} /></p> : (
         <>
           <p><b>What to do:</b></p>
-          <ol class="advice">{advice.map((one) => <li><Name text={one} /></li>)}</ol>
+          <ol class="advice">{advice.map((one) => <li><Words text={one} /></li>)}</ol>
         </>
       )}
       {shown.length > 0 && (
@@ -128,20 +131,25 @@ export function WhyView(): JSX.Element {
           }}
         >
           <Select label="Kind" value={kind} set={setKind} options={KINDS} />
-          {kind === "queue" ? <NameField kind="queue" vhost={vhost} label="Name" value={name} set={setName} required /> : <Text label="Name" value={name} set={setName} required />}
+          {kind === "link" ? <Text label="Name" value={name} set={setName} required /> : <NameField key={kind} kind={kind === "connection" ? "connection" : "queue"} vhost={vhost} label="Name" value={name} set={setName} required />}
           {kind !== "connection" && <NameField kind="vhost" label="Virtual host" value={vhost} set={setVhost} />}
-          {kind === "link" && <Text label="Connection" value={connection} set={setConnection} hint="If several links have this name" />}
+          {kind === "link" && <NameField kind="connection" label="Connection" value={connection} set={setConnection} hint="If several links have this name" />}
           <button type="submit" class="primary">Ask</button>
         </form>
       </Panel>
       {subject && (
         <Panel title="Answer">
-          <p class="subject">
-            {KINDS.find(([id]) => id === subject.kind)?.[1] ?? subject.kind} <b class="name"><Name text={subject.name} /></b>
-            {subject.kind === "queue" && <> · <a href={href(["queues", subject.vhost ?? "/", subject.name])}>its page</a></>}
-            {subject.kind === "connection" && <> · <a href={href(["connections", subject.name])}>its page</a></>}
-          </p>
-          <Explanation key={JSON.stringify(subject)} subject={subject} />
+          <Explanation
+            key={JSON.stringify(subject)}
+            subject={subject}
+            heading={(exists) => (
+              <p class="subject">
+                {KINDS.find(([id]) => id === subject.kind)?.[1] ?? subject.kind} <b class="name"><Name text={subject.name} /></b>
+                {exists && subject.kind === "queue" && <> · <a href={href(["queues", subject.vhost ?? "/", subject.name])}>its page</a></>}
+                {exists && subject.kind === "connection" && <> · <a href={href(["connections", subject.name])}>its page</a></>}
+              </p>
+            )}
+          />
         </Panel>
       )}
     </>

@@ -2,7 +2,7 @@
 
 use message::DeliveryMax;
 
-use super::texts::{CREDIT_USED_UP, DELAYS, EMPTIED, REJECTS};
+use super::texts::{CREDIT_USED_UP, DELAYS, EMPTIED, REJECTS, UNUSED};
 use super::{
     Cause, ConnectionFacts, Facts, LinkFacts, LinkId, LinkInPlace, LogFacts, QueueFacts, Role, SessionFacts,
     Text, causes,
@@ -103,6 +103,9 @@ fn words(
             (sentence.to_owned(), DELAYS)
         }
         (Cause::NoConsumer | Cause::QueueEmpty, Some(queue)) => match losses(queue) {
+            None if cause == Cause::QueueEmpty && queue.report.consumers == 0 => {
+                (cause.sentence().to_owned(), UNUSED)
+            }
             None => usual(),
             Some(losses) => {
                 let text = if cause == Cause::QueueEmpty { EMPTIED } else { cause.text() };

@@ -550,6 +550,19 @@ fn a_queue_that_refuses_or_delays_says_so() {
 
 /// A publisher whose messages are refused goes on sending them.
 #[test]
+fn consumers_are_said_to_wait_only_where_there_are_some() {
+    let meaning = |consumers: u32| {
+        let queue = queue(Report { consumers, ..ready(0) });
+        let facts = Facts::Queue { queue: &queue, consumers: &[], moved: false, blocked: false };
+        let reasons = Explanation::of(facts, LOG, |_| None).causes;
+        assert_eq!(reasons[0].cause, Cause::QueueEmpty);
+        reasons[0].text.meaning
+    };
+    assert!(meaning(1).contains("Consumers wait"), "{}", meaning(1));
+    assert!(meaning(0).contains("No consumer is attached"), "{}", meaning(0));
+}
+
+#[test]
 fn a_publisher_is_told_what_is_refused_while_it_sends() {
     let (connection, link) = (connection(), publishing(0));
     let queue = QueueFacts { rejected_a_minute: 3, ..queue(ready(1)) };

@@ -50,6 +50,16 @@ pub(super) const EMPTIED: Text = Text {
     numbers: &["queue_expired", "queue_over_length", "queue_rejected", "queue_ready", "queue_consumers"],
 };
 
+/// The text for an empty queue that nobody consumes from.
+pub(super) const UNUSED: Text = Text {
+    meaning: "There is nothing to deliver. No consumer is attached that would get a message.",
+    advice: &[
+        "If messages are expected, look at the publishers. The routing try-out of the web page shows which queues a message \
+         would reach.",
+    ],
+    numbers: &["queue_ready", "queue_consumers"],
+};
+
 const fn text(
     meaning: &'static str,
     advice: &'static [&'static str],
