@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"6d17ab4ae23b91e0\"",
+        etag: "W/\"163c3014eb6a0bd2\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -22,10 +22,10 @@
         gzip: include_bytes!("assets/index-B0VSnn-O.css.gz"),
     },
     File {
-        path: "/assets/index-I-Ukao-o.js",
+        path: "/assets/index-DA4JI2_5.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"6752f1ef423dee53\"",
-        plain: include_bytes!("assets/index-I-Ukao-o.js"),
-        gzip: include_bytes!("assets/index-I-Ukao-o.js.gz"),
+        etag: "W/\"f66189ea6cd69424\"",
+        plain: include_bytes!("assets/index-DA4JI2_5.js"),
+        gzip: include_bytes!("assets/index-DA4JI2_5.js.gz"),
     },
 ]

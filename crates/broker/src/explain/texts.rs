@@ -50,6 +50,14 @@ pub(super) const EMPTIED: Text = Text {
     numbers: &["queue_expired", "queue_over_length", "queue_rejected", "queue_ready", "queue_consumers"],
 };
 
+/// What a client does about a message that it cannot handle.
+pub(super) const GIVE_UP: &str = "Let the client reject what it cannot handle: basic.reject or basic.nack with requeue=false, or the \
+     outcome rejected. With a dead-letter exchange the message goes there, otherwise it is dropped.";
+
+/// What ends a loop of returns.
+pub(super) const LIMIT: &str = "Only a quorum queue ends the loop itself, and only if the returns count for x-delivery-limit: \
+     basic.reject with requeue=true does, and modified with delivery-failed. basic.nack with requeue=true and released do not.";
+
 const fn text(
     meaning: &'static str,
     advice: &'static [&'static str],
@@ -171,6 +179,22 @@ impl Cause {
                  then nobody gets more.",
                 &["Let the client acknowledge it. If it does not, it may hang: look at what it does."],
                 &["link_unsettled", "queue_ready", "queue_consumers"],
+            ),
+            Self::RequeueLoop => text(
+                "The client gives messages back (basic.nack or basic.reject with requeue=true, released, or modified). The queue delivers \
+                 them again at once, and they come back again. None has been acknowledged or rejected meanwhile.",
+                &[
+                    GIVE_UP,
+                    LIMIT,
+                    "If the client waits for something else, let it wait before it gives a message back.",
+                ],
+                &[
+                    "link_returned_a_second",
+                    "queue_looped_a_minute",
+                    "queue_ready",
+                    "queue_unsettled",
+                    "queue_consumers",
+                ],
             ),
             Self::UnsettledLimit => text(
                 "The client holds as many messages as it may: its prefetch, that of its channel, or the limit of the link. It gets more \
