@@ -51,12 +51,11 @@ pub(super) const EMPTIED: Text = Text {
 };
 
 /// What a client does about a message that it cannot handle.
-pub(super) const GIVE_UP: &str = "Let the client reject what it cannot handle: basic.reject or basic.nack with requeue=false, or the \
-     outcome rejected. With a dead-letter exchange the message goes there, otherwise it is dropped.";
+pub(super) const GIVE_UP: &str =
+    "Let the client reject what it cannot handle without requeue: to dead-letter or drop it.";
 
 /// What ends a loop of returns.
-pub(super) const LIMIT: &str = "Only a quorum queue ends the loop itself, and only if the returns count for x-delivery-limit: \
-     basic.reject with requeue=true does, and modified with delivery-failed. basic.nack with requeue=true and released do not.";
+pub(super) const LIMIT: &str = "x-delivery-limit of a quorum queue counts basic.reject and modified with delivery-failed, not basic.nack and released.";
 
 const fn text(
     meaning: &'static str,
@@ -181,20 +180,9 @@ impl Cause {
                 &["link_unsettled", "queue_ready", "queue_consumers"],
             ),
             Self::RequeueLoop => text(
-                "The client gives messages back (basic.nack or basic.reject with requeue=true, released, or modified). The queue delivers \
-                 them again at once, and they come back again. None has been acknowledged or rejected meanwhile.",
-                &[
-                    GIVE_UP,
-                    LIMIT,
-                    "If the client waits for something else, let it wait before it gives a message back.",
-                ],
-                &[
-                    "link_returned_a_second",
-                    "queue_looped_a_minute",
-                    "queue_ready",
-                    "queue_unsettled",
-                    "queue_consumers",
-                ],
+                "The client gives messages back with requeue, and the queue delivers them again at once.",
+                &[GIVE_UP, LIMIT],
+                &["link_returned_a_second", "queue_looped_a_minute", "queue_unsettled"],
             ),
             Self::UnsettledLimit => text(
                 "The client holds as many messages as it may: its prefetch, that of its channel, or the limit of the link. It gets more \
