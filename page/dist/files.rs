@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"912cc3fba7521547\"",
+        etag: "W/\"217a5b9ef1a181e0\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-ClKNKpW0.js",
+        path: "/assets/index-Be_Wyju0.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"868873fc7e44fab4\"",
-        plain: include_bytes!("assets/index-ClKNKpW0.js"),
-        gzip: include_bytes!("assets/index-ClKNKpW0.js.gz"),
+        etag: "W/\"f2fca6950eb12d7a\"",
+        plain: include_bytes!("assets/index-Be_Wyju0.js"),
+        gzip: include_bytes!("assets/index-Be_Wyju0.js.gz"),
     },
     File {
         path: "/assets/index-K8tA0IpF.css",

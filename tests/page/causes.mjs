@@ -123,6 +123,18 @@ export const SCENES = {
     await client.consume(1, "orders.prefetch", "warehouse", 5);
     return link("warehouse");
   },
+  async requeue_loop(stage) {
+    const client = await stage.consumer("orders.failing", { messages: 1, credit: 1_000_000 });
+    const giveBack = async () => {
+      for (let delivery = 0; ; delivery++) {
+        await client.received();
+        client.settle(delivery, "released");
+      }
+    };
+    // It ends with its client.
+    giveBack().catch(() => {});
+    return consumerOf("orders.failing");
+  },
   async client_window_closed(stage) {
     await stage.consumer("orders.window", { window: 0, credit: 100 });
     return consumerOf("orders.window");

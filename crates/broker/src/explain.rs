@@ -17,7 +17,7 @@ mod trouble_texts;
 use std::sync::Arc;
 
 use message::DeliveryMax;
-use queue::Standing;
+use queue::{Lately, Standing};
 
 use crate::access::{Authority, UserRef};
 use crate::catalog::QueueRecord;
@@ -69,6 +69,8 @@ pub enum Cause {
     /// The single active consumer of a quorum queue gets no more until it has settled what it holds, because a consumer of a
     /// higher priority, or one that has not timed out, takes over then.
     GivingWay,
+    /// The client gives messages back again and again, and the queue delivers them again. None leaves the queue.
+    RequeueLoop,
     /// The client settles nothing: its link has the maximum number of unsettled deliveries.
     UnsettledLimit,
     /// The client has granted no credit.
@@ -109,7 +111,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -124,6 +126,7 @@ impl Cause {
         Self::MessageTooLarge,
         Self::ConsumerTimedOut,
         Self::GivingWay,
+        Self::RequeueLoop,
         Self::UnsettledLimit,
         Self::NoCredit,
         Self::ReadingBacklog,
@@ -161,6 +164,7 @@ impl Cause {
             Self::MessageTooLarge => "message_too_large",
             Self::ConsumerTimedOut => "consumer_timed_out",
             Self::GivingWay => "giving_way",
+            Self::RequeueLoop => "requeue_loop",
             Self::UnsettledLimit => "unsettled_limit",
             Self::NoCredit => "no_credit",
             Self::ReadingBacklog => "reading_backlog",
@@ -210,6 +214,9 @@ impl Cause {
             }
             Self::GivingWay => {
                 "another consumer becomes the single active one when this one has settled what it holds"
+            }
+            Self::RequeueLoop => {
+                "the consumer gives messages back again and again, and none leaves the queue"
             }
             Self::UnsettledLimit => "the client has reached its limit of unsettled deliveries",
             Self::NoCredit => "the client has granted no credit",
@@ -310,6 +317,8 @@ pub enum Role {
         /// The number of deliveries so far, and of those that the client has accepted.
         sent: u64,
         acknowledged: u64,
+        /// The deliveries that the client has given back to the queue.
+        returned: Lately,
         /// The largest message that the consumer accepts; see [`queue::Attach`].
         message_bytes_max: Option<DeliveryMax>,
         /// The number of unsettled deliveries that the queue has taken back after the consumer timeout.
@@ -366,6 +375,11 @@ pub struct QueueFacts {
     pub home: Option<ShardFacts>,
     /// The number of messages that the queue has refused within the last minute, because it was at its length limit.
     pub rejected_a_minute: u64,
+    /// The number of messages that consumers have given back again and again within the last minute, while none left the queue. 0 if
+    /// they are too few to be a loop.
+    pub looped_a_minute: u64,
+    /// When the queue was looked at, in milliseconds since the epoch.
+    pub at_ms: u64,
     /// True if messages wait in the queue until they expire, and go to another queue then.
     pub delays: bool,
 }
@@ -374,8 +388,19 @@ impl QueueFacts {
     pub fn new(record: &QueueRecord, report: queue::Report, now_ms: u64) -> Self {
         let (vhost, name) = (record.vhost.clone(), record.name.clone());
         let rejected_a_minute = report.rejected.within_a_minute(now_ms);
+        let looped_a_minute = trouble::looped_a_minute(&report, now_ms);
         let delays = trouble::is_delay(&record.config, &report);
-        Self { id: record.id, vhost, name, report, home: None, rejected_a_minute, delays }
+        Self {
+            id: record.id,
+            vhost,
+            name,
+            report,
+            home: None,
+            rejected_a_minute,
+            looped_a_minute,
+            at_ms: now_ms,
+            delays,
+        }
     }
 
     /// Returns true if the queue refuses messages, or has done so within the last minute.
@@ -425,6 +450,18 @@ pub struct LinkInPlace<'a> {
     pub queue: Option<&'a QueueFacts>,
     /// True if the link has carried a delivery between two inspections.
     pub moved: bool,
+}
+
+impl LinkInPlace<'_> {
+    /// Returns how many messages the consumer has given back within the last minute. 0 unless the messages of its queue go round.
+    fn looped_a_minute(&self) -> u64 {
+        match (&self.link.role, self.queue) {
+            (Role::Consuming { returned, .. }, Some(queue)) if queue.looped_a_minute > 0 => {
+                returned.within_a_minute(queue.at_ms)
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// Everything that a decision is based on.

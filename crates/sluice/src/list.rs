@@ -215,15 +215,18 @@ fn now_s() -> u64 {
 }
 
 /// Adds to a queue what its table shows and the API does not have in this form: the age of its first message in seconds, null if it has none,
-/// and the messages that were published to it and delivered from it per second, with one decimal.
+/// and the messages that were published to it and delivered from it per second, with one decimal. The rates are null until the broker has the
+/// two samples that they need: then the API says so, and its rates are 0.
 pub(crate) fn measure(queue: &mut Value) {
     measure_at(queue, now_s());
 }
 
 fn measure_at(queue: &mut Value, now_s: u64) {
     let age = queue["head_message_timestamp"].as_u64().map(|at| now_s.saturating_sub(at));
+    let stats = &queue["message_stats"];
+    let are_known = stats["rates_are_known"] != false;
     let rate = |field: &str| {
-        let rate = queue["message_stats"][field]["rate"].as_f64();
+        let rate = stats[field]["rate"].as_f64().filter(|_| are_known);
         rate.map(|rate| (rate * 10.0).round() / 10.0)
     };
     let (published, delivered) = (rate("publish_details"), rate("deliver_get_details"));
@@ -535,6 +538,10 @@ b     anna  oauth2    /      AMQP 1-0  c              1         2     3
         });
         measure_at(&mut queue, 1061);
         assert_eq!(MEASURED.map(|field| queue[field].clone()), [json!(61), json!(1.3), json!(0.0)]);
+        // A rate needs two samples.
+        queue["message_stats"]["rates_are_known"] = false.into();
+        measure_at(&mut queue, 1061);
+        assert_eq!(MEASURED.map(|field| queue[field].clone()), [json!(61), Value::Null, Value::Null]);
         let mut empty = json!({"head_message_timestamp": null});
         measure_at(&mut empty, 1061);
         assert_eq!(MEASURED.map(|field| empty[field].clone()), [Value::Null, Value::Null, Value::Null]);

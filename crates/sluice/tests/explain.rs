@@ -4,6 +4,7 @@ use crate::broker;
 
 use broker::verb::{ask_as, basic};
 use broker::{Broker, Directory};
+use client::{Connection, Options, ReceiverOptions};
 use serde_json::{Value, json};
 
 #[test]
@@ -69,4 +70,45 @@ fn explain_lists_what_is_wrong() {
     assert_eq!(asks(&broker), nothing.replace(r#""queues":0"#, r#""queues":1"#));
     assert_eq!(broker.ask("PUT", "/api/permissions/%2F/eve", none).0, 201);
     assert!(asks(&broker).contains(r#""cause":"queue_without_consumer""#));
+}
+
+/// A client gives each message back until the broker ends.
+#[test]
+fn explain_finds_messages_that_go_round() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q", "--type", "quorum"]).done();
+    broker.verb(&["send", "q", "x"]).done();
+    let url = broker.amqp_url();
+    let (goes_round, has_begun) = std::sync::mpsc::channel();
+    let client = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let connection = Connection::open(&url.parse().unwrap(), Options::default()).await.unwrap();
+            let session = connection.session().await.unwrap();
+            let receiver = session.receiver(Some("/queues/q"), ReceiverOptions::default()).await.unwrap();
+            let mut count = 0;
+            while let Ok(delivery) = receiver.recv().await {
+                if delivery.release().is_err() {
+                    return;
+                }
+                count += 1;
+                if count == 100 {
+                    goes_round.send(()).unwrap();
+                }
+            }
+        });
+    });
+    has_begun.recv().unwrap();
+    let explained = broker.verb(&["explain", "queue", "q"]).done();
+    let begin = "requeue_loop: the consumer gives messages back ";
+    assert!(explained.starts_with(begin) && explained.contains("\nat link '"), "{explained}");
+    for part in [", and none leaves the queue\n", "not basic.nack and released.", "queue_looped_a_minute "] {
+        assert!(explained.contains(part), "{part}: {explained}");
+    }
+    let listed = broker.verb(&["explain"]).done();
+    let begin = "warning: 1 queue gets its messages back from consumers again and again, and none leaves it (requeue_loop)\n  queue 'q' in '/': queue_looped_a_minute ";
+    assert!(listed.starts_with(begin), "{listed}");
+    drop(broker);
+    client.join().unwrap();
 }

@@ -16,10 +16,16 @@ pub fn causes<'a>(facts: Facts<'a>, log: LogFacts) -> Vec<CauseAt<'a>> {
         Facts::Connection { links, .. } if links.iter().any(|link| link.moved) => {
             let mut all: Vec<CauseAt<'a>> =
                 links.iter().flat_map(|link| at(*link, of_publisher(link, log))).collect();
-            let slow = links.iter().find(|link| link.moved && link.shard_at_limit().is_some());
-            all.push(
-                slow.map_or((Cause::Moving, None), |link| (Cause::ShardAtLimit, Some(&link.link.place))),
-            );
+            type Links<'a> = Vec<&'a LinkInPlace<'a>>;
+            let (round, others): (Links<'a>, Links<'a>) =
+                links.iter().filter(|link| link.moved).partition(|link| link.looped_a_minute() > 0);
+            all.extend(round.first().map(|link| (Cause::RequeueLoop, Some(&link.link.place))));
+            if !others.is_empty() {
+                let slow = others.iter().find(|link| link.shard_at_limit().is_some());
+                all.push(
+                    slow.map_or((Cause::Moving, None), |link| (Cause::ShardAtLimit, Some(&link.link.place))),
+                );
+            }
             all
         }
         Facts::Connection { connection, links } => {
@@ -69,6 +75,7 @@ fn of_queue<'a>(
     all.extend(stops.into_iter().filter(|(is, _)| *is).map(|(_, cause)| (cause, None)));
     match () {
         () if report.damaged => {}
+        () if queue.looped_a_minute > 0 => all.push((Cause::RequeueLoop, looping(consumers))),
         () if moved => all.push((moving(queue.home), None)),
         () if report.ready == 0 => all.push((nothing_ready(report), None)),
         () if report.consumers == 0 && report.stream.is_some() => all.push((Cause::NoReader, None)),
@@ -92,6 +99,14 @@ fn of_queue<'a>(
     all
 }
 
+/// Returns the consumer that gives back most. One that has just got a delivery comes first: the others may have stopped.
+fn looping<'a>(consumers: &'a [LinkInPlace<'a>]) -> Option<&'a LinkId> {
+    let counted = consumers.iter().map(|consumer| (consumer.looped_a_minute(), consumer));
+    let found =
+        counted.filter(|(count, _)| *count > 0).max_by_key(|(count, consumer)| (consumer.moved, *count));
+    found.map(|(_, consumer)| &consumer.link.place)
+}
+
 fn is_inactive((cause, _): &CauseAt<'_>) -> bool {
     *cause == Cause::InactiveConsumer
 }
@@ -113,7 +128,8 @@ fn of_link(at: &LinkInPlace<'_>, log: LogFacts) -> Vec<Cause> {
     let LinkInPlace { connection, link, moved, .. } = at;
     let mut causes = of_publisher(at, log);
     if *moved {
-        causes.push(moving(at.shard_at_limit()));
+        let goes_round = at.looped_a_minute() > 0;
+        causes.push(if goes_round { Cause::RequeueLoop } else { moving(at.shard_at_limit()) });
         return causes;
     }
     if connection.unwritten_bytes > 0 {
@@ -194,6 +210,11 @@ fn of_consumer(at: &LinkInPlace<'_>, causes: &mut Vec<Cause>) {
     let active = report.and_then(|r| r.active_consumer);
     if link.waits_for_window() {
         causes.push(Cause::ClientWindowClosed);
+    }
+    // Its message is on its way back, or with the consumer again.
+    if active.is_none_or(|active| active == *consumer) && at.looped_a_minute() > 0 {
+        causes.push(Cause::RequeueLoop);
+        return;
     }
     // Without a message for it, only what holds back its deliveries counts.
     let no_message = match report {

@@ -38,17 +38,18 @@ pub struct Reason {
     pub text: Text,
 }
 
-/// How many deliveries a consumer has acknowledged in a time.
+/// How many deliveries a consumer has acknowledged in a time, and how many it has given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     pub acknowledged: u64,
+    pub returned: u64,
     pub ms: u64,
 }
 
 impl Pace {
-    /// Returns the number in a second, rounded to the nearest.
-    fn a_second(self) -> u64 {
-        (self.acknowledged * 1000 + self.ms / 2) / self.ms.max(1)
+    /// Returns a number in a second, rounded to the nearest.
+    fn a_second(self, number: u64) -> u64 {
+        (number * 1000 + self.ms / 2) / self.ms.max(1)
     }
 }
 
@@ -71,17 +72,27 @@ impl Explanation {
         if let Some(link) = link_at(facts, at) {
             link_notes(link.link, &mut notes);
         }
+        if let Facts::Connection { links, .. } = facts {
+            let others = links.iter().filter(|link| Some(&link.link.place) != at);
+            others.for_each(|link| link_notes(link.link, &mut notes));
+            notes.truncate(NOTES_MAX);
+        }
         let numbers = numbers_at(facts, cause, at, log, &pace);
         Self { cause, at: at.cloned(), numbers, notes, causes: reasons }
     }
 
-    /// Returns true if how fast the client acknowledges says more about a cause.
+    /// Returns true if how fast the client acknowledges or gives back says more about a cause.
     pub fn wants_pace(&self) -> bool {
-        self.causes.iter().any(|reason| reason.text.numbers.contains(&ACKNOWLEDGED_A_SECOND))
+        let paces = [ACKNOWLEDGED_A_SECOND, RETURNED_A_SECOND];
+        self.causes.iter().any(|reason| paces.iter().any(|pace| reason.text.numbers.contains(pace)))
     }
 }
 
 const ACKNOWLEDGED_A_SECOND: &str = "link_acknowledged_a_second";
+const RETURNED_A_SECOND: &str = "link_returned_a_second";
+
+/// The most notes of an explanation. A connection may have thousands of links that have one each.
+const NOTES_MAX: usize = 10;
 
 /// Returns the sentence and the text of a cause, which depend on how it arose.
 fn words(
@@ -120,6 +131,15 @@ fn words(
             );
             (sentence, REJECTS)
         }
+        (Cause::RequeueLoop, Some(queue)) => {
+            let pace = link_at(facts, at).and_then(|link| pace(&link.link.place));
+            let how_often = match pace.map(|pace| pace.a_second(pace.returned)) {
+                None | Some(0) => format!("{} times within the last minute", queue.looped_a_minute),
+                Some(a_second) => format!("{a_second} times a second"),
+            };
+            let sentence = format!("the consumer gives messages back {how_often}, and none leaves the queue");
+            (sentence, cause.text())
+        }
         (Cause::NoCredit | Cause::UnsettledLimit, _) => {
             let Some(link) = link_at(facts, at) else { return usual() };
             let Role::Consuming { unsettled, sent, .. } = link.link.role else { return usual() };
@@ -131,7 +151,7 @@ fn words(
                 _ => (cause.sentence(), cause.text()),
             };
             let acknowledged = match pace(&link.link.place) {
-                Some(pace) => format!(" and acknowledges {} a second", pace.a_second()),
+                Some(pace) => format!(" and acknowledges {} a second", pace.a_second(pace.acknowledged)),
                 None => String::new(),
             };
             (format!("{begin}: it holds {}{acknowledged}", messages(unsettled.into())), text)
@@ -235,7 +255,11 @@ fn link_numbers(link: &LinkFacts, pace: Option<Pace>, numbers: &mut Numbers) {
                 ("link_unsettled", u64::from(*unsettled)),
                 ("link_unsettled_max", u64::from(*unsettled_max)),
             ]);
-            numbers.extend(pace.map(|pace| (ACKNOWLEDGED_A_SECOND, pace.a_second())));
+            if let Some(pace) = pace {
+                numbers.push((ACKNOWLEDGED_A_SECOND, pace.a_second(pace.acknowledged)));
+                let returned = pace.a_second(pace.returned);
+                numbers.extend((returned > 0).then_some((RETURNED_A_SECOND, returned)));
+            }
             numbers.extend((*revoked > 0).then_some(("link_revoked", *revoked)));
             numbers.extend(message_bytes_max.map(|max| match max {
                 DeliveryMax::Whole(max) => ("link_message_max_bytes", max),
@@ -263,8 +287,12 @@ fn queue_numbers(queue: &QueueFacts, numbers: &mut Numbers) {
         ("queue_over_limit", report.over_limit),
         ("queue_consumers", u64::from(report.consumers)),
     ]);
-    let losses = [("queue_expired", report.expired), ("queue_over_length", report.over_length)];
-    numbers.extend(losses.into_iter().filter(|(_, count)| *count > 0));
+    let seldom = [
+        ("queue_looped_a_minute", queue.looped_a_minute),
+        ("queue_expired", report.expired),
+        ("queue_over_length", report.over_length),
+    ];
+    numbers.extend(seldom.into_iter().filter(|(_, count)| *count > 0));
     if report.rejected.total() > 0 {
         numbers.push(("queue_rejected_a_minute", queue.rejected_a_minute));
         numbers.push(("queue_rejected", report.rejected.total()));

@@ -69,7 +69,7 @@ impl Look {
         self.explain_with(before, subject, |_| None)
     }
 
-    /// Explains the subject, and says how fast clients acknowledge. `later` is another look at it, `ms` milliseconds after
+    /// Explains the subject, and says how fast clients acknowledge or give back. `later` is another look at it, `ms` milliseconds after
     /// `before`.
     ///
     /// # Errors
@@ -82,16 +82,18 @@ impl Look {
         ms: u64,
     ) -> Result<Explanation, CatalogError> {
         self.explain_with(before, subject, |place| {
-            let acknowledged = later.acknowledged(place)?.saturating_sub(before.acknowledged(place)?);
-            Some(Pace { acknowledged, ms })
+            let [(acknowledged, returned), before] = [later.settled(place)?, before.settled(place)?];
+            let (acknowledged, returned) =
+                (acknowledged.saturating_sub(before.0), returned.saturating_sub(before.1));
+            Some(Pace { acknowledged, returned, ms })
         })
     }
 
-    /// Returns how many deliveries a consumer has acknowledged so far.
-    fn acknowledged(&self, place: &LinkId) -> Option<u64> {
+    /// Returns how many deliveries a consumer has acknowledged so far, and how many it has given back.
+    fn settled(&self, place: &LinkId) -> Option<(u64, u64)> {
         let connection = self.connections.iter().find(|connection| connection.name == place.connection)?;
         match connection.links.iter().find(|link| link.place == *place)?.role {
-            Role::Consuming { acknowledged, .. } => Some(acknowledged),
+            Role::Consuming { acknowledged, returned, .. } => Some((acknowledged, returned.total())),
             _ => None,
         }
     }

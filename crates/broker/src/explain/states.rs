@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use queue::{Report, Standing};
 
-use super::tests::{connection, consuming, queue};
+use super::tests::{connection, consuming, lately, queue};
 use super::*;
 
 /// A queue with its consumers, and what its publishers meet.
@@ -36,6 +36,8 @@ struct World {
     /// What happened while the broker looked: publishers came, a consumer returned a message and got it again, a consumer got a
     /// message for the first time, or settled one.
     published: bool,
+    /// Consumers give back all that they get, again and again, and have done so for seconds.
+    is_in_a_loop: bool,
     went_in_circles: bool,
     taken: bool,
     settled: bool,
@@ -57,6 +59,7 @@ struct Reader {
     timed_out: bool,
     takes_bytes: u64,
     is_at_end: bool,
+    gives_back: bool,
 }
 
 /// Returns everything that keeps the next message from this consumer, or the news that it can have it.
@@ -70,6 +73,10 @@ fn of_reader(world: &World, number: usize) -> BTreeSet<Cause> {
         return all;
     }
     say(!reader.window_is_open, Cause::ClientWindowClosed);
+    if world.is_in_a_loop && reader.gives_back && world.single.is_none_or(|single| single == number) {
+        say(true, Cause::RequeueLoop);
+        return all;
+    }
     if world.ready == 0 {
         say(reader.reads_socket && reader.window_is_open, where_messages_are(world));
         return all;
@@ -130,6 +137,9 @@ fn of_world(world: &World) -> Vec<BTreeSet<Cause>> {
     if world.damaged {
         return with([].into());
     }
+    if world.is_in_a_loop && !world.consumers.is_empty() {
+        return with([Cause::RequeueLoop].into());
+    }
     if world.taken || world.settled {
         return with([goes].into());
     }
@@ -181,6 +191,7 @@ fn looks(world: &World) -> [Look; 2] {
         delivered: 10,
         redelivered: 5,
         acknowledged: 3,
+        returned_again: lately(if world.is_in_a_loop { 100 } else { 0 }),
         ..Report::default()
     };
     let before = Report {
@@ -202,9 +213,17 @@ fn looks(world: &World) -> [Look; 2] {
             ..consuming(reader.holds)
         };
         if let Role::Consuming {
-            consumer, unsettled_max, message_bytes_max, revoked, standing, sent, ..
+            consumer,
+            unsettled_max,
+            message_bytes_max,
+            revoked,
+            standing,
+            sent,
+            returned,
+            ..
         } = &mut link.role
         {
+            *returned = lately(reader.gives_back.into());
             (*consumer, *unsettled_max, *sent) = (number as u64, reader.may_hold, reader.got);
             *message_bytes_max = Some(message::DeliveryMax::Whole(reader.takes_bytes));
             *revoked = reader.timed_out.into();
@@ -247,6 +266,7 @@ fn cure(world: &mut World, reason: &Reason) {
         (Cause::LogFailed, _) => world.disk_fails = false,
         (Cause::QueueDamaged, _) => world.damaged = false,
         (Cause::Alarm, _) => world.alarm = false,
+        (Cause::RequeueLoop, _) => world.is_in_a_loop = false,
         (Cause::QueueFull, _) => (world.full, world.refused) = (false, 0),
         (Cause::NoConsumer, _) => world.consumers.push(FREE_READER),
         (Cause::GivingWay, _) => world.gives_way = false,
@@ -275,6 +295,7 @@ const FREE_READER: Reader = Reader {
     timed_out: false,
     takes_bytes: u64::MAX,
     is_at_end: false,
+    gives_back: false,
 };
 
 /// True once in so many times.
@@ -284,10 +305,10 @@ fn seldom(times: u32) -> impl Strategy<Value = bool> {
 
 fn readers() -> impl Strategy<Value = Vec<Reader>> {
     let numbers = (any::<bool>(), 0..2_u32, 0..3_u32, 1..3_u32, 0..2_u64, 50..150_u64);
-    let states = (seldom(4), seldom(4), seldom(6), seldom(4), seldom(4), seldom(3));
+    let states = (seldom(4), seldom(4), seldom(6), seldom(4), seldom(4), seldom(3), any::<bool>());
     let reader = (numbers, states).prop_map(|(numbers, states)| {
         let (has_credit_of_its_own, credit, holds, may_hold, got, takes_bytes) = numbers;
-        let (unread, shut, unanswered, is_ahead, timed_out, is_at_end) = states;
+        let (unread, shut, unanswered, is_ahead, timed_out, is_at_end, gives_back) = states;
         Reader {
             has_credit_of_its_own,
             credit,
@@ -301,6 +322,7 @@ fn readers() -> impl Strategy<Value = Vec<Reader>> {
             timed_out,
             takes_bytes,
             is_at_end,
+            gives_back,
         }
     });
     prop::collection::vec(reader, 0..4)
@@ -314,15 +336,18 @@ prop_compose! {
         (refused, shard_is_full, is_on_disk, next_bytes) in (0..2_u64, seldom(4), seldom(4), 0..150_u64),
         (single, gives_way, at) in (seldom(3), seldom(3), any::<prop::sample::Index>()),
         consumers in readers(),
-        (published, went_in_circles, taken, settled) in (any::<bool>(), seldom(3), seldom(5), seldom(5)),
+        (published, went_in_circles, taken, settled, loops) in
+            (any::<bool>(), seldom(3), seldom(5), seldom(5), seldom(4)),
     ) -> World {
         let single = (single && !consumers.is_empty() && !is_stream).then(|| at.index(consumers.len()));
         // Nothing is settled in a stream.
         let settled = settled && !is_stream;
+        // What is settled ends a loop.
+        let is_in_a_loop = loops && !settled && !is_stream;
         World {
             is_stream, ready, held, staged, waiting_for_retry, dead, failed_last, damaged, full, refused, alarm,
             disk_fails, shard_is_full, is_on_disk, next_bytes, single, gives_way, consumers, published,
-            went_in_circles, taken, settled,
+            is_in_a_loop, went_in_circles, taken, settled,
         }
     }
 }
@@ -340,6 +365,11 @@ proptest! {
         prop_assert!(causes.is_sorted() && causes.len() == said.len(), "{:?}", causes);
         prop_assert_eq!(explanation.cause, causes[0]);
         prop_assert_eq!(&explanation.at, &explanation.causes[0].at);
+        if let Some(found) = explanation.causes.iter().find(|reason| reason.cause == Cause::RequeueLoop) {
+            let place = found.at.as_ref().map(|at| at.connection[1..].parse::<usize>().unwrap());
+            prop_assert_eq!(place.is_some(), world.consumers.iter().any(|reader| reader.gives_back));
+            prop_assert!(place.is_none_or(|number| world.consumers[number].gives_back));
+        }
     }
 
     /// So do explanations of consumers.

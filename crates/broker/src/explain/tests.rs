@@ -1,6 +1,6 @@
 //! Tests the table of causes: which facts lead to which cause.
 
-use queue::Report;
+use queue::{Lately, Report};
 
 use super::*;
 use crate::access::Authority;
@@ -15,6 +15,8 @@ fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> CauseAt<'a> {
 const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0, groups_held: 0, memory_receipts_held: 0 };
 const QUEUE: QueueId = QueueId::new(1, 0);
 const ME: u64 = 7;
+/// When everything is looked at.
+pub(super) const NOW_MS: u64 = 1_000_000;
 const SESSION: SessionFacts = SessionFacts { incoming_window: 400, remote_incoming_window: 5000, pending: 0 };
 /// Two deliveries wait for a window that is closed.
 const SHUT: SessionFacts = SessionFacts { remote_incoming_window: 0, pending: 2, ..SESSION };
@@ -62,6 +64,7 @@ fn consuming_role(consumer: u64, unsettled: u32) -> Role {
         unsettled_max: 100,
         sent: 0,
         acknowledged: 0,
+        returned: Lately::NONE,
         message_bytes_max: Some(DeliveryMax::Whole(1000)),
         revoked: 0,
         standing: None,
@@ -74,11 +77,20 @@ pub(super) fn queue(report: Report) -> QueueFacts {
         id: QUEUE,
         vhost: "/".into(),
         name: "q".into(),
+        looped_a_minute: trouble::looped_a_minute(&report, NOW_MS),
         report,
         home: None,
         rejected_a_minute: 0,
+        at_ms: NOW_MS,
         delays: false,
     }
+}
+
+/// Returns the count of so many events that have just happened.
+pub(super) fn lately(events: u64) -> Lately {
+    let mut count = Lately::NONE;
+    count.count_all(events, NOW_MS);
+    count
 }
 
 fn ready(ready: u64) -> Report {
@@ -224,6 +236,7 @@ fn the_cause_at_a_stream() {
             unsettled_max: 100,
             sent: 0,
             acknowledged: 0,
+            returned: Lately::NONE,
             message_bytes_max: None,
             revoked: 0,
             standing,
@@ -515,14 +528,82 @@ fn a_slow_consumer_is_told_from_one_that_asks_for_nothing() {
         *sent = 9;
     }
     assert_eq!(words_for(&link, None).0, "the client has used up its credit: it holds 5 messages");
-    let pace = Some(Pace { acknowledged: 7, ms: 1_000 });
+    let pace = Some(Pace { acknowledged: 7, returned: 0, ms: 1_000 });
     let slow = words_for(&link, pace);
     assert_eq!(slow.0, "the client has used up its credit: it holds 5 messages and acknowledges 7 a second");
     assert_ne!(slow.1, never.1, "there is other advice");
     assert!(slow.2.contains(&("link_acknowledged_a_second", 7)), "{slow:?}");
-    let at_limit = words_for(&consuming(100), Some(Pace { acknowledged: 1, ms: 2_100 }));
+    let at_limit = words_for(&consuming(100), Some(Pace { acknowledged: 1, returned: 0, ms: 2_100 }));
     let expected = "the client has reached its limit of unsettled deliveries: it holds 100 messages and acknowledges 0 a second";
     assert_eq!(at_limit.0, expected);
+}
+
+/// Returns a consumer that has given so many deliveries back.
+fn returning(returned: u64, unsettled: u32) -> LinkFacts {
+    let mut link = consuming(unsettled);
+    if let Role::Consuming { returned: count, .. } = &mut link.role {
+        *count = lately(returned);
+    }
+    link
+}
+
+/// Whether the message is on its way back, or with the consumer again.
+#[test]
+fn messages_that_go_round_are_no_movement_and_wait_for_nobody() {
+    let connection = connection();
+    let of = |returned_again: u64, ready, consumers: &[(LinkFacts, bool)]| {
+        let report =
+            Report { unsettled: 1 - ready, returned_again: lately(returned_again), ..self::ready(ready) };
+        let queue = queue(report);
+        let mut links = Vec::new();
+        for (link, moved) in consumers {
+            let (queue, moved) = (Some(&queue), *moved);
+            links.push(LinkInPlace { connection: &connection, link, queue, moved });
+        }
+        let words = |facts| causes(facts, LOG).into_iter().map(|(cause, _)| cause).collect::<Vec<_>>();
+        let facts = Facts::Queue { queue: &queue, consumers: &links, moved: false, blocked: false };
+        let at = causes(facts, LOG)[0].1.is_some();
+        let connection = words(Facts::Connection { connection: &connection, links: &links });
+        let link = words(Facts::Link(*links.last().unwrap()));
+        (words(facts), at, link, connection)
+    };
+    let full = || LinkFacts { session: None, credit: 0, ..returning(500, 100) };
+    for ready in [0, 1] {
+        for moved in [false, true] {
+            let round = vec![Cause::RequeueLoop];
+            let found = of(500, ready, &[(full(), moved)]);
+            assert_eq!(found, (round.clone(), true, round.clone(), round), "{ready} {moved}");
+        }
+        let (queue, at, link, _) = of(500, ready, &[(returning(0, 100), false)]);
+        assert_eq!((queue, at), (vec![Cause::RequeueLoop], false), "another consumer gave them back");
+        assert_ne!(link, [Cause::RequeueLoop]);
+        assert_ne!(of(9, ready, &[(full(), false)]).0, [Cause::RequeueLoop], "so few are no loop");
+    }
+    let (.., connection) = of(500, 1, &[(returning(0, 0), true), (full(), true)]);
+    assert_eq!(connection, [Cause::RequeueLoop, Cause::Moving], "one of its links works");
+}
+
+#[test]
+fn a_loop_says_how_fast_it_is() {
+    let connection = connection();
+    let queue = queue(Report { returned_again: lately(700), ..ready(1) });
+    let link = returning(700, 1);
+    let of = |pace: Option<Pace>| {
+        let place = LinkInPlace { connection: &connection, link: &link, queue: Some(&queue), moved: true };
+        Explanation::of(Facts::Link(place), LOG, |_| pace)
+    };
+    let first = of(None);
+    assert!(first.wants_pace(), "{first:?}");
+    let expected =
+        "the consumer gives messages back 700 times within the last minute, and none leaves the queue";
+    assert_eq!(first.causes[0].sentence, expected);
+    assert_eq!(of(Some(Pace { acknowledged: 0, returned: 0, ms: 1_000 })).causes[0].sentence, expected);
+    let fast = of(Some(Pace { acknowledged: 0, returned: 2_000, ms: 500 })).causes.remove(0);
+    let expected = "the consumer gives messages back 4000 times a second, and none leaves the queue";
+    assert_eq!(fast.sentence, expected);
+    for number in [("link_returned_a_second", 4_000), ("queue_looped_a_minute", 700)] {
+        assert!(fast.numbers.contains(&number), "{fast:?}");
+    }
 }
 
 #[test]

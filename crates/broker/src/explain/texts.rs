@@ -59,6 +59,12 @@ pub(super) const UNUSED: Text = Text {
     ],
     numbers: &["queue_ready", "queue_consumers"],
 };
+/// What a client does about a message that it cannot handle.
+pub(super) const GIVE_UP: &str =
+    "Let the client reject what it cannot handle without requeue: to dead-letter or drop it.";
+
+/// What ends a loop of returns.
+pub(super) const LIMIT: &str = "x-delivery-limit of a quorum queue counts basic.reject and modified with delivery-failed, not basic.nack and released.";
 
 const fn text(
     meaning: &'static str,
@@ -182,6 +188,11 @@ impl Cause {
                  then nobody gets more.",
                 &["Let the client acknowledge it. If it does not, it may hang: look at what it does."],
                 &["link_unsettled", "queue_ready", "queue_consumers"],
+            ),
+            Self::RequeueLoop => text(
+                "The client gives messages back with requeue, and the queue delivers them again at once.",
+                &[GIVE_UP, LIMIT],
+                &["link_returned_a_second", "queue_looped_a_minute", "queue_unsettled"],
             ),
             Self::UnsettledLimit => text(
                 "The client holds as many messages as it may: its prefetch (basic.qos) or that of its channel in AMQP 0.9.1, the limit of the \

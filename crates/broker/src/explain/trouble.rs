@@ -15,6 +15,9 @@ const GROWS_MS: u64 = 60_000;
 /// A consumer that holds a delivery for longer than this is not just slow. Work that takes minutes is rare.
 pub const HELD_LONG_MS: u64 = 5 * 60_000;
 
+/// So many returns within a minute, while no message leaves the queue, are a loop. A client that tries again now and then stays below it.
+const LOOPED_MIN: u64 = 10;
+
 /// An alarm is near from this part of the way to its limit on, in percent.
 const NEAR_PERCENT: u64 = 90;
 
@@ -56,6 +59,8 @@ pub enum Trouble {
     CertificateEnded,
     /// A queue gets messages, and has no consumer.
     QueueWithoutConsumer,
+    /// Consumers of a queue give its messages back again and again, and none leaves it.
+    RequeueLoop,
     /// Consumers of a connection hold all that they may, for minutes.
     ConsumerHoldsAll,
     /// A shard has no time left for more work.
@@ -68,6 +73,8 @@ pub enum Trouble {
     CertificateEndsSoon,
     /// The files of a certificate have changed, and the new ones cannot be used.
     CertificateUnusable,
+    /// Filters that consumers asked for are not in effect.
+    FilterLeftOut,
     /// A queue is at its length limit and would refuse the next message.
     QueueFull,
     /// Messages wait in a queue without a consumer, and nobody publishes to it.
@@ -75,7 +82,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::GroupWithoutLeader,
@@ -83,12 +90,14 @@ impl Trouble {
         Self::QueueRejects,
         Self::CertificateEnded,
         Self::QueueWithoutConsumer,
+        Self::RequeueLoop,
         Self::ConsumerHoldsAll,
         Self::ShardAtLimit,
         Self::AlarmNear,
         Self::ClientsReconnect,
         Self::CertificateEndsSoon,
         Self::CertificateUnusable,
+        Self::FilterLeftOut,
         Self::QueueFull,
         Self::MessagesWithoutConsumer,
     ];
@@ -102,12 +111,14 @@ impl Trouble {
             | Self::QueueRejects
             | Self::CertificateEnded => Severity::Critical,
             Self::QueueWithoutConsumer
+            | Self::RequeueLoop
             | Self::ConsumerHoldsAll
             | Self::ShardAtLimit
             | Self::AlarmNear
             | Self::ClientsReconnect
             | Self::CertificateEndsSoon
-            | Self::CertificateUnusable => Severity::Warning,
+            | Self::CertificateUnusable
+            | Self::FilterLeftOut => Severity::Warning,
             Self::QueueFull | Self::MessagesWithoutConsumer => Severity::Notice,
         }
     }
@@ -230,6 +241,15 @@ impl Troubles {
         } else if report.full {
             add(Trouble::QueueFull, report.ready, &counts);
         }
+        let looped = looped_a_minute(report, now_ms);
+        if looped > 0 {
+            let unsettled = ("queue_unsettled", report.unsettled);
+            add(
+                Trouble::RequeueLoop,
+                looped,
+                &[("queue_looped_a_minute", looped), ready, unsettled, consumers],
+            );
+        }
         let waits_for_consumer = report.ready > 0 && report.consumers == 0 && report.stream.is_none();
         if waits_for_consumer && !is_delay(&queue.config, report) {
             let age_ms = report.head_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms));
@@ -260,6 +280,16 @@ impl Troubles {
         let object = Object { kind: Kind::Connection, vhost, name, numbers, weight: oldest_ms };
         self.add(Trouble::ConsumerHoldsAll, object);
     }
+
+    /// Adds a connection whose consumers asked for `filters` filters that are not in effect.
+    pub fn add_left_out(&mut self, vhost: &Arc<str>, name: &Arc<str>, filters: u64) {
+        if filters > 0 {
+            let numbers = vec![("connection_filters_left_out", filters)];
+            let (vhost, name) = (Some(vhost.clone()), name.clone());
+            let object = Object { kind: Kind::Connection, vhost, name, numbers, weight: filters };
+            self.add(Trouble::FilterLeftOut, object);
+        }
+    }
 }
 
 /// The consumers of one connection that hold all that they may, and something of it for longer than [`HELD_LONG_MS`].
@@ -281,6 +311,13 @@ impl HeldLong {
             self.oldest_ms = self.oldest_ms.max(oldest_ms);
         }
     }
+}
+
+/// Returns how many messages the consumers of the queue have given back again and again within the last minute, while none left it. 0 if
+/// it has no consumers, or if they are too few to be a loop.
+pub(super) fn looped_a_minute(report: &queue::Report, now_ms: u64) -> u64 {
+    let looped = report.returned_again.within_a_minute(now_ms);
+    if report.consumers > 0 && looped >= LOOPED_MIN { looped } else { 0 }
 }
 
 /// Returns true if messages wait in the queue until they expire, and go to another queue then. Such a queue has no consumer, and

@@ -1,5 +1,6 @@
 //! What the list of troubles says about each of them. `docs/operations/slow.md` has the same rows.
 
+use super::texts::{GIVE_UP, LIMIT};
 use super::trouble::Trouble;
 
 impl Trouble {
@@ -13,12 +14,14 @@ impl Trouble {
             Self::QueueRejects => "queue_rejects",
             Self::CertificateEnded => "certificate_ended",
             Self::QueueWithoutConsumer => "queue_without_consumer",
+            Self::RequeueLoop => "requeue_loop",
             Self::ConsumerHoldsAll => "consumer_holds_all",
             Self::ShardAtLimit => "shard_at_limit",
             Self::AlarmNear => "alarm_near",
             Self::ClientsReconnect => "clients_reconnect",
             Self::CertificateEndsSoon => "certificate_ends_soon",
             Self::CertificateUnusable => "certificate_unusable",
+            Self::FilterLeftOut => "filter_left_out",
             Self::QueueFull => "queue_full",
             Self::MessagesWithoutConsumer => "messages_without_consumer",
         }
@@ -49,6 +52,10 @@ impl Trouble {
                 "queue grows, and no client consumes from it",
                 "queues grow, and no client consumes from them",
             ),
+            Self::RequeueLoop => (
+                "queue gets its messages back from consumers again and again, and none leaves it",
+                "queues get their messages back from consumers again and again, and none leaves them",
+            ),
             Self::ConsumerHoldsAll => (
                 "connection has consumers that hold all they may, and have settled nothing for minutes",
                 "connections have consumers that hold all they may, and have settled nothing for minutes",
@@ -69,6 +76,10 @@ impl Trouble {
             Self::CertificateUnusable => (
                 "certificate was changed, and the new one cannot be used",
                 "certificates were changed, and the new ones cannot be used",
+            ),
+            Self::FilterLeftOut => (
+                "connection has consumers with a filter that is not in effect",
+                "connections have consumers with a filter that is not in effect",
             ),
             Self::QueueFull => (
                 "queue is at its length limit, and will refuse the next message",
@@ -105,6 +116,9 @@ impl Trouble {
                 "Publishers fill the queue, and nobody empties it. In the end, memory or disk space is short, and all publishers \
                  are stopped."
             }
+            Self::RequeueLoop => {
+                "The queue delivers what comes back at once, and it comes back again. The work is never done, and costs time on both sides."
+            }
             Self::ConsumerHoldsAll => {
                 "A consumer gets no more until it acknowledges some of what it holds. What it holds goes to nobody else."
             }
@@ -123,6 +137,10 @@ impl Trouble {
                 "From then on, clients that check certificates refuse to connect over TLS."
             }
             Self::CertificateUnusable => "The broker goes on with the old certificate, which may end.",
+            Self::FilterLeftOut => {
+                "The broker cannot use the filter: it is unknown or invalid, or the queue is not a stream. So the consumer gets messages \
+                 that it did not ask for."
+            }
             Self::QueueFull => {
                 "The overflow of the queue is reject-publish. It has as many messages as it may, and refuses further ones."
             }
@@ -166,6 +184,11 @@ impl Trouble {
                 "If nobody needs the messages, remove the binding that brings them, or give the queue a length limit or a time \
                  to live.",
             ],
+            Self::RequeueLoop => &[
+                "`sluice explain queue NAME` names the consumer, and says how often it gives messages back.",
+                GIVE_UP,
+                LIMIT,
+            ],
             Self::ConsumerHoldsAll => &[
                 "Look at the client: it may be slow, hang, or never acknowledge.",
                 "If it only works long on each message, set a smaller prefetch and start more clients.",
@@ -187,6 +210,10 @@ impl Trouble {
             ],
             Self::CertificateUnusable => &[
                 "The broker's log says what is wrong with the new files. Often the key does not belong to the certificate.",
+            ],
+            Self::FilterLeftOut => &[
+                "`sluice explain connection NAME` names the filters and the reasons. So does the broker's log.",
+                "Correct the filter, or let the client ask for none.",
             ],
             Self::QueueFull => &[
                 "Add consumers, so that the queue empties.",

@@ -425,6 +425,15 @@ impl Gate {
         product_or!(self, gate => gate.held_long(now_ms), HeldLong::default())
     }
 
+    /// Returns the number of filters that consumers of the connection asked for, and that are not in effect.
+    pub fn filters_left_out(&self) -> u64 {
+        match self {
+            Gate::Amqp10(gate) => gate.filters_left_out(),
+            // There are no filters, and arguments that cannot be used are refused.
+            _ => 0,
+        }
+    }
+
     /// Returns true if the connection matters for the explanation.
     pub fn is_wanted(&self, wanted: &Wanted) -> bool {
         product_or!(self, gate => gate.is_wanted(wanted), false)

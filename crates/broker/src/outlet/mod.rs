@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use message::{DeliveryMax, Message};
 use queue::{
-    Attach, ConsumerId, ConsumerTimeout, DeliveryRef, Effect, GoneReason, Mode, Outcome, QueueType, Refusal,
-    Request, SettleAnswer, Span,
+    Attach, ConsumerId, ConsumerTimeout, DeliveryRef, Effect, GoneReason, Lately, Mode, Outcome, QueueType,
+    Refusal, Request, SettleAnswer, Span,
 };
 
 pub use self::bridge::CreditReport;
@@ -91,6 +91,8 @@ pub struct Outlet<A> {
     sent: u64,
     redelivered: u64,
     acknowledged: u64,
+    /// The deliveries that the peer has given back to the queue. Boxed because few consumers do.
+    returned: Option<Box<Lately>>,
     unsettled: u32,
     /// When unsettled deliveries were sent.
     ages: Ages,
@@ -210,6 +212,7 @@ impl<A> Outlet<A> {
             sent: 0,
             redelivered: 0,
             acknowledged: 0,
+            returned: None,
             unsettled: 0,
             ages: Ages::default(),
             unsettled_max: match cx.settings.max_unsettled_per_consumer {
@@ -297,6 +300,11 @@ impl<A> Outlet<A> {
         }
     }
 
+    /// Returns the number of filters that the peer asked for, and that are not in effect.
+    pub fn filters_left_out(&self) -> u64 {
+        self.left_out.as_ref().map_or(0, |filters| filters.len() as u64)
+    }
+
     /// Returns what `sluice explain` shows of the consumer.
     pub fn facts(&self) -> explain::Role {
         let Self { queue, consumer, unsettled, unsettled_max, sent, acknowledged, message_bytes_max, .. } =
@@ -308,6 +316,7 @@ impl<A> Outlet<A> {
             unsettled_max,
             sent,
             acknowledged,
+            returned: self.returned.as_deref().copied().unwrap_or_default(),
             message_bytes_max,
             revoked: self.revoked.as_ref().map_or(0, |revoked| revoked.unsettled.len() as u64),
             // The progress of a reader is not known here. The reader adds it.
@@ -466,6 +475,9 @@ impl<A> Outlet<A> {
         if outcome == Outcome::Accepted {
             self.counts(cx.counters).acknowledged += n;
             self.acknowledged += n;
+        }
+        if matches!(outcome, Outcome::Released | Outcome::Modified { undeliverable_here: false, .. }) {
+            self.returned.get_or_insert_default().count_all(n, cx.now_ms);
         }
         let wanted = asked.as_ref().map_or(SettleAnswer::Never, |(_, wanted)| *wanted);
         self.request_settle((first, last), outcome, wanted, cx);

@@ -41,6 +41,7 @@ impl Shard {
                 let troubles = of_vhost(&mut by_vhost, &peer.vhost);
                 troubles.connections += 1;
                 troubles.add_holder(&peer.vhost, &peer.name, &conn.gate.held_long(now_ms));
+                troubles.add_left_out(&peer.vhost, &peer.name, conn.gate.filters_left_out());
             }
         }
         Part { rows: by_vhost.into_iter().collect(), next: (end < places).then_some(end) }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use amqp091::frame::header_frame_len;
 use amqp091::{
-    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicPublish, BasicQos, Config, Connection,
+    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, Config, Connection,
     ConnectionStartOk, Event, Method, Properties, Secret, State, Table, TableWriter, TxCommit, TxSelect,
     Value,
 };
@@ -242,6 +242,13 @@ impl Client091 {
     /// Acknowledges all deliveries of a channel up to this one.
     pub(super) fn ack(&mut self, house: &mut House, channel: u16, delivery_tag: u64) {
         self.conn.send(channel, &Method::BasicAck(BasicAck { delivery_tag, multiple: true }));
+        self.settle(house);
+    }
+
+    /// Returns a delivery to its queue.
+    pub(super) fn give_back(&mut self, house: &mut House, channel: u16, delivery_tag: u64) {
+        let nack = BasicNack { delivery_tag, multiple: false, requeue: true };
+        self.conn.send(channel, &Method::BasicNack(nack));
         self.settle(house);
     }
 

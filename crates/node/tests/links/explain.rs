@@ -435,6 +435,34 @@ fn cases() -> Vec<Case> {
     client.publish(&mut h, 2, "q", 1);
     case(Cause::UnsettledLimit, h.explain(&queue()), &[("link_unsettled", 2), ("link_unsettled_max", 2)]);
 
+    // A message that its consumer gives back is delivered again at once.
+    for kind in ["classic", "quorum"] {
+        let (mut h, publisher, consumer, out) = house(Settings::default(), &[("x-queue-type", text(kind))]);
+        let link = h.receiver(consumer, "/queues/q");
+        h.grant(consumer, link, 100);
+        h.send(publisher, out, b"1");
+        (0..11).for_each(|id| h.release(consumer, id));
+        case(
+            Cause::RequeueLoop,
+            h.explain(&queue()),
+            &[("queue_looped_a_minute", 10), ("queue_unsettled", 1)],
+        );
+        case(Cause::RequeueLoop, h.explain(&h.link(consumer, 0)), &[("queue_looped_a_minute", 10)]);
+        let subject = h.connection(consumer);
+        case(Cause::RequeueLoop, h.explain(&subject), &[("links", 1)]);
+
+        let mut h = House::new(1, Settings::default());
+        h.declare("q", [("x-queue-type".to_owned(), text(kind))].into_iter().collect());
+        let mut client = Client091::open(&mut h, &[1]);
+        client.limit_prefetch(&mut h, 1, 1);
+        client.consume(&mut h, 1, "q");
+        client.publish(&mut h, 1, "q", 1);
+        (1..=11).for_each(|tag| client.give_back(&mut h, 1, tag));
+        case(Cause::RequeueLoop, h.explain(&queue()), &[("queue_looped_a_minute", 10)]);
+        let subject = client.subject(&mut h);
+        case(Cause::RequeueLoop, h.explain(&subject), &[]);
+    }
+
     let mut h = House::new(1, Settings::default());
     let peer = h.connect(0);
     let subject = h.connection(peer);
@@ -588,6 +616,26 @@ fn the_pace_of_a_consumer_is_counted() {
 }
 
 #[test]
+fn the_pace_of_a_loop_is_counted() {
+    let (mut h, publisher, consumer, out) = plain();
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 100);
+    h.send(publisher, out, b"1");
+    (0..11).for_each(|id| h.release(consumer, id));
+    let before = h.look(&queue());
+    let now = h.look(&queue());
+    assert!(now.explain(&before, &queue()).unwrap().wants_pace());
+    (11..31).for_each(|id| h.release(consumer, id));
+    let later = h.look(&queue());
+    let explained = now.explain_with_pace(&before, &queue(), &later, 1_000).unwrap();
+    let expected = "the consumer gives messages back 20 times a second, and none leaves the queue";
+    assert_eq!((explained.cause, &*explained.causes[0].sentence), (Cause::RequeueLoop, expected));
+    assert!(explained.at.is_some_and(|at| at.name == format!("link-{consumer}-0")));
+    h.accept(consumer, 31);
+    assert_eq!(h.explain(&queue()).cause, Cause::QueueEmpty);
+}
+
+#[test]
 fn a_dynamic_link_that_waits_is_found() {
     let mut house = House::new(2, Settings::default());
     let peer = house.connect(1);
@@ -612,6 +660,14 @@ fn filters_that_are_not_in_place_are_named() {
     let notes = ["filter 'f' with expression 'a = 1' is left out: the queue is not a stream"];
     assert_eq!(h.explain(&h.link(consumer, 0)).notes, notes);
     let subject = h.connection(consumer);
+    assert_eq!(h.explain(&subject).notes, notes);
+    // The cause is found at the other link.
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 1);
+    h.peers[consumer].conn.set_window_open(0, false);
+    let publisher = h.connect(0);
+    let out = h.sender(publisher, "/queues/q");
+    h.send(publisher, out, b"1");
     assert_eq!(h.explain(&subject).notes, notes);
 }
 

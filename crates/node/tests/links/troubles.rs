@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use amqp10::Value;
+use amqp10::{Described, Map, Role, Source, Symbol, Target, Value};
 use broker::explain::{HELD_LONG_MS, Kind, OBJECTS_MAX, Trouble, Troubles};
 use broker::settings::Settings;
 
@@ -75,7 +75,9 @@ fn nothing_is_wrong_with_queues_that_work() {
     for name in ["c", "q", "s"] {
         let out = h.sender(publisher, &format!("/queues/{name}"));
         h.send(publisher, out, b"1");
-        let link = h.reader(consumer, &format!("/queues/{name}"));
+        // Only a stream takes the filter of a reader.
+        let address = format!("/queues/{name}");
+        let link = if name == "s" { h.reader(consumer, &address) } else { h.receiver(consumer, &address) };
         h.grant(consumer, link, 9);
     }
     assert_eq!(found(&h), []);
@@ -175,6 +177,54 @@ fn a_consumer_that_settles_nothing_is_found() {
     let numbers = &object.objects[0].numbers;
     let expected = [("connection_consumers", 1), ("connection_unsettled", 1)];
     assert!(expected.iter().all(|number| numbers.contains(number)), "{numbers:?}");
+}
+
+/// In both protocols, and of both types of queue.
+#[test]
+fn messages_that_go_round_are_found() {
+    for kind in ["classic", "quorum"] {
+        let mut h = House::new(2, settings());
+        declare(&mut h, "q", &[("x-queue-type", text(kind))]);
+        let (publisher, consumer) = (h.connect(0), h.connect(1));
+        let out = h.sender(publisher, "/queues/q");
+        h.send(publisher, out, b"1");
+        let link = h.receiver(consumer, "/queues/q");
+        h.grant(consumer, link, 100);
+        (0..10).for_each(|id| h.release(consumer, id));
+        assert_eq!(found(&h), [], "so few are no loop");
+        h.release(consumer, 10);
+        assert_eq!(found(&h), [one(Trouble::RequeueLoop, "q")]);
+        let object = h.troubles().groups.remove(&Trouble::RequeueLoop).unwrap().objects.remove(0);
+        assert!(object.numbers.contains(&("queue_looped_a_minute", 10)), "{object:?}");
+        h.accept(consumer, 11);
+        assert_eq!(found(&h), [], "the message has left");
+
+        let mut client = Client091::open(&mut h, &[1]);
+        declare(&mut h, "other", &[("x-queue-type", text(kind))]);
+        client.consume(&mut h, 1, "other");
+        client.publish(&mut h, 1, "other", 1);
+        (1..=11).for_each(|tag| client.give_back(&mut h, 1, tag));
+        assert_eq!(found(&h), [one(Trouble::RequeueLoop, "other")]);
+        h.wait(60_000);
+        assert_eq!(found(&h), [], "it was long ago");
+    }
+}
+
+#[test]
+fn filters_that_are_not_in_effect_are_found() {
+    let mut h = House::new(2, settings());
+    declare(&mut h, "q", &[]);
+    let consumer = h.connect(1);
+    h.receiver(consumer, "/queues/q");
+    assert_eq!(found(&h), []);
+    let expression =
+        Described { descriptor: Symbol::from_static("amqp:sql-filter").into(), value: "a = 1".into() };
+    let filter = Map(vec![(Symbol::from_static("f").into(), expression.into())]);
+    let source = Source { address: Some("/queues/q".into()), filter: Some(filter), ..Source::default() };
+    h.attach(consumer, Role::Receiver, source, Target::default());
+    let group = h.troubles().groups.remove(&Trouble::FilterLeftOut).expect("it is left out");
+    assert_eq!((group.count, group.objects[0].kind), (1, Kind::Connection));
+    assert_eq!(group.objects[0].numbers, [("connection_filters_left_out", 1)]);
 }
 
 /// On all shards together.

@@ -21,6 +21,7 @@ mod ready;
 mod repeat;
 mod report;
 mod restore;
+mod rounds;
 mod runs;
 mod settle;
 mod sizes;

@@ -8,6 +8,7 @@ use super::dead_letter::Leaving;
 use super::entry::{Entry, Leave, Reference, Spot};
 use super::level::Head;
 use super::rare::Nothing;
+use super::rounds::Rounds;
 use super::sizes::TooLarge;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output, lend};
@@ -52,6 +53,7 @@ pub(super) struct Seldom {
     pub rejected: Lately,
     /// The number of messages that were removed because the queue was too long.
     pub over_length: u64,
+    pub rounds: Rounds,
 }
 
 impl Nothing for Seldom {
@@ -64,6 +66,7 @@ impl Nothing for Seldom {
         too_large: None,
         rejected: Lately::NONE,
         over_length: 0,
+        rounds: Rounds::NONE,
     };
 }
 

@@ -42,6 +42,7 @@ impl Fifo {
             over_limit: self.counts.over_limit,
             last_was_over_limit: self.counts.over_limit > 0
                 && self.counts.acknowledged == self.counts.acknowledged_before,
+            returned_again: self.returned_again(),
             annotations_refused: self.journal.annotated.refused(),
             rejected: self.seldom.rejected,
             over_length: self.seldom.over_length,

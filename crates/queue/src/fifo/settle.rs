@@ -124,6 +124,7 @@ impl Fifo {
         out: &mut Output,
     ) {
         let mut entries = self.take(slot, first, last);
+        self.end_rounds();
         for mut entry in entries.drain(..) {
             // Marked now, because the message may be restored before its dead letter has arrived.
             if self.config.dead_letter.is_some() {
@@ -144,11 +145,15 @@ impl Fifo {
         deliver: &mut dyn Deliver,
     ) {
         let mut entries = self.take(slot, first, last);
-        if returned.is_none() {
+        let is_holder = self.consumers.get(slot).standing == Standing::Holding;
+        match returned {
             // What a cancelled consumer returns unsent counts as fetched, so its next delivery is counted again.
-            let is_holder = self.consumers.get(slot).standing == Standing::Holding;
-            let leave = if is_holder { Leave::Fetched } else { Leave::Pushed };
-            entries.iter_mut().for_each(|entry| entry.came_back = Some(leave));
+            None => {
+                let leave = if is_holder { Leave::Fetched } else { Leave::Pushed };
+                entries.iter_mut().for_each(|entry| entry.came_back = Some(leave));
+            }
+            Some(returned) if !is_holder => self.count_rounds(&entries, returned, now_ms),
+            Some(_) => {}
         }
         self.put_back(&mut entries, returned, now_ms, out);
         entries.shrink_to(KEPT_ENTRIES);
@@ -195,6 +200,7 @@ impl Fifo {
         for entry in entries.extract_if(.., |entry| entry.delivery_count > limit) {
             self.counts.over_limit += 1;
             self.counts.acknowledged_before = self.counts.acknowledged;
+            self.end_rounds();
             self.kill(entry, DeathReason::DeliveryLimit, now_ms, out);
         }
     }

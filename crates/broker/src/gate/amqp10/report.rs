@@ -136,6 +136,16 @@ impl Gate {
         held
     }
 
+    /// Returns the number of filters that consumers asked for, and that are not in effect.
+    pub fn filters_left_out(&self) -> u64 {
+        let roles = self.sessions.iter().flatten().flat_map(|session| session.links.iter().flatten());
+        let filters = roles.map(|role| match role {
+            LinkRole::Outlet(link) => link.outlet.filters_left_out(),
+            _ => 0,
+        });
+        filters.sum()
+    }
+
     /// Returns true if the connection matters for the explanation.
     pub fn is_wanted(&self, wanted: &Wanted) -> bool {
         match wanted {

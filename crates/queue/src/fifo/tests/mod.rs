@@ -11,6 +11,7 @@ mod paging;
 mod properties;
 mod quorum;
 mod rollback;
+mod rounds;
 mod shelf;
 mod sizes;
 mod staged;

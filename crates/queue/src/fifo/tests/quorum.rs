@@ -10,17 +10,17 @@ use super::transcript::{config, dead_letters};
 use crate::fifo::{Fifo, Output};
 use crate::*;
 
-const CONSUMER: ConsumerId = ConsumerId(1);
+pub(super) const CONSUMER: ConsumerId = ConsumerId(1);
 
 /// A machine without a driver: each turn is committed at once.
-struct Queue {
-    fifo: Fifo,
-    now_ms: u64,
+pub(super) struct Queue {
+    pub(super) fifo: Fifo,
+    pub(super) now_ms: u64,
     out: Output,
 }
 
 impl Queue {
-    fn new(config: Config) -> Self {
+    pub(super) fn new(config: Config) -> Self {
         let fifo = Fifo::new(config).with_policy(FactPolicy::Always);
         let mut queue = Self { fifo, now_ms: 1000, out: Output::default() };
         queue.ask(Request::Attach(Attach {
@@ -36,7 +36,7 @@ impl Queue {
         queue
     }
 
-    fn limited(delivery_limit: Option<i64>, dead_letter: bool) -> Self {
+    pub(super) fn limited(delivery_limit: Option<i64>, dead_letter: bool) -> Self {
         let quorum = Some(QuorumConfig { delivery_limit, ..Default::default() });
         let dead_letter = if dead_letter { dead_letters(false) } else { None };
         let mut queue = Self::new(Config { quorum, dead_letter, ..config() });
@@ -44,7 +44,7 @@ impl Queue {
         queue
     }
 
-    fn ask(&mut self, request: Request) -> Vec<Effect> {
+    pub(super) fn ask(&mut self, request: Request) -> Vec<Effect> {
         self.fifo.ask(request, self.now_ms, &mut self.out);
         self.commit()
     }
@@ -58,7 +58,7 @@ impl Queue {
         self.out.effects.drain(..).collect()
     }
 
-    fn pass(&mut self, ms: u64) -> Vec<Effect> {
+    pub(super) fn pass(&mut self, ms: u64) -> Vec<Effect> {
         self.now_ms += ms;
         self.fifo.time(self.now_ms, &mut self.out);
         self.commit()
@@ -70,14 +70,14 @@ impl Queue {
         (report.ready, report.unsettled, report.delayed)
     }
 
-    fn publish(&mut self, seq: u64, priority: Option<u8>) {
+    pub(super) fn publish(&mut self, seq: u64, priority: Option<u8>) {
         let parts = Parts { wire: b"x".to_vec().into(), priority, ..Parts::default() };
         let message = Message::new(parts, Arc::new(Route::simple("", "q")));
         self.ask(Request::Publish(Publish { publisher: PublisherId(1), seq, message, pipelines: false }));
     }
 
     /// Grants credit for one more message. Returns the seq and the delivery count of what is delivered.
-    fn next(&mut self, delivered: u32) -> Option<(u64, u32)> {
+    pub(super) fn next(&mut self, delivered: u32) -> Option<(u64, u32)> {
         let (consumer, delivery_count, credit) = (CONSUMER, delivered, 1);
         let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
         self.ask(grant).into_iter().find_map(|effect| match effect {
@@ -97,13 +97,13 @@ impl Queue {
         marks
     }
 
-    fn settle(&mut self, number: u64, outcome: Outcome) -> Vec<Effect> {
+    pub(super) fn settle(&mut self, number: u64, outcome: Outcome) -> Vec<Effect> {
         let (first, last) = (number, number);
         self.ask(Request::Settle { consumer: CONSUMER, first, last, outcome, answer: SettleAnswer::Never })
     }
 }
 
-fn failed() -> Outcome {
+pub(super) fn failed() -> Outcome {
     Outcome::Modified { failed: true, undeliverable_here: false, annotations: None }
 }
 
@@ -244,7 +244,7 @@ fn every_requeue_is_an_acquisition_and_only_some_are_failures() {
 }
 
 /// A queue that delays messages, and what its only message does.
-fn delaying(kind: RetryKind, min_ms: u64, max_ms: Option<u64>) -> Queue {
+pub(super) fn delaying(kind: RetryKind, min_ms: u64, max_ms: Option<u64>) -> Queue {
     let retry = DelayedRetry { kind, min_ms: Some(min_ms), max_ms };
     let quorum = Some(QuorumConfig { delivery_limit: Some(-1), retry, ..Default::default() });
     let mut queue = Queue::new(Config { quorum, ..config() });

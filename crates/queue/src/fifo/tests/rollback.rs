@@ -663,9 +663,9 @@ fn drops_heads(config: &Config) -> bool {
 /// a restart.
 fn state(fifo: &Fifo, shelf: &Shelf, now_ms: u64) -> String {
     let mut report = fifo.report();
-    // Deliveries and refused publishes are not rolled back. The next number has its own place below.
+    // Deliveries, returns and refused publishes are not rolled back. The next number has its own place below.
     (report.delivered, report.redelivered, report.next_seq) = (0, 0, 0);
-    (report.rejected, report.tail_at_ms) = (Lately::NONE, None);
+    (report.rejected, report.returned_again, report.tail_at_ms) = (Lately::NONE, Lately::NONE, None);
     (report.ready_bytes, report.next_bytes, report.reading, report.head_at_ms) = (0, None, false, None);
     (report.leaving_bytes, report.delayed_bytes, report.full) = (0, 0, false);
     // A message that has expired and is over the limit dies of one or the other, depending on what is in memory.
