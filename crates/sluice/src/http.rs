@@ -1,9 +1,9 @@
 //! Requests to the management HTTP API, one connection each.
 
+use std::env::VarError;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Once;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -20,7 +20,6 @@ use web::{Bounds, Server, WebError};
 use crate::amqp::SEGMENT;
 use crate::failure::Failure;
 use crate::first_user::GUEST;
-use crate::output::tell;
 use crate::speaks::{self, Speaks};
 use crate::trust::Trust;
 
@@ -104,19 +103,13 @@ impl Api {
         if let Some(text) = &self.url {
             return Url::parse(text).map_err(|why| Failure::usage(format!("--url: {why}")));
         }
-        // A URL that is wrong is the failure of the commands that need it.
-        let amqp = std::env::var(AMQP_URL).ok().and_then(|text| text.parse().ok());
-        let url = amqp.as_ref().map_or_else(Url::usual, Url::beside);
-        if let Some(amqp) = &amqp
-            && has_other_port(amqp)
-        {
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
-                let (scheme, place) = (url.scheme(), url.place());
-                tell(&format!(
-                    "asking {scheme}://{place}: {AMQP_URL} does not name the port of the management API; SLUICE_HTTP_URL or --url does"
-                ));
-            });
+        let Some(amqp) = amqp_url()? else { return Ok(Url::usual()) };
+        let unclear = |why: &str| Failure::usage(format!("{AMQP_URL} {why}: {NAME_IT}"));
+        // A login must not reach another program than the broker. So nothing is guessed.
+        let url = Url::beside(&amqp)
+            .ok_or_else(|| unclear("does not say at which port the management API of this broker is"))?;
+        if self.token_file.is_some() && !url.tls && !url.is_on_this_machine() {
+            return Err(unclear("names another machine, and a token is not sent to it without TLS"));
         }
         Ok(url)
     }
@@ -341,12 +334,20 @@ pub(crate) struct Vhost {
     pub vhost: String,
 }
 
-/// Returns true if AMQP is not at its usual port. Then the management API is probably at another one, too.
-fn has_other_port(amqp: &client::Url) -> bool {
-    match amqp.address {
-        client::Address::Port { port, tls: false, .. } => port != client::url::DEFAULT_PORT,
-        client::Address::Port { port, tls: true, .. } => port != client::url::DEFAULT_TLS_PORT,
-        client::Address::Socket(_) => false,
+/// How to say where the API is.
+const NAME_IT: &str = "name the management API with SLUICE_HTTP_URL or --url";
+
+/// Returns what the variable for AMQP says, if it is set and not empty.
+fn amqp_url() -> Result<Option<client::Url>, Failure> {
+    match std::env::var(AMQP_URL) {
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => {
+            Err(Failure::usage(format!("{AMQP_URL}: it is not UTF-8; {NAME_IT}")))
+        }
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => {
+            text.parse().map(Some).map_err(|why| Failure::usage(format!("{AMQP_URL}: {why}; {NAME_IT}")))
+        }
     }
 }
 
@@ -366,17 +367,23 @@ impl Url {
         Self { host: LOOPBACK.to_owned(), port: DEFAULT_PORT, tls: false, credentials: Some(guest) }
     }
 
-    /// Returns the URL of the management API of the broker that has this URL for AMQP, at its usual port.
-    fn beside(amqp: &client::Url) -> Self {
+    /// Returns the URL of the management API of the broker that has this URL for AMQP, at its usual port. `None` if AMQP is at another
+    /// port than its usual one: then the API probably is, too.
+    fn beside(amqp: &client::Url) -> Option<Self> {
         let (host, tls) = match &amqp.address {
-            client::Address::Port { host, tls, .. } => (host.clone(), *tls),
-            client::Address::Socket(_) => (LOOPBACK.to_owned(), false),
+            client::Address::Port { host, port: client::url::DEFAULT_PORT, tls: false } => {
+                (host.clone(), false)
+            }
+            client::Address::Port { host, port: client::url::DEFAULT_TLS_PORT, tls: true } => {
+                (host.clone(), true)
+            }
+            client::Address::Port { .. } | client::Address::Socket(_) => return None,
         };
         let login = |known: &client::Credentials| {
             (known.user.clone(), String::from_utf8_lossy(known.password.expose()).into_owned())
         };
         let port = if tls { DEFAULT_TLS_PORT } else { DEFAULT_PORT };
-        Self { host, port, tls, credentials: amqp.credentials.as_ref().map(login) }
+        Some(Self { host, port, tls, credentials: amqp.credentials.as_ref().map(login) })
     }
 
     /// Parses the URL. User and password are percent-decoded.
@@ -505,21 +512,18 @@ mod tests {
     #[test]
     fn the_api_is_beside_the_broker_that_a_variable_names() {
         let beside = |text: &str| {
-            let amqp: client::Url = text.parse().unwrap();
-            let url = Url::beside(&amqp);
+            let url = Url::beside(&text.parse().unwrap())?;
             let login = url.login().map(|(user, password)| format!("{user}:{password}"));
-            (format!("{}://{}", url.scheme(), url.place()), login, has_other_port(&amqp))
+            Some((format!("{}://{}", url.scheme(), url.place()), login))
         };
-        let at =
-            |place: &str, login: Option<&str>, other| (place.to_owned(), login.map(str::to_owned), other);
-        let broker = at("http://h:15672", Some("u:p@"), false);
-        assert_eq!(beside("amqp://u:p%40@h/v"), broker);
-        assert_eq!(beside("amqp://u:p@[::1]:5673"), at("http://[::1]:15672", Some("u:p"), true));
-        assert_eq!(beside("amqps://u:p@h"), at("https://h:15671", Some("u:p"), false));
-        assert_eq!(beside("amqps://u:p@h:5672"), at("https://h:15671", Some("u:p"), true));
-        assert_eq!(beside("amqp://h"), at("http://h:15672", None, false));
-        let of_socket = at("http://127.0.0.1:15672", Some("u:p"), false);
-        assert_eq!(beside("amqp+unix://u:p@%2Frun%2Famqp.sock"), of_socket);
+        let at = |place: &str, login: Option<&str>| Some((place.to_owned(), login.map(str::to_owned)));
+        assert_eq!(beside("amqp://u:p%40@h/v"), at("http://h:15672", Some("u:p@")));
+        assert_eq!(beside("amqp://u:p@[::1]"), at("http://[::1]:15672", Some("u:p")));
+        assert_eq!(beside("amqps://u:p@h"), at("https://h:15671", Some("u:p")));
+        assert_eq!(beside("amqp://h"), at("http://h:15672", None));
+        for unclear in ["amqp://u:p@h:5673", "amqps://u:p@h:5672", "amqp+unix://u:p@%2Frun%2Famqp.sock"] {
+            assert_eq!(beside(unclear), None, "{unclear}");
+        }
     }
 
     #[test]

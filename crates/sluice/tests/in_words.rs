@@ -180,11 +180,31 @@ fn one_variable_names_the_broker_of_all_commands() {
     let asked = list(elsewhere, &[]);
     assert_eq!((asked.code, asked.err.contains("127.0.0.9:15672")), (3, true), "{asked:?}");
     assert!(!asked.err.contains("SLUICE_URL"), "{asked:?}");
-    let asked = list("amqp://anna:secret@127.0.0.9:5673", &[]);
-    assert_eq!(asked.code, 3, "{asked:?}");
-    let said =
-        "sluice: asking http://127.0.0.9:15672: SLUICE_URL does not name the port of the management API";
-    assert!(asked.err.starts_with(said) && !asked.err.contains("secret"), "{asked:?}");
+    // A login must reach no other program than the broker, and no command another broker.
+    for (unclear, why) in [
+        (
+            "amqp://anna:secret@127.0.0.9:5673",
+            "does not say at which port the management API of this broker is",
+        ),
+        (
+            "amqp+unix://anna:secret@%2Ftmp%2Fnone.sock",
+            "does not say at which port the management API of this broker is",
+        ),
+        (
+            "amqps://anna:secret@127.0.0.9/?heartbeat=30",
+            "name the management API with SLUICE_HTTP_URL or --url",
+        ),
+        ("nothing", "name the management API with SLUICE_HTTP_URL or --url"),
+    ] {
+        let asked = list(unclear, &[]);
+        assert_eq!(asked.code, 2, "{unclear}: {asked:?}");
+        assert!(asked.err.contains("SLUICE_URL") && asked.err.contains(why), "{asked:?}");
+        assert!(!asked.err.contains("secret"), "{asked:?}");
+    }
+    let token = directory.path().join("token");
+    std::fs::write(&token, "a-token").unwrap();
+    let asked = list("amqp://192.0.2.1", &["--token-file", token.to_str().unwrap()]);
+    asked.refused(2, &["a token is not sent to it without TLS"]);
     assert_eq!(list(elsewhere, &["--url", &broker.http_url()]).code, 0);
     let refused = list(elsewhere, &["--url", &broker.http_url().replace("guest:guest", "guest:wrong")]);
     refused.refused(1, &["the login of user 'guest' is refused; user and password are in --url http://"]);
