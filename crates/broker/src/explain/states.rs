@@ -62,6 +62,11 @@ struct Reader {
     gives_back: bool,
 }
 
+/// Messages went round, and there are some: nobody has purged the queue since.
+fn goes_round(world: &World) -> bool {
+    world.is_in_a_loop && world.ready + world.held + world.waiting_for_retry + world.dead > 0
+}
+
 /// Returns everything that keeps the next message from this consumer, or the news that it can have it.
 fn of_reader(world: &World, number: usize) -> BTreeSet<Cause> {
     let reader = &world.consumers[number];
@@ -73,7 +78,7 @@ fn of_reader(world: &World, number: usize) -> BTreeSet<Cause> {
         return all;
     }
     say(!reader.window_is_open, Cause::ClientWindowClosed);
-    if world.is_in_a_loop && reader.gives_back && world.single.is_none_or(|single| single == number) {
+    if goes_round(world) && reader.gives_back && world.single.is_none_or(|single| single == number) {
         say(true, Cause::RequeueLoop);
         return all;
     }
@@ -137,7 +142,7 @@ fn of_world(world: &World) -> Vec<BTreeSet<Cause>> {
     if world.damaged {
         return with([].into());
     }
-    if world.is_in_a_loop && !world.consumers.is_empty() {
+    if goes_round(world) && !world.consumers.is_empty() {
         return with([Cause::RequeueLoop].into());
     }
     if world.taken || world.settled {

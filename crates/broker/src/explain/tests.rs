@@ -629,7 +629,6 @@ fn a_queue_that_refuses_or_delays_says_so() {
     );
 }
 
-/// A publisher whose messages are refused goes on sending them.
 #[test]
 fn consumers_are_said_to_wait_only_where_there_are_some() {
     let meaning = |consumers: u32| {
@@ -643,6 +642,7 @@ fn consumers_are_said_to_wait_only_where_there_are_some() {
     assert!(meaning(0).contains("No consumer is attached"), "{}", meaning(0));
 }
 
+/// A publisher whose messages are refused goes on sending them.
 #[test]
 fn a_publisher_is_told_what_is_refused_while_it_sends() {
     let (connection, link) = (connection(), publishing(0));

@@ -59,6 +59,7 @@ pub(super) const UNUSED: Text = Text {
     ],
     numbers: &["queue_ready", "queue_consumers"],
 };
+
 /// What a client does about a message that it cannot handle.
 pub(super) const GIVE_UP: &str =
     "Let the client reject what it cannot handle without requeue: to dead-letter or drop it.";

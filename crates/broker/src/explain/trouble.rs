@@ -314,10 +314,10 @@ impl HeldLong {
 }
 
 /// Returns how many messages the consumers of the queue have given back again and again within the last minute, while none left it. 0 if
-/// it has no consumers, or if they are too few to be a loop.
+/// it has no consumers or no messages (somebody has purged it), or if they are too few to be a loop.
 pub(super) fn looped_a_minute(report: &queue::Report, now_ms: u64) -> u64 {
     let looped = report.returned_again.within_a_minute(now_ms);
-    if report.consumers > 0 && looped >= LOOPED_MIN { looped } else { 0 }
+    if report.consumers > 0 && report.messages() > 0 && looped >= LOOPED_MIN { looped } else { 0 }
 }
 
 /// Returns true if messages wait in the queue until they expire, and go to another queue then. Such a queue has no consumer, and

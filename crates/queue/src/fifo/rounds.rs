@@ -5,18 +5,18 @@ use super::entry::Entry;
 use super::settle::Returned;
 use crate::Lately;
 
-/// The returns of messages that had come back before, since a consumer last acknowledged or rejected a message.
+/// The returns of messages that had come back before, since a message last left the queue: acknowledged, rejected, expired or dropped.
 ///
 /// A return of a message that never came back before does not count: a client that stops returns all that it holds, once.
 #[derive(Clone, Copy)]
 pub(super) struct Rounds {
     returns: Lately,
-    /// The number of acknowledged messages when they were counted. If it is another one now, they count no more.
-    acknowledged: u64,
+    /// The number of messages that had left when they were counted. If it is another one now, they count no more.
+    left: u64,
 }
 
 impl Rounds {
-    pub(super) const NONE: Self = Self { returns: Lately::NONE, acknowledged: 0 };
+    pub(super) const NONE: Self = Self { returns: Lately::NONE, left: 0 };
 }
 
 impl Default for Rounds {
@@ -28,21 +28,26 @@ impl Default for Rounds {
 impl Fifo {
     /// See [`Report::returned_again`](crate::Report::returned_again).
     pub(super) fn returned_again(&self) -> Lately {
-        let Rounds { returns, acknowledged } = self.seldom.rounds;
-        if acknowledged == self.counts.acknowledged { returns } else { Lately::NONE }
+        let Rounds { returns, left } = self.seldom.rounds;
+        if left == self.left() { returns } else { Lately::NONE }
     }
 
     /// Counts deliveries that a consumer gives back. They are not marked yet.
     pub(super) fn count_rounds(&mut self, entries: &[Entry], returned: &Returned, now_ms: u64) {
         let rounds = self.rounds(entries, returned, now_ms);
         if rounds > 0 {
-            let acknowledged = self.counts.acknowledged;
+            let left = self.left();
             let counted = &mut self.seldom.make().rounds;
-            if counted.acknowledged != acknowledged {
-                *counted = Rounds { acknowledged, ..Rounds::NONE };
+            if counted.left != left {
+                *counted = Rounds { left, ..Rounds::NONE };
             }
             counted.returns.count_all(rounds, now_ms);
         }
+    }
+
+    fn left(&self) -> u64 {
+        let super::Counts { acknowledged, expired, dropped, .. } = self.counts;
+        acknowledged.wrapping_add(expired).wrapping_add(dropped)
     }
 
     /// Called when a consumer has rejected a message, or a message has failed too often.
