@@ -555,9 +555,8 @@ fn push_policy(
     let mut definition = json::table(fields, "definition")?;
     let unknown: Vec<String> =
         definition.keys().filter(|key| !is_policy_key(operator, key)).cloned().collect();
-    if !unknown.is_empty() && !reading.skip_unknown {
-        definitions.unknown.push(definitions.commands.len());
-    } else if !unknown.is_empty() {
+    let refuses_unknown = !unknown.is_empty() && !reading.skip_unknown;
+    if !unknown.is_empty() && reading.skip_unknown {
         unknown.iter().for_each(|key| _ = definition.remove(key));
         let keys = unknown.join(", ");
         if definition.is_empty() {
@@ -578,6 +577,9 @@ fn push_policy(
         apply_to: json::text(fields, "apply-to", "all")?,
         definition,
     };
+    if refuses_unknown {
+        definitions.unknown.push(definitions.commands.len());
+    }
     definitions.push(entry.line, shown, Command::SetPolicy(policy));
     Ok(())
 }
@@ -620,9 +622,8 @@ fn read_queue(definitions: &mut Definitions, entry: Entry, reading: Reading<'_>)
     let mut arguments: Arguments = json::arguments(&fields)?;
     let obsolete = arguments.iter().filter(|(name, value)| is_obsolete_argument(name, value));
     let obsolete: Vec<String> = obsolete.map(|(name, _)| name.clone()).collect();
-    if !obsolete.is_empty() && !reading.skip_unknown {
-        definitions.unknown.push(definitions.commands.len());
-    } else if !obsolete.is_empty() {
+    let refuses_obsolete = !obsolete.is_empty() && !reading.skip_unknown;
+    if !obsolete.is_empty() && reading.skip_unknown {
         obsolete.iter().for_each(|name| _ = arguments.remove(name));
         definitions.warnings.push(format!(
             "{shown} is kept without the arguments that no queue takes here, {}",
@@ -641,6 +642,9 @@ fn read_queue(definitions: &mut Definitions, entry: Entry, reading: Reading<'_>)
         internal: true,
         ..DeclareQueue::new(vhost, name, arguments)
     };
+    if refuses_obsolete {
+        definitions.unknown.push(definitions.commands.len());
+    }
     definitions.push(line, &shown, Command::DeclareQueue(declare));
     Ok(())
 }
