@@ -24,7 +24,7 @@
 //! because incarnations start at 1. `run-gone` says which messages of a run are gone, by their positions.
 //!
 //! A log of version 1 (since 0.1) has the kinds 1 to 8. Version 2 added kind 9, version 3 changes of users and virtual
-//! hosts, version 4 kind 10, version 5 other hashes of passwords, and [`wal::LOG_VERSION`] 8 other queue ids.
+//! hosts, and version 4 kind 10. [`wal::LOG_VERSION`] says what later versions changed.
 //!
 //! The `version` of a change is the version of the catalog that it was decided for. Recovery applies the changes in
 //! the order of their records and ignores this version.

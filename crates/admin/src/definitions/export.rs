@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use broker::access::{UserRecord, Users};
 use broker::admin_api::{AdminApi, Contents};
-use broker::catalog::{Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings};
+use broker::catalog::{
+    Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings, is_of_settings,
+};
 use serde_json::{Value, json};
 
 use super::unchanged;
@@ -195,7 +197,12 @@ async fn add_contents<D: AdminApi>(
             Destination::Queue(name) => of_queues.contains(&(vhost, &**name)),
             Destination::Exchange(name) => of_exchanges.contains(&(vhost, &**name)),
         };
-        !binding.source.is_empty() && has_destination && of_exchanges.contains(&(vhost, &*binding.source))
+        // An exchange that a setting asked for once is not in definitions. So a broker that reads them does not have it.
+        let is_left_over = is_of_settings(&binding.source) && !api.asks_for_exchange(vhost, &binding.source);
+        !binding.source.is_empty()
+            && !is_left_over
+            && has_destination
+            && of_exchanges.contains(&(vhost, &*binding.source))
     });
     known.retain(|exchange| !is_predeclared(exchange));
     export.add("parameters", parameters, Some);

@@ -63,6 +63,10 @@ impl AdminApi for FakeAdminApi {
         Err(AdminError::Impossible("there is no broker".into()))
     }
 
+    fn asks_for_exchange(&self, _: &str, _: &str) -> bool {
+        false
+    }
+
     fn default_queue_type(&self) -> broker::settings::QueueType {
         broker::settings::QueueType::Classic
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Arguments, Catalog, Change, DefaultUser, Exchange, ExchangeKind, Vhost, VhostDefaults, VhostSettings,
+    Arguments, Catalog, Change, DefaultUser, Destination, Exchange, ExchangeKind, Vhost, VhostDefaults,
+    VhostSettings,
 };
 use crate::access::{Access, Maximum};
 use crate::notices::{EVENT_EXCHANGE, LOG_EXCHANGE};
@@ -58,9 +59,17 @@ impl DeclareRules {
     }
 
     /// Returns true if a setting asks for this exchange.
-    fn asks_for(&self, vhost: &str, exchange: &str) -> bool {
+    pub fn asks_for(&self, vhost: &str, exchange: &str) -> bool {
         self.own_exchanges().any(|(of, name)| *of == *vhost && name == exchange)
     }
+}
+
+/// The exchanges that settings can ask for.
+const OWN_EXCHANGES: [&str; 2] = [EVENT_EXCHANGE, LOG_EXCHANGE];
+
+/// Returns true for the name of an exchange that a setting can ask for.
+pub fn is_of_settings(exchange: &str) -> bool {
+    OWN_EXCHANGES.contains(&exchange)
 }
 
 /// Returns the change that declares an exchange of the broker itself.
@@ -99,18 +108,39 @@ impl Catalog {
 
     /// Returns true if clients may delete this exchange although its name is reserved: no setting asks for it any more.
     pub(super) fn is_left_over(&self, vhost: &str, exchange: &str) -> bool {
-        [EVENT_EXCHANGE, LOG_EXCHANGE].contains(&exchange) && !self.rules.asks_for(vhost, exchange)
+        is_of_settings(exchange) && !self.rules.asks_for(vhost, exchange)
     }
 
-    /// Applies a change of the log. Before version 8 of the log, the exchanges of settings were not stored, but their bindings were.
+    /// Applies a change of the log. Before version 8 of the log, the exchanges of settings were not stored, but their bindings were. While
+    /// such an exchange was absent, its bindings did not end with their destinations.
     pub fn restore(&mut self, change: &Change) {
-        if let Change::Bound(binding) = change
-            && [EVENT_EXCHANGE, LOG_EXCHANGE].contains(&&*binding.source)
-            && self.exchange(&binding.vhost, &binding.source).is_none()
-        {
-            self.apply(&own_exchange(binding.vhost.clone(), &binding.source));
+        match change {
+            Change::Bound(binding)
+                if is_of_settings(&binding.source)
+                    && self.exchange(&binding.vhost, &binding.source).is_none() =>
+            {
+                self.apply(&own_exchange(binding.vhost.clone(), &binding.source));
+            }
+            Change::QueueForgotten { queue } => {
+                if let Some(record) = self.queue_by_id(*queue) {
+                    self.unbind_from_own(&record.vhost, &Destination::Queue(record.name.clone()));
+                }
+            }
+            Change::ExchangeDeleted { vhost, name } => {
+                self.unbind_from_own(vhost, &Destination::Exchange(name.clone()));
+            }
+            _ => {}
         }
         self.apply(change);
+    }
+
+    /// Removes the bindings from exchanges of settings to this destination.
+    fn unbind_from_own(&mut self, vhost: &str, to: &Destination) {
+        for source in OWN_EXCHANGES {
+            for binding in self.bindings_between(vhost, source, to) {
+                self.apply(&Change::Unbound(binding));
+            }
+        }
     }
 
     /// Adds the first users of a node, and what its first virtual hosts get from the configuration, if there has never been a user.

@@ -96,6 +96,10 @@ impl AdminApi for NodeAdminApi {
         self.open_connection(who, peer).await
     }
 
+    fn asks_for_exchange(&self, vhost: &str, name: &str) -> bool {
+        self.settings().declare_rules.asks_for(vhost, name)
+    }
+
     fn default_queue_type(&self) -> queue::QueueType {
         self.settings().declare_rules.default_type
     }

@@ -28,7 +28,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "event_exchange.enabled",
         "false",
-        "Whether the broker publishes events, such as queue.created, to the exchange amq.rabbitmq.event. With false there is no such exchange.",
+        "Whether the broker publishes events, such as queue.created, to the exchange amq.rabbitmq.event. With false no event comes; the exchange stays if there is one, and can be deleted.",
         |c, _, v| put(&mut c.events.enabled, boolean(v)),
     ),
     key("event_exchange.vhost", "/", "The virtual host of that exchange.", |c, _, v| {

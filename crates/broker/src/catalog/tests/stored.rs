@@ -1,6 +1,7 @@
 //! Changes and definitions restore the catalog, and each form of a record keeps its meaning.
 
 use super::*;
+use crate::notices::EVENT_EXCHANGE;
 
 /// The definitions rebuild the final state of the catalog, even if it changes while they are walked in parts.
 #[test]
@@ -179,6 +180,39 @@ fn formats_are_versioned() {
         assert_eq!(decode_change(&bytes).as_ref(), Some(change));
     }
     assert_eq!(decode_change(b""), None);
+}
+
+/// Before version 8 of the log, the exchange of events was not stored. While the setting was off, its bindings did not end with their
+/// queues.
+#[test]
+fn bindings_of_exchanges_of_settings_are_restored_from_older_logs() {
+    let mut catalog = Catalog::default();
+    let mut declared = Catalog::default();
+    let (answer, changes) = run(&mut declared, queue("q", &[]));
+    let Answer::Queue { record, .. } = answer else { panic!("{answer:?}") };
+    let bound = |to: Destination| {
+        let (vhost, source) = ("/".into(), EVENT_EXCHANGE.into());
+        Change::Bound(Arc::new(Binding {
+            vhost,
+            source,
+            destination: to,
+            key: "#".into(),
+            arguments: Arguments::new(),
+        }))
+    };
+    changes.iter().for_each(|change| catalog.restore(change));
+    for to in [Destination::Queue("q".into()), Destination::Exchange("amq.fanout".into())] {
+        catalog.restore(&bound(to));
+    }
+    let of_events = |catalog: &Catalog| {
+        catalog.bindings().into_iter().filter(|binding| &*binding.source == EVENT_EXCHANGE).count()
+    };
+    assert!(catalog.exchange("/", EVENT_EXCHANGE).is_some_and(|exchange| exchange.internal));
+    assert_eq!(of_events(&catalog), 2);
+    catalog.restore(&Change::QueueForgotten { queue: record.id });
+    assert_eq!(of_events(&catalog), 1, "the binding ends with its queue");
+    catalog.restore(&Change::ExchangeDeleted { vhost: "/".into(), name: "amq.fanout".into() });
+    assert_eq!(of_events(&catalog), 0);
 }
 
 /// Before version 8 of the log, incarnations were the upper 32 bits of an id. Such an id is a valid one of today.
