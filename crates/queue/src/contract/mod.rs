@@ -618,8 +618,8 @@ pub struct Report {
     pub over_limit: u64,
     /// True if no message was acknowledged since the last one exceeded the delivery limit.
     pub last_was_over_limit: bool,
-    /// The deliveries that consumers have given back to be delivered again at once, of messages that had come back before: since a consumer
-    /// last acknowledged or rejected a message. Those that a delivery limit counts as failures are not among them. Streams have none.
+    /// The deliveries that consumers have given back to be delivered again at once, of messages that had come back before: since a message
+    /// last left the queue: acknowledged, rejected, expired, or removed by a limit of the queue. Those that a delivery limit counts as failures are not among them. Streams have none.
     pub returned_again: Lately,
     /// The number of times that a consumer's annotations were discarded, because the message or its queue had
     /// no capacity for them.

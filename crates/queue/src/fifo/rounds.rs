@@ -1,11 +1,12 @@
 //! Messages that go round: consumers give them back, and the queue delivers them again at once.
 
-use super::Fifo;
 use super::entry::Entry;
 use super::settle::Returned;
+use super::{Counts, Fifo};
 use crate::Lately;
 
-/// The returns of messages that had come back before, since a message last left the queue: acknowledged, rejected, expired or dropped.
+/// The returns of messages that had come back before, since a message last left the queue: acknowledged, rejected, expired, or removed by
+/// a limit.
 ///
 /// A return of a message that never came back before does not count: a client that stops returns all that it holds, once.
 #[derive(Clone, Copy)]
@@ -45,9 +46,10 @@ impl Fifo {
         }
     }
 
+    /// Returns a number that grows with each message that leaves the queue, except those after which [`Fifo::end_rounds`] is called.
     fn left(&self) -> u64 {
-        let super::Counts { acknowledged, expired, dropped, .. } = self.counts;
-        acknowledged.wrapping_add(expired).wrapping_add(dropped)
+        let Counts { acknowledged, expired, .. } = self.counts;
+        acknowledged.wrapping_add(expired).wrapping_add(self.seldom.over_length)
     }
 
     /// Called when a consumer has rejected a message, or a message has failed too often.

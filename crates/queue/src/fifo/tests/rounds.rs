@@ -81,3 +81,18 @@ fn only_what_consumers_return_counts() {
     assert_eq!(counted(&queue), 2);
     assert_eq!(queue.fifo.report().ready, 1);
 }
+
+/// A limit that removes the head ends a loop, also if the message is dead-lettered. A publish that is refused removes nothing.
+#[test]
+fn only_what_leaves_the_queue_ends_a_loop() {
+    let limits = [(Overflow::DropHead, 0), (Overflow::RejectPublish, 8), (Overflow::RejectPublishDlx, 8)];
+    for (overflow, left) in limits {
+        for dead_letter in [None, dead_letters(false)] {
+            let mut queue = Queue::new(Config { max_length: Some(1), overflow, dead_letter, ..config() });
+            queue.publish(1, None);
+            assert_eq!(settled(&mut queue, 0, 9, &Outcome::Released), 8);
+            queue.publish(2, None);
+            assert_eq!(counted(&queue), left, "{overflow:?}");
+        }
+    }
+}
