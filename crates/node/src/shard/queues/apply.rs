@@ -115,9 +115,10 @@ impl Shard {
         let mut rest = requests.drain(..);
         while let Some(&(queue, ref request)) = rest.as_slice().first() {
             let catalog = self.metadata.catalog();
-            let here = is_for_readers(request) && catalog.is_stream(queue) == Some(true);
-            let (me, home) = (Where::Here(self.here.id), self.metadata.placements().home(queue));
-            if here || home == me {
+            let me = Where::Here(self.here.id);
+            let is_here = is_for_readers(request) && catalog.is_stream(queue) == Some(true);
+            let home = if is_here { me } else { self.metadata.placements().home(queue) };
+            if home == me {
                 self.apply_or_leave(queue, &mut rest);
                 continue;
             }
