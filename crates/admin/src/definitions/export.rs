@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use broker::access::{UserRecord, Users};
 use broker::admin_api::{AdminApi, Contents};
-use broker::catalog::{
-    Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings, is_of_settings,
-};
+use broker::catalog::{Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings};
 use serde_json::{Value, json};
 
 use super::unchanged;
@@ -198,9 +196,8 @@ async fn add_contents<D: AdminApi>(
             Destination::Exchange(name) => of_exchanges.contains(&(vhost, &**name)),
         };
         // An exchange that a setting asked for once is not in definitions. So a broker that reads them does not have it.
-        let is_left_over = is_of_settings(&binding.source) && !api.asks_for_exchange(vhost, &binding.source);
         !binding.source.is_empty()
-            && !is_left_over
+            && !api.is_left_over_exchange(vhost, &binding.source)
             && has_destination
             && of_exchanges.contains(&(vhost, &*binding.source))
     });

@@ -63,7 +63,7 @@ impl AdminApi for FakeAdminApi {
         Err(AdminError::Impossible("there is no broker".into()))
     }
 
-    fn asks_for_exchange(&self, _: &str, _: &str) -> bool {
+    fn is_left_over_exchange(&self, _: &str, _: &str) -> bool {
         false
     }
 

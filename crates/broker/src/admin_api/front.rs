@@ -47,8 +47,8 @@ pub trait AdminApi: Clone + Send + Sync + 'static {
     /// Returns the type of a new queue whose declaration names none.
     fn default_queue_type(&self) -> queue::QueueType;
 
-    /// Returns true if a setting asks for this exchange, so that each start declares it.
-    fn asks_for_exchange(&self, vhost: &str, name: &str) -> bool;
+    /// See [`DeclareRules::is_left_over`](crate::catalog::DeclareRules::is_left_over).
+    fn is_left_over_exchange(&self, vhost: &str, name: &str) -> bool;
 
     fn overview(&self, who: &Identity) -> impl Future<Output = Result<Overview, AdminError>> + Send;
 

@@ -52,7 +52,7 @@ pub use parameters::{
 pub use pending::{Committed, Offered, Pending};
 pub use policy::{ApplyTo, Policy, is_policy_key, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed, Unrouted};
-pub use rules::{DeclareRules, is_of_settings};
+pub use rules::DeclareRules;
 pub use search::Search;
 pub use sent::{decode_command, encode_command};
 pub use slots::QueueIds;

@@ -58,9 +58,10 @@ impl DeclareRules {
         exchanges.into_iter().filter_map(|(vhost, name)| Some((vhost?, name)))
     }
 
-    /// Returns true if a setting asks for this exchange.
-    pub fn asks_for(&self, vhost: &str, exchange: &str) -> bool {
-        self.own_exchanges().any(|(of, name)| *of == *vhost && name == exchange)
+    /// Returns true for an exchange that a setting may have asked for, and that none asks for any more. Clients may delete it although its
+    /// name is reserved.
+    pub fn is_left_over(&self, vhost: &str, exchange: &str) -> bool {
+        is_of_settings(exchange) && !self.own_exchanges().any(|(of, name)| *of == *vhost && name == exchange)
     }
 }
 
@@ -68,7 +69,7 @@ impl DeclareRules {
 const OWN_EXCHANGES: [&str; 2] = [EVENT_EXCHANGE, LOG_EXCHANGE];
 
 /// Returns true for the name of an exchange that a setting can ask for.
-pub fn is_of_settings(exchange: &str) -> bool {
+fn is_of_settings(exchange: &str) -> bool {
     OWN_EXCHANGES.contains(&exchange)
 }
 
@@ -104,11 +105,6 @@ impl Catalog {
         }
         changes.iter().for_each(|change| self.apply(change));
         changes
-    }
-
-    /// Returns true if clients may delete this exchange although its name is reserved: no setting asks for it any more.
-    pub(super) fn is_left_over(&self, vhost: &str, exchange: &str) -> bool {
-        is_of_settings(exchange) && !self.rules.asks_for(vhost, exchange)
     }
 
     /// Applies a change of the log. Before version 8 of the log, the exchanges of settings were not stored, but their bindings were. While

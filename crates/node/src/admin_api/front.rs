@@ -96,8 +96,8 @@ impl AdminApi for NodeAdminApi {
         self.open_connection(who, peer).await
     }
 
-    fn asks_for_exchange(&self, vhost: &str, name: &str) -> bool {
-        self.settings().declare_rules.asks_for(vhost, name)
+    fn is_left_over_exchange(&self, vhost: &str, name: &str) -> bool {
+        self.settings().declare_rules.is_left_over(vhost, name)
     }
 
     fn default_queue_type(&self) -> queue::QueueType {

@@ -119,7 +119,7 @@ impl Catalog {
     ) -> Result<Decision, CatalogError> {
         check_not_default(name)?;
         check_name("exchange", name)?;
-        if name.starts_with(RESERVED_PREFIX) && !self.is_left_over(vhost, name) {
+        if name.starts_with(RESERVED_PREFIX) && !self.rules.is_left_over(vhost, name) {
             return Err(CatalogError::Forbidden {
                 reason: format!("deletion of system exchange '{name}' in vhost '{vhost}' not allowed"),
             });
