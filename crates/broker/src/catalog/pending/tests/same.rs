@@ -38,6 +38,17 @@ fn definitions(catalog: &Catalog, rows: usize) -> Vec<String> {
     all
 }
 
+/// Returns the command of a step, if it has one: a queue ends only if it exists, and nothing waits for a log here.
+fn command_of(step: Step, catalog: &Catalog) -> Option<Command> {
+    match step {
+        Step::Command(command) => Some(command),
+        Step::Forget(vhost, name) => {
+            catalog.listed_queue(vhost, name).map(|queue| Command::ForgetQueue { queue: queue.id })
+        }
+        Step::Sync(_) => None,
+    }
+}
+
 /// Returns settings that differ from the default in all that concerns the catalog.
 fn other_rules(number: u32) -> DeclareRules {
     DeclareRules {
@@ -64,14 +75,7 @@ proptest! {
         other.set_rules(other_rules(of_other));
         decides.begin_exchanges().iter().for_each(|change| other.apply(change));
         for step in steps {
-            let command = match step {
-                Step::Command(command) => command,
-                Step::Forget(vhost, name) => match decides.listed_queue(vhost, name) {
-                    Some(queue) => Command::ForgetQueue { queue: queue.id },
-                    None => continue,
-                },
-                Step::Sync(_) => continue,
-            };
+            let Some(command) = command_of(step, &decides) else { continue };
             let Ok(decision) = decides.decide(command, &mut decides.queue_ids()) else { continue };
             for change in &decision.changes {
                 decides.apply(change);
@@ -93,14 +97,7 @@ proptest! {
             if number >= at {
                 live.walk_definitions(&mut cursor, rows, |change| restored.restore(&change));
             }
-            let command = match step {
-                Step::Command(command) => command,
-                Step::Forget(vhost, name) => match live.listed_queue(vhost, name) {
-                    Some(queue) => Command::ForgetQueue { queue: queue.id },
-                    None => continue,
-                },
-                Step::Sync(_) => continue,
-            };
+            let Some(command) = command_of(step, &live) else { continue };
             let Ok(decision) = live.decide(command, &mut live.queue_ids()) else { continue };
             let durable = live.durable(&decision.changes);
             for (change, durable) in decision.changes.iter().zip(durable) {
