@@ -252,7 +252,7 @@ impl Api {
                     let user = self.user();
                     self.failed(
                         what,
-                        &format!("{reason}: user '{user}' needs the tag {tag}: sluice set tags {user} {tag}"),
+                        &format!("{reason}: user '{user}' needs the tag {tag} (an administrator gives it: sluice set tags)"),
                     )
                 }
                 None => self.failed(what, reason),
@@ -309,7 +309,7 @@ impl Api {
 
 /// Says how to log in as another user.
 const HOW_TO_LOG_IN: &str =
-    "; user and password are in --url http://USER:PASSWORD@HOST:PORT, or in SLUICE_HTTP_URL";
+    "; user and password are in --url http://USER:PASSWORD@HOST:PORT, or in SLUICE_HTTP_URL or SLUICE_URL";
 
 /// Returns the least tag that a user needs who was refused for this reason.
 fn tag_needed(reason: &str) -> Option<&'static str> {

@@ -6,12 +6,14 @@ use hyper::Method;
 use serde_json::{Map as Fields, Value, json};
 
 use crate::amqp::block_on;
+use crate::declare;
 use crate::failure::Failure;
 use crate::http::{Api, Vhost};
 use crate::node_settings::{self, Lines, NodeLimit};
 use crate::objects::{self, Object};
 use crate::output::print;
 use crate::password::PasswordFrom;
+use crate::send;
 use crate::tags;
 
 #[derive(Args, Debug)]
@@ -225,10 +227,10 @@ fn object(text: &str) -> Option<Fields<String, Value>> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns a key and its value, which is JSON, or a string if it is not valid JSON.
+/// Returns a key and its value. `None` for what is no pair, such as an object.
 fn pair(text: &str) -> Option<(String, Value)> {
-    let (key, value) = text.split_once('=').filter(|(key, _)| !key.is_empty() && !key.starts_with('{'))?;
-    Some((key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+    let (key, text) = send::pair(text).ok().filter(|(key, _)| !key.starts_with('{'))?;
+    Some((key, declare::value(&text)))
 }
 
 /// Checks what the values of all limits have in common.

@@ -243,7 +243,8 @@ fn a_refusal_names_the_tag_that_is_needed() {
         ("max", &["list", "auth-attempts"], "monitoring"),
         ("none", &["list", "queues"], "management"),
     ] {
-        let needed = format!("user '{user}' needs the tag {tag}: sluice set tags {user} {tag}");
+        let needed =
+            format!("user '{user}' needs the tag {tag} (an administrator gives it: sluice set tags)");
         ask(user, words).refused(1, &[&needed]);
     }
     assert!(broker.terminate().success());
