@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"217a5b9ef1a181e0\"",
+        etag: "W/\"c25e64d1ffab9258\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-Be_Wyju0.js",
+        path: "/assets/index--2YR9ATj.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"f2fca6950eb12d7a\"",
-        plain: include_bytes!("assets/index-Be_Wyju0.js"),
-        gzip: include_bytes!("assets/index-Be_Wyju0.js.gz"),
+        etag: "W/\"1a75ba388f3185d4\"",
+        plain: include_bytes!("assets/index--2YR9ATj.js"),
+        gzip: include_bytes!("assets/index--2YR9ATj.js.gz"),
     },
     File {
         path: "/assets/index-K8tA0IpF.css",

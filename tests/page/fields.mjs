@@ -14,7 +14,7 @@ const WINDOWS = [
   ["#/admin/parameters", "Set a parameter", { Component: "kept", Name: "kept", Value: "7" }],
   ["#/admin/nodes", "Rename", { Name: "kept" }],
   ["#/admin/definitions", "Export", { "With the users and the hashes of their passwords": true }],
-  ["#/admin/definitions", "Import", { "Leave out what this broker does not know: types of exchanges, and keys of policies": true }],
+  ["#/admin/definitions", "Import", { "Leave out what this broker does not know: types of exchanges, keys of policies, and arguments that no queue takes": true }],
   [hash("queues", "/", "load.080"), "Publish", { Body: "kept", Headers: "kept=1", "Content type": "text/kept", "Durable: it survives a restart": false }],
   [hash("queues", "/", "load.080"), "Get", { Then: "ack_requeue_false", "How many": "7" }],
   [hash("queues", "/", "load.080"), "Move", { "The queue that gets them": "kept", "They have the header": "kept=1" }],

@@ -124,7 +124,8 @@ impl Ports {
         self
     }
 
-    /// Leaves exchanges of unknown types out when definitions are imported (`definitions.skip_unknown`).
+    /// Leaves out what is unknown when definitions are imported: types of exchanges, keys of policies, and arguments that no queue takes
+    /// (`definitions.skip_unknown`).
     #[must_use]
     pub fn skipping_unknown(mut self, skips: bool) -> Self {
         self.skips_unknown = skips;

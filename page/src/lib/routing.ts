@@ -18,7 +18,7 @@ export interface Exchange {
   alternate?: string;
 }
 
-export interface Letter {
+interface Routable {
   key: string;
   headers: Record<string, unknown>;
 }
@@ -85,17 +85,17 @@ export function headersMatch(wanted: Record<string, unknown>, headers: Record<st
 }
 
 /** Returns why a binding takes a message, or undefined if it does not. */
-function takes(type: string, binding: Binding, letter: Letter): string | undefined {
+function takes(type: string, binding: Binding, routable: Routable): string | undefined {
   switch (type) {
     case "direct":
-      return binding.routing_key === letter.key ? "the key is equal" : undefined;
+      return binding.routing_key === routable.key ? "the key is equal" : undefined;
     case "fanout":
     case "x-recent-history":
       return "every message";
     case "topic":
-      return topicMatches(binding.routing_key, letter.key) ? `the key matches ${binding.routing_key || "the empty pattern"}` : undefined;
+      return topicMatches(binding.routing_key, routable.key) ? `the key matches ${binding.routing_key || "the empty pattern"}` : undefined;
     case "headers":
-      return headersMatch(binding.arguments, letter.headers) ? `the headers match (${String(binding.arguments["x-match"] ?? "all")})` : undefined;
+      return headersMatch(binding.arguments, routable.headers) ? `the headers match (${String(binding.arguments["x-match"] ?? "all")})` : undefined;
     default:
       return `${type} chooses one`;
   }
@@ -103,18 +103,18 @@ function takes(type: string, binding: Binding, letter: Letter): string | undefin
 
 const CERTAIN = new Set(["direct", "fanout", "topic", "headers", "x-recent-history"]);
 
-export async function route(start: string, letter: Letter, lookup: Lookup): Promise<Result> {
+export async function route(start: string, routable: Routable, lookup: Lookup): Promise<Result> {
   const result: Result = { steps: [], queues: [], possible: [], problems: [] };
   const reach = (queue: string, maybe: boolean) => {
     const list = maybe ? result.possible : result.queues;
     if (!list.includes(queue)) list.push(queue);
   };
   if (start === "") {
-    if (await lookup.hasQueue(letter.key)) {
-      reach(letter.key, false);
-      result.steps.push({ exchange: "", to: letter.key, toType: "queue", why: "the key is the name of the queue", maybe: false });
+    if (await lookup.hasQueue(routable.key)) {
+      reach(routable.key, false);
+      result.steps.push({ exchange: "", to: routable.key, toType: "queue", why: "the key is the name of the queue", maybe: false });
     } else {
-      result.problems.push(`There is no queue named '${letter.key}'.`);
+      result.problems.push(`There is no queue named '${routable.key}'.`);
     }
     return result;
   }
@@ -134,7 +134,7 @@ export async function route(start: string, letter: Letter, lookup: Lookup): Prom
     }
     const certain = CERTAIN.has(exchange.type);
     const taken = (await lookup.bindings(exchange.name)).flatMap((binding) => {
-      const why = takes(exchange.type, binding, letter);
+      const why = takes(exchange.type, binding, routable);
       return why === undefined ? [] : [{ binding, why }];
     });
     const maybe = next.maybe || (!certain && taken.length > 1);

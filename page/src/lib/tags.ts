@@ -2,7 +2,7 @@
 import { withoutEffect } from "./names";
 import { nearest } from "./nearest";
 
-/** A user with a tag has its permissions besides. */
+/** Each tag, and what it lets a user do in addition to the permissions of the user. */
 export const TAGS: Record<string, string> = {
   administrator: "may do everything, also with users and virtual hosts",
   monitoring: "sees the connections and nodes, also those of others",

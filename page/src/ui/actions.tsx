@@ -23,7 +23,7 @@ interface ActionProps {
   run: () => Promise<ComponentChildren | void>;
 }
 
-/** Which time the window of a form is opened or closed, and whether it is open. */
+/** How often the window of a form has been opened or closed, and whether it is open. */
 interface Round {
   number: number;
   isOpen: boolean;

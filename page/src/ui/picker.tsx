@@ -79,6 +79,9 @@ interface PickerProps {
   lines: Lines;
 }
 
+/** True if an empty value is valid. */
+const mayBeEmpty = (known?: Known): boolean => known?.kind === "exchange" || known?.kind === "text";
+
 /** Lines of `name=value`, which can be typed, and a choice of those that the broker knows. */
 export function Picker({ label, what, hint, vhost, fitting, all, refused, lines }: PickerProps): JSX.Element {
   const [name, setName] = useState("");
@@ -88,12 +91,10 @@ export function Picker({ label, what, hint, vhost, fitting, all, refused, lines 
   const problems = faults(given, all, fitting, refused);
   const fault = known && value !== "" ? wrong(known, value) : undefined;
   const words = known?.kind === "boolean" ? ["true", "false"] : known?.kind === "word" ? known.words ?? [] : undefined;
-  const mayBeEmpty = known?.kind === "exchange" || known?.kind === "text";
   const change = (next: Known | undefined, to: string) => {
     setName(next?.name ?? "");
     setValue(to);
-    const isEmpty = to === "" && next?.kind !== "exchange" && next?.kind !== "text";
-    lines.set(lines.typed, next === undefined || isEmpty || wrong(next, to) !== undefined ? "" : line(next, to));
+    lines.set(lines.typed, next === undefined || (to === "" && !mayBeEmpty(next)) || wrong(next, to) !== undefined ? "" : line(next, to));
   };
   const choose = (to: string) => {
     const next = fitting.find((one) => one.name === to);
@@ -117,7 +118,7 @@ export function Picker({ label, what, hint, vhost, fitting, all, refused, lines 
       {known && (
         <div class="picked" onKeyDown={(event) => { if (event.key === "Enter" && event.target instanceof HTMLInputElement) { event.preventDefault(); add(); } }}>
           <p>{known.about}</p>
-          {words ? <Select label="Value" value={value} set={(to) => change(known, to)} options={words.map((word) => [word, word])} /> : known.kind === "exchange" ? <NameField kind="exchange" vhost={vhost} label="Value" value={value} set={(to) => change(known, to)} hint={valuesOf(known)} /> : <Text label="Value" value={value} set={(to) => change(known, to)} hint={valuesOf(known)} required={!mayBeEmpty} fault={fault} />}
+          {words ? <Select label="Value" value={value} set={(to) => change(known, to)} options={words.map((word) => [word, word])} /> : known.kind === "exchange" ? <NameField kind="exchange" vhost={vhost} label="Value" value={value} set={(to) => change(known, to)} hint={valuesOf(known)} /> : <Text label="Value" value={value} set={(to) => change(known, to)} hint={valuesOf(known)} required={!mayBeEmpty(known)} fault={fault} />}
           {fault && <p class="fault" role="status">{fault}.</p>}
           <button type="button" disabled={lines.pending === ""} onClick={add}>Add {known.name}</button>
         </div>

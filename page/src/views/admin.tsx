@@ -261,7 +261,7 @@ const Import = fresh(({ vhost }: { vhost: string }): JSX.Element => {
         );
       }}
     >
-      <Check label="Leave out what this broker does not know: types of exchanges, and keys of policies" value={skips} set={setSkips} />
+      <Check label="Leave out what this broker does not know: types of exchanges, keys of policies, and arguments that no queue takes" value={skips} set={setSkips} />
       <p>The broker carries out all definitions of the file, or none if one is wrong. What exists and is not in the file stays.</p>
       <Field label="File">{(id) => <input id={id} ref={file} type="file" accept="application/json,.json" required />}</Field>
     </Action>

@@ -32,6 +32,9 @@ function ofKind(kind: Kind, vhost: string): [string, string?][] {
   return kind === "policies" ? inVhost(vhost) : [["--operator"], ...inVhost(vhost)];
 }
 
+/** The word for one of them. */
+const WORD: Record<Kind, string> = { policies: "policy", "operator-policies": "operator policy" };
+
 export function Policies(): JSX.Element {
   return <>{KINDS.map((kind) => <PolicyTable kind={kind} />)}</>;
 }
@@ -66,7 +69,7 @@ function PolicyTable({ kind }: { kind: Kind }): JSX.Element {
                     {sets && <EditPolicy kind={kind} row={row} />}
                     {sets && <Action label="Delete" title={`Delete ${row.name}?`} confirm="Delete the policy" danger command={command(["clear", "policy"], ofKind(kind, row.vhost), [row.name])} run={async () => {
                       await request("DELETE", path(kind, row.vhost, row.name));
-                      done(<>The {kind === "policies" ? "policy" : "operator policy"} <b class="name"><Name text={row.name} /></b> was deleted.</>);
+                      done(<>The {WORD[kind]} <b class="name"><Name text={row.name} /></b> was deleted.</>);
                     }}>
                       <Named before="The queues and exchanges that it is in force for get the next policy that matches, or none:" name={row.name} />
                     </Action>}
@@ -184,7 +187,7 @@ const EditPolicy = fresh(({ kind, row }: { kind: Kind; row?: PolicyRow }): JSX.E
       command={name && given ? command(["set", "policy"], [...ofKind(kind, vhost), ["--apply-to", apply], ["--priority", priority]], [name, pattern, JSON.stringify(toObject(given))]) : undefined}
       run={async () => {
         const isNew = await put(path(kind, vhost, name), { pattern, "apply-to": apply, priority: Number(priority), definition: toObject(pairs(lines.all)) });
-        if (!row) made({ what: kind === "policies" ? "policy" : "operator policy", name, vhost, to: href(["admin", "policies"], { shown: keyOf(kind, vhost, name) }), isNew, otherwise: "was there before, and has these settings now" });
+        if (!row) made({ what: WORD[kind], name, vhost, to: href(["admin", "policies"], { shown: keyOf(kind, vhost, name) }), isNew, otherwise: "was there before, and has these settings now" });
       }}
     >
       {!row && <VhostField value={vhost} set={setVhost} />}
