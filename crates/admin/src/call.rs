@@ -1,4 +1,4 @@
-//! One authenticated request, as its handler gets it.
+//! One authenticated request, as its handler gets it, and what routes without a login have.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
