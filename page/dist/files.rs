@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"c25e64d1ffab9258\"",
+        etag: "W/\"754eff667b0caa47\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,11 +15,11 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index--2YR9ATj.js",
+        path: "/assets/index-Dz58Xo5L.js",
         content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"1a75ba388f3185d4\"",
-        plain: include_bytes!("assets/index--2YR9ATj.js"),
-        gzip: include_bytes!("assets/index--2YR9ATj.js.gz"),
+        etag: "W/\"ffd5f978ebe4868d\"",
+        plain: include_bytes!("assets/index-Dz58Xo5L.js"),
+        gzip: include_bytes!("assets/index-Dz58Xo5L.js.gz"),
     },
     File {
         path: "/assets/index-K8tA0IpF.css",

@@ -7,6 +7,7 @@ const shown = (args: Record<string, unknown>, policy: Record<string, unknown> = 
 describe("the settings of a queue", () => {
   it("come from its arguments and policies, and the smaller number counts", () => {
     expect(shown({ "x-message-ttl": 60_000, "x-max-length": 100 }, { "message-ttl": 1, "max-length": 5000 })).toEqual(["TTL 1 ms", "max 100"]);
+    expect(shown({}, { "max-length-bytes": 1_000_000 })).toEqual(["max 1 MB (977 KiB)"]);
     expect(shown({}, { "max-length-bytes": 2048, overflow: "reject-publish" })).toEqual(["max 2 KiB", "full reject-publish"]);
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, count, duration, percent, pieces, plural, rate, short, visible } from "../src/lib/text";
+import { bytes, count, duration, percent, pieces, plural, rate, setBytes, short, visible } from "../src/lib/text";
 
 describe("names", () => {
   it("are shown as they are if every character can be seen", () => {
@@ -24,6 +24,7 @@ describe("numbers", () => {
   });
 
   it("have units", () => {
+    expect([setBytes(50_000_000), setBytes(1_048_576), setBytes(999), setBytes(0), setBytes(1001), setBytes(null)]).toEqual(["50 MB (47.7 MiB)", "1 MiB", "999 B", "0 B", "1001 B", "–"]);
     expect([bytes(0), bytes(1023), bytes(1536), bytes(3 * 2 ** 30), bytes(null)]).toEqual(["0 B", "1023 B", "1.5 KiB", "3 GiB", "–"]);
     expect([rate(0), rate(0.25), rate(12.34), rate(12345.6), rate(undefined)]).toEqual(["0/s", "0.25/s", "12.3/s", "12,346/s", "–"]);
     expect([percent(0), percent(0.4166), percent(1), percent(undefined)]).toEqual(["0 %", "42 %", "100 %", "–"]);

@@ -218,7 +218,7 @@ impl Cause {
             Self::RequeueLoop => {
                 "the consumer gives messages back again and again, and none leaves the queue"
             }
-            Self::UnsettledLimit => "the client has reached its limit of unsettled deliveries",
+            Self::UnsettledLimit => "the client has reached its limit of unsettled deliveries (its prefetch)",
             Self::NoCredit => "the client has granted no credit",
             Self::ReadingBacklog => "the next message is being read from the disk",
             Self::InactiveConsumer => "another consumer is the single active one",

@@ -1,6 +1,6 @@
 /** The settings that are in force for a queue: those of its arguments and of its policies together. */
 import type { QueueRow } from "./names";
-import { bytes, count, duration, isNumber } from "./text";
+import { count, duration, isNumber, setBytes } from "./text";
 
 /** What people want to see of a queue's settings, in this order. */
 export interface Setting {
@@ -70,7 +70,7 @@ export function settings(row: QueueRow): Setting[] {
   text("dead-letter-routing-key", "", "Their routing key");
   number("message-ttl", "TTL", "Time to live of messages", span);
   number("max-length", "max", "Most messages", count);
-  number("max-length-bytes", "max", "Most bytes", bytes);
+  number("max-length-bytes", "max", "Most bytes", setBytes);
   text("max-age", "age", "Keeps messages for");
   text("overflow", "full", "At the limit");
   number("expires", "expires", "Deleted when unused for", span);

@@ -87,6 +87,19 @@ export function bytes(value: unknown): string {
   return `${trim(size)} ${units[unit]}`;
 }
 
+/** Octets that somebody has set. A whole number of kB, MB, ... is also shown as such, as on the command line: 50 MB (47.7 MiB). */
+export function setBytes(value: unknown): string {
+  if (!isNumber(value)) return DASH;
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let whole = value;
+  let unit = 0;
+  while (whole > 0 && whole % 1000 === 0 && unit < units.length - 1) {
+    whole /= 1000;
+    unit += 1;
+  }
+  return unit > 0 && whole < 1000 ? `${whole} ${units[unit]} (${bytes(value)})` : bytes(value);
+}
+
 /** A time span from milliseconds: its two largest units. */
 export function duration(ms: unknown): string {
   if (!isNumber(ms) || ms < 0) return DASH;

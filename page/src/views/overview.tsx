@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { path } from "../lib/api";
 import type { NodeRow, Overview, ShardRow } from "../lib/names";
 import { useApi } from "../lib/poll";
-import { DASH, bytes, count, duration, isNumber, percent } from "../lib/text";
+import { DASH, bytes, count, duration, isNumber, percent, setBytes } from "../lib/text";
 import { Chart, MESSAGES, PER_SECOND, rateLines, valueLines } from "../ui/chart";
 import { Answer, Badge, Bar, Facts, NotPermitted, Panel, Table, Tile, show } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
@@ -128,7 +128,7 @@ export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
           ["Processors", count(node.processors)],
           ["Shards", <ShardsAtLimit shards={node.shards ?? []} />],
           ["Process", node.os_pid],
-          ["Disk free", node.disk_free === undefined ? DASH : `${bytes(node.disk_free)} (alarm below ${bytes(node.disk_free_limit)})`],
+          ["Disk free", node.disk_free === undefined ? DASH : `${bytes(node.disk_free)} (alarm below ${setBytes(node.disk_free_limit)})`],
         ]}
       />
       <div class="bars">

@@ -57,7 +57,7 @@ export function QueueView({ vhost, name }: { vhost: string; name: string }): JSX
           {reads && !stream && (
             <Action label="Purge" title={`Purge ${name}?`} confirm={isNumber(ready) ? `Purge ${plural(ready, "message")}` : "Purge"} danger command={command(["purge", "queue"], inVhost(vhost), [name])} run={async () => {
               await request("DELETE", `${target}/contents`);
-              done(<>{isNumber(ready) ? `${plural(ready, "message")} ${ready === 1 ? "was" : "were"}` : "All ready messages were"} purged from <b class="name"><Name text={name} /></b>.</>);
+              done(<>All ready messages were purged from <b class="name"><Name text={name} /></b>.</>);
             }}>
               <Named before="All ready messages leave the queue" name={name} after=" for good." />
               <p>It has {count(messages)} messages; {show(row, "messages_unacknowledged", count)} of them are held by consumers and stay.</p>

@@ -534,7 +534,7 @@ fn a_slow_consumer_is_told_from_one_that_asks_for_nothing() {
     assert_ne!(slow.1, never.1, "there is other advice");
     assert!(slow.2.contains(&("link_acknowledged_a_second", 7)), "{slow:?}");
     let at_limit = words_for(&consuming(100), Some(Pace { acknowledged: 1, returned: 0, ms: 2_100 }));
-    let expected = "the client has reached its limit of unsettled deliveries: it holds 100 messages and acknowledges 0 a second";
+    let expected = "the client has reached its limit of unsettled deliveries (its prefetch): it holds 100 messages and acknowledges 0 a second";
     assert_eq!(at_limit.0, expected);
 }
 
