@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use amqp091::{
     BasicAck, BasicConsume, BasicDeliver, BasicPublish, BasicQos, ChannelOpen, Config, ConfirmSelect,
     Connection, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, Event, FRAME_END, FRAME_METHOD, Method,
-    Output, Secret, Table,
+    Output, QueueDeclare, QueueDelete, Secret, Table,
 };
 use bytes::{Bytes, BytesMut};
 
@@ -66,6 +66,17 @@ pub(crate) fn consume(queue: &str, prefetch_count: u16) -> Vec<u8> {
     put_method(&mut said, 1, &Method::BasicQos(BasicQos { prefetch_count, ..BasicQos::default() }));
     put_method(&mut said, 1, &Method::BasicConsume(BasicConsume { queue, ..BasicConsume::default() }));
     said
+}
+
+/// Returns the frame that declares a durable queue, and the one that deletes it.
+pub(crate) fn declare_and_delete(queue: &str) -> [Vec<u8>; 2] {
+    let declare = QueueDeclare { queue, durable: true, ..QueueDeclare::default() };
+    let delete = QueueDelete { queue, ..QueueDelete::default() };
+    [Method::QueueDeclare(declare), Method::QueueDelete(delete)].map(|method| {
+        let mut said = Vec::new();
+        put_method(&mut said, 1, &method);
+        said
+    })
 }
 
 /// Returns the frames of a durable message of 12 bytes to a queue.

@@ -26,7 +26,7 @@ use wal::{
     StreamLimits, StreamReader, Streams,
 };
 
-use crate::{amqp091, walk};
+use crate::{amqp091, changes, walk};
 
 /// One step of a message's way through the broker.
 pub struct Case {
@@ -36,7 +36,7 @@ pub struct Case {
     pub prepare: fn() -> Box<dyn FnMut() -> u64>,
 }
 
-/// The steps in the order of a message's way, and then the whole way.
+/// The steps in the order of a message's way, and then the whole way. At the end, changes of the catalog.
 pub const CASES: &[Case] = &[
     Case { name: "transfer-decode", what: "frame header and TRANSFER", prepare: transfer_decode },
     Case {
@@ -101,6 +101,21 @@ pub const CASES: &[Case] = &[
     },
     Case { name: "walk-waiting", what: "the same, of messages that wait for credit", prepare: walk::waiting },
     Case { name: "walk-stream", what: "the whole walk through a shard and a stream", prepare: walk::stream },
+    Case {
+        name: "change",
+        what: "declare and forget a durable queue among 1,000: decided, synced, applied",
+        prepare: changes::declare,
+    },
+    Case {
+        name: "change-binding",
+        what: "make and remove a binding of a durable queue among 1,000",
+        prepare: changes::bind,
+    },
+    Case {
+        name: "walk-change",
+        what: "a client of AMQP 0.9.1 declares and deletes a durable queue among 1,000: the whole walk through a shard and the log",
+        prepare: walk::change,
+    },
 ];
 
 /// The message of the comparison's load generator: durable, with an id, one application property and 12 bytes
@@ -224,7 +239,7 @@ fn amqp10_to_091() -> Box<dyn FnMut() -> u64> {
 }
 
 /// Returns a catalog with one queue for each of these binding keys.
-fn with_topics(keys: impl Iterator<Item = String>) -> Catalog {
+pub(crate) fn with_topics(keys: impl Iterator<Item = String>) -> Catalog {
     let mut catalog = Catalog::default();
     let mut ids = catalog.queue_ids();
     let mut run = |command| {

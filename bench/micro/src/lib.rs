@@ -6,6 +6,7 @@
 
 mod amqp091;
 mod cases;
+mod changes;
 mod counting;
 mod walk;
 

@@ -27,6 +27,7 @@ use wal::{Completion, Retained, Size, Step, StreamAnswer, StreamJob};
 
 use crate::amqp091;
 use crate::cases::TURN;
+use crate::changes::QUEUES;
 
 const QUEUE: &str = "q";
 
@@ -79,6 +80,27 @@ pub(crate) fn stream() -> Box<dyn FnMut() -> u64> {
 pub(crate) fn amqp091() -> Box<dyn FnMut() -> u64> {
     let mut world = World::new(Arguments::default(), Some(CREDIT), true);
     in_turns(move || world.move_a_turn_091())
+}
+
+/// Returns the steps of a change of the catalog: a client declares a queue and deletes it.
+pub(crate) fn change() -> Box<dyn FnMut() -> u64> {
+    let mut world = World::new(Arguments::default(), Some(CREDIT), true);
+    for i in 0..QUEUES {
+        let declare = DeclareQueue::new(DEFAULT_VHOST, format!("q{i}"), Arguments::default());
+        world.shard.handle_question(0, Question::Change(Command::DeclareQueue(declare), "guest".into()));
+        world.turn();
+    }
+    let frames = amqp091::declare_and_delete("one more");
+    Box::new(move || {
+        let before = world.shard.counters.queues_created;
+        let answers = frames.each_ref().map(|frame| {
+            world.shard.handle_input(world.publisher, &mut BytesMut::from(&frame[..]));
+            world.turn()
+        });
+        assert!(answers.iter().all(|&bytes| bytes > 0), "both are answered");
+        assert_eq!(world.shard.counters.queues_created, before + 1);
+        answers.iter().sum()
+    })
 }
 
 /// Returns an operation that counts one message. The consumer grants the credit `ahead` at once, or with `None` credit for a
