@@ -107,7 +107,7 @@ pub(crate) fn declare(declare: &Declare) -> Result<(), Failure> {
     let vhost = &declare.vhost.vhost;
     let (Object { words, path }, method, body) = match &declare.what {
         New::Queue { name, kind, auto_delete, arguments } => {
-            let mut arguments = arguments.object();
+            let mut arguments = arguments.object()?;
             if let Some(kind) = kind {
                 arguments.insert("x-queue-type".to_owned(), kind.as_str().into());
             }
@@ -115,13 +115,13 @@ pub(crate) fn declare(declare: &Declare) -> Result<(), Failure> {
             (objects::queue(vhost, name), Method::PUT, body)
         }
         New::Exchange { name, kind, auto_delete, internal, arguments } => {
-            let arguments = arguments.object();
+            let arguments = arguments.object()?;
             let body = json!({ "type": kind, "durable": true, "auto_delete": auto_delete, "internal": internal,
                                "arguments": arguments });
             (objects::exchange(vhost, name), Method::PUT, body)
         }
         New::Binding(binding) => {
-            let body = json!({ "routing_key": binding.key, "arguments": binding.arguments.object() });
+            let body = json!({ "routing_key": binding.key, "arguments": binding.arguments.object()? });
             (Object { words: binding.words(), path: binding.path(vhost) }, Method::POST, body)
         }
     };
@@ -173,8 +173,8 @@ pub(crate) fn purge(purge: &Purge) -> Result<(), Failure> {
 }
 
 impl Arguments {
-    fn object(&self) -> Map<String, Value> {
-        self.arguments.iter().map(|(key, text)| (key.clone(), value(text))).collect()
+    fn object(&self) -> Result<Map<String, Value>, Failure> {
+        fields(self.arguments.iter().map(|(key, text)| (key.clone(), value(text))))
     }
 }
 
@@ -193,10 +193,29 @@ impl BindingArgs {
         format!("/api/bindings/{vhost}/e/{source}/{kind}/{destination}")
     }
 
-    /// Returns true if this row of a list of bindings is this binding.
-    pub(crate) fn is(&self, row: &Value) -> bool {
-        row["routing_key"] == self.key.as_str() && row["arguments"] == Value::Object(self.arguments.object())
+    /// Returns the row of this binding in a list of bindings.
+    ///
+    /// # Errors
+    /// An argument is given twice.
+    pub(crate) fn find<'a>(&self, rows: &'a [Value]) -> Result<Option<&'a Value>, Failure> {
+        let arguments = Value::Object(self.arguments.object()?);
+        let is_this = |row: &&Value| row["routing_key"] == self.key.as_str() && row["arguments"] == arguments;
+        Ok(rows.iter().find(is_this))
     }
+}
+
+/// Returns the object with these fields.
+///
+/// # Errors
+/// A key is given twice: nobody could say which value counts.
+pub(crate) fn fields(pairs: impl Iterator<Item = (String, Value)>) -> Result<Map<String, Value>, Failure> {
+    let mut fields = Map::new();
+    for (key, value) in pairs {
+        if let Some(before) = fields.insert(key.clone(), value) {
+            return Err(Failure::usage(format!("'{key}' is given twice: one value is {before}")));
+        }
+    }
+    Ok(fields)
 }
 
 /// Returns the value of an argument: JSON, or a string if it is not valid JSON.
@@ -215,8 +234,11 @@ mod tests {
     #[test]
     fn arguments_are_json_or_text() {
         let arguments = ["a=10", "b=classic", "c=\"10\"", "d=true", "e="].iter().map(|a| pair(a).unwrap());
-        let object = Arguments { arguments: arguments.collect() }.object();
+        let object = Arguments { arguments: arguments.collect() }.object().unwrap();
         let expected = r#"{"a":10,"b":"classic","c":"10","d":true,"e":""}"#;
         assert_eq!(Value::Object(object).to_string(), expected);
+        let twice = ["max-length=1", "max-length=2"].iter().map(|a| pair(a).unwrap()).collect();
+        let refused = Arguments { arguments: twice }.object().unwrap_err();
+        assert_eq!(refused.line, "'max-length' is given twice: one value is 1");
     }
 }

@@ -91,7 +91,7 @@ async fn carry_out(delete: &Delete) -> Result<(), Failure> {
             // Only the broker knows the `properties_key` of the binding.
             let what = format!("delete {words}");
             let (_, rows) = api.ask(&what, Method::GET, &path, None).await?;
-            let found = rows.as_array().and_then(|rows| rows.iter().find(|row| binding.is(row)));
+            let found = binding.find(rows.as_array().map_or(&[], Vec::as_slice))?;
             let Some(props) = found.and_then(|row| row["properties_key"].as_str()) else {
                 return Err(api.failed(&what, "there is no such binding"));
             };

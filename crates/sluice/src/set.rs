@@ -218,7 +218,9 @@ fn definition(texts: &[String]) -> Result<Fields<String, Value>, Failure> {
     let wrong = |text: &str| {
         Failure::usage(format!("'{text}' is not the only argument of the definition: {DEFINITION}"))
     };
-    texts.iter().map(|text| pair(text).ok_or_else(|| wrong(text))).collect()
+    let pairs: Vec<_> =
+        texts.iter().map(|text| pair(text).ok_or_else(|| wrong(text))).collect::<Result<_, _>>()?;
+    declare::fields(pairs.into_iter())
 }
 
 const DEFINITION: &str = r#"KEY=VALUE is needed, such as max-length=1000, once or several times, or one JSON object, such as {"max-length": 1000}"#;
