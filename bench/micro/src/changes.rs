@@ -1,7 +1,7 @@
 //! The steps of a change of the catalog, without a shard and without the log: a command is offered, its changes are taken as
 //! synced, and are applied.
 
-use broker::catalog::{
+use catalog::{
     Answer, Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Offered, Pending,
 };
 
