@@ -125,6 +125,10 @@ enum AttachState {
     Cancelled,
     /// The queue does not know the consumer any more.
     Gone,
+    /// The queue is on no node in reach, so the consumer has ended. Its deliveries return to the queue.
+    OutOfReach {
+        node: Option<u32>,
+    },
 }
 
 /// A settlement for whose answer the peer waits.
@@ -266,7 +270,15 @@ impl<A> Outlet<A> {
 
     /// Returns true if the queue does not know the consumer any more.
     pub fn is_gone(&self) -> bool {
-        self.attach_state == AttachState::Gone
+        matches!(self.attach_state, AttachState::Gone | AttachState::OutOfReach { .. })
+    }
+
+    /// Returns why the deliveries of the consumer cannot be settled any more and return to the queue, if that is so.
+    pub fn out_of_reach(&self) -> Option<Refusal> {
+        match self.attach_state {
+            AttachState::OutOfReach { node } => Some(Refusal::OutOfReach { node }),
+            _ => None,
+        }
     }
 
     /// Returns the number of deliveries that have arrived from the queue. It wraps around.
@@ -576,6 +588,7 @@ impl<A> Outlet<A> {
                         self.owned = None;
                     }
                     GoneReason::Damaged => self.attach_state = AttachState::Gone,
+                    GoneReason::OutOfReach { node } => self.attach_state = AttachState::OutOfReach { node },
                     GoneReason::Cancelled | GoneReason::Detached => {}
                 }
                 Some(PeerEvent::Gone(reason))

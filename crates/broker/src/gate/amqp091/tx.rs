@@ -23,9 +23,10 @@ use amqp091::{
     BasicPublish, ConfirmSelectOk, Method, ReplyCode, TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk,
 };
 use bytes::Bytes;
-use queue::Verdict;
+use queue::{Refusal, Verdict};
 use ranges::{Ranges, Span};
 
+use super::channel::Role;
 use super::confirms::{Confirms, Published};
 use super::held::{Arriving, Deferred, HeldMessage};
 use super::unsettled::Run;
@@ -319,6 +320,14 @@ impl Gate {
                 runs.push_joined(Run::new(&delivered, settlement));
             }
         }
+        let lost = runs.iter().find_map(|run| match state.roles.get(run.place as usize) {
+            Some(Role::Consumer(consumer)) => Some((&consumer.outlet, consumer.outlet.out_of_reach()?)),
+            _ => None,
+        });
+        if let Some((outlet, why)) = lost {
+            let queue = outlet.queue_name.clone();
+            return self.fail_commit(channel, &queue, why, cx);
+        }
         let mut unanswered = 0;
         for run in &runs {
             unanswered += usize::from(self.settle_run(channel, run, cx));
@@ -327,6 +336,12 @@ impl Gate {
             tx.commit = Some(Step::Settling { unanswered });
         }
         self.stored(channel, 0);
+    }
+
+    /// Ends a channel whose commit cannot settle deliveries of this queue: they will be delivered again.
+    pub(super) fn fail_commit(&mut self, channel: u16, queue: &str, why: Refusal, cx: &mut Cx<'_>) {
+        let refused = refusal::by_queue(why, queue, &self.peer.vhost);
+        self.refuse_method(channel, COMMIT, refused, cx);
     }
 
     /// Called when settlements of a commit are stored. The last of them completes the commit.
