@@ -35,7 +35,7 @@ use crate::counters::{Counters, Deliveries, Protocol};
 use crate::cx::Cx;
 use crate::explain;
 use crate::ids::QueueId;
-use crate::mail::GateAddress;
+use crate::mail::{ConsumerAddress, GateAddress};
 
 /// The maximum number of messages that one request annotates. A frame may name thousands, and the annotations of all of
 /// them are more than a shard should write in one turn (iteration of its event loop).
@@ -173,7 +173,7 @@ impl<A> Outlet<A> {
         wanted: Wanted,
         cx: &mut Cx<'_>,
     ) -> Option<Self> {
-        let consumer = ConsumerId(cx.consumers.insert(at)?);
+        let consumer = ConsumerId(cx.consumers.insert(ConsumerAddress::Gate(at))?);
         let browses = matches!(wanted.mode, Mode::Browse);
         cx.counters.over_mut(protocol).consumers += u64::from(!browses);
         let Wanted { mode, priority, exclusive, settled, message_bytes_max, timeout_ms, left_out } = wanted;

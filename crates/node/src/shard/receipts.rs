@@ -7,6 +7,7 @@ use queue::{Arrival, PublisherId, Request, Verdict};
 use ranges::{Range, Ranges};
 
 use super::Shard;
+use super::connections::SeatMail;
 
 /// The verdict of one queue on the messages `first..=last` of one publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,10 @@ impl Shard {
                 self.gates().with(to.connection, |gate, cx| {
                     gate.handle_receipts(to, queue, (first, last), verdict, cx);
                 });
+            }
+            Some(&mut PublisherAddress::Seat(seat)) => {
+                let mail = SeatMail::Receipts { queue, publisher, first, last, verdict };
+                self.connections.pass_to_seat(seat, mail);
             }
             Some(PublisherAddress::DeadLetter(wait)) => {
                 wait.handle_receipt(queue, verdict);
