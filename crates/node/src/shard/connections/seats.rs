@@ -1,9 +1,9 @@
 //! The seats of other nodes on this shard: their consumers, publishers and tickets ([`SeatKey`]), and the mail for them. No node has
 //! links to others yet.
 //!
-//! The end of a link calls these functions: [`Shard::open_seat`], then `add_seat_*` for what the other node opens, with
-//! [`Shard::handle_seat_requests`] for its requests. After each turn it takes the mail with [`Shard::poll_seat`]. The mail has ids of
-//! this node, which the link translates. [`Shard::end_seat`] does what a connection does that closes.
+//! The code of a link calls [`Shard::open_seat`], `add_seat_*` for what the other node opens, and [`Shard::handle_seat_requests`] for
+//! its requests. After each turn it takes the mail with [`Shard::poll_seat`], and translates the ids in it. [`Shard::end_seat`] has the
+//! consequences of a connection that closes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
