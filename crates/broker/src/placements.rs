@@ -5,7 +5,9 @@
 //! first shard that asks for a queue without a home wins. Placements are not stored: a node that restarts may have
 //! another number of shards, and places its queues anew.
 
-use crate::ids::{QueueId, Where};
+use catalog::ids::QueueId;
+
+use crate::ids::Where;
 
 /// Returns what clients are told of a queue that is out of reach, after its name. `node` is the node that has the queue, if one is
 /// known. The last words are RabbitMQ's, because clients look for them.
@@ -67,8 +69,9 @@ impl Placements {
 
 #[cfg(test)]
 mod tests {
+    use catalog::ids::NodeId;
+
     use super::*;
-    use crate::ids::NodeId;
 
     #[test]
     fn a_new_queue_never_has_the_home_of_an_old_one() {

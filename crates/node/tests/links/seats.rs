@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use broker::catalog::Arguments;
-use broker::ids::{NodeId, Origin, QueueId, ShardId};
 use broker::intake::{Arrived, Body};
 use broker::mail::SeatKey;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
+use catalog::Arguments;
+use catalog::ids::{NodeId, Origin, QueueId, ShardId};
 use message::{Message, Route};
 use node::shard::SeatMail;
 use queue::{

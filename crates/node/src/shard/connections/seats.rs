@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::ids::QueueId;
 use broker::mail::{ConsumerAddress, PublisherAddress, SeatKey, TicketOwner};
+use catalog::ids::QueueId;
 use hashbrown::HashMap;
 use queue::{ConsumerId, DeliveryRef, Effect, PublisherId, Request, Ticket, Verdict};
 

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use broker::ids::QueueId;
 use broker::mail::ConsumerAddress;
+use catalog::ids::QueueId;
 use queue::Requester;
 use wal::{BufferBudget, Claim};
 
