@@ -106,6 +106,15 @@ pub struct SeatKey {
     pub link: u32,
 }
 
+/// What a shard sends to another node over the link of a seat.
+#[derive(Debug)]
+pub enum SeatMail {
+    /// For a consumer or a ticket. Bounded as an effect for a gate is: by grants and by requests.
+    Effect(Effect),
+    /// The verdict of a queue on the publishes `first..=last` of a publisher. Bounded by the publisher's credit.
+    Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
+}
+
 /// The receiver of the effects for a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsumerAddress {

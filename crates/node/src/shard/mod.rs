@@ -65,7 +65,7 @@ use wal::BufferBudget;
 
 use self::connections::{Connections, Gates};
 pub(crate) use self::connections::{Encrypted, FAIR_PART, READ_BUFFER, READ_MAX};
-pub use self::connections::{Migration, Occupancy, SeatMail};
+pub use self::connections::{Migration, Occupancy};
 pub use self::late::{LATE_SHARD, LATE_TURN, Late};
 use self::mail::Mailroom;
 use self::metadata::Metadata;

@@ -1,14 +1,13 @@
 //! Receipts on their way from queues to publishers.
 
 use broker::ids::shard_of;
-use broker::mail::{Mail, PublisherAddress};
+use broker::mail::{Mail, PublisherAddress, SeatMail};
 use broker::moving::name_of;
 use catalog::ids::QueueId;
 use queue::{Arrival, PublisherId, Request, Verdict};
 use ranges::{Range, Ranges};
 
 use super::Shard;
-use super::connections::SeatMail;
 
 /// The verdict of one queue on the messages `first..=last` of one publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

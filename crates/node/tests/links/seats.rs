@@ -6,13 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use broker::intake::{Arrived, Body};
-use broker::mail::SeatKey;
+use broker::mail::{SeatKey, SeatMail};
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
 use catalog::Arguments;
 use catalog::ids::{NodeId, Origin, QueueId, ShardId};
 use message::{Message, Route};
-use node::shard::SeatMail;
 use queue::{
     Attach, ConsumerId, ConsumerTimeout, Delivery, Effect, GoneReason, Mode, Outcome, Publish, PublisherId,
     Refusal, Replay, Request, Requester, SettleAnswer, Start, Ticket, Verdict,

@@ -27,7 +27,6 @@ use catalog::ids::QueueId;
 use queue::{Refusal, Verdict};
 use ranges::{Ranges, Span};
 
-use super::channel::Role;
 use super::confirms::{Confirms, Published};
 use super::held::{Arriving, Deferred, HeldMessage};
 use super::unsettled::Run;
@@ -320,12 +319,7 @@ impl Gate {
                 runs.push_joined(Run::new(&delivered, settlement));
             }
         }
-        let lost = runs.iter().find_map(|run| match state.roles.get(run.place as usize) {
-            Some(Role::Consumer(consumer)) => Some((&consumer.outlet, consumer.outlet.out_of_reach()?)),
-            _ => None,
-        });
-        if let Some((outlet, why)) = lost {
-            let queue = outlet.queue_name.clone();
+        if let Some((queue, why)) = state.out_of_reach(&runs) {
             return self.fail_commit(channel, &queue, why, cx);
         }
         let mut unanswered = 0;

@@ -44,7 +44,6 @@ pub(crate) use self::held::Encrypted;
 pub(crate) use self::input::{FAIR_PART, READ_BUFFER, READ_MAX};
 pub use self::migration::Migration;
 pub use self::occupancy::Occupancy;
-pub use self::seats::SeatMail;
 use self::seats::Seats;
 use super::deadlines::Deadlines;
 use super::mail::Mailroom;

@@ -7,27 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::mail::{ConsumerAddress, PublisherAddress, SeatKey, TicketOwner};
+use broker::mail::{ConsumerAddress, PublisherAddress, SeatKey, SeatMail, TicketOwner};
 use catalog::ids::QueueId;
 use hashbrown::HashMap;
-use queue::{ConsumerId, DeliveryRef, Effect, PublisherId, Request, Ticket, Verdict};
+use queue::{ConsumerId, DeliveryRef, Effect, PublisherId, Request, Ticket};
 
 use super::Connections;
 use crate::shard::Shard;
-
-/// What a shard sends to another node: to its consumers and tickets an effect, to its publishers receipts.
-#[derive(Debug)]
-pub enum SeatMail {
-    Effect(Effect),
-    /// The verdict of a queue on the publishes `first..=last` of a publisher.
-    Receipts {
-        queue: QueueId,
-        publisher: PublisherId,
-        first: u64,
-        last: u64,
-        verdict: Verdict,
-    },
-}
 
 /// What another node has here. The sets are ordered, so that what ends with a seat ends in the order of its registration.
 #[derive(Debug, Default)]
@@ -37,8 +23,7 @@ struct Seat {
     publishers: BTreeSet<PublisherId>,
     /// The requests that are not answered yet.
     tickets: BTreeSet<Ticket>,
-    /// What was not taken yet. Bounded as the mail for gates is: deliveries by the credit of the consumers, receipts by that of the
-    /// publishers, everything else by the requests in flight.
+    /// What was not taken yet.
     outbox: Vec<SeatMail>,
 }
 

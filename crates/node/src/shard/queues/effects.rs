@@ -5,7 +5,7 @@ use std::vec;
 use broker::dead_letter;
 use broker::ids::shard_of;
 use broker::mail::{
-    ConsumerAddress, DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient,
+    ConsumerAddress, DeadLetterWait, Mail, PublisherAddress, Recipient, SeatMail, TicketOwner, recipient,
 };
 use catalog::categories::{PEER, QUEUE};
 use catalog::ids::QueueId;
@@ -15,7 +15,6 @@ use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish,
 use super::{Forgetting, WaitingLetters};
 use crate::questions::Reply;
 use crate::shard::Shard;
-use crate::shard::connections::SeatMail;
 
 /// The most queues that have ended while their dead letters wait for routes. Each has 8 MiB at most.
 const GONE_QUEUES_MAX: usize = 8;
