@@ -163,8 +163,8 @@ pub enum TicketOwner {
     Connection(usize),
     /// The shard itself.
     Shard,
-    /// A request at the admin API.
-    AdminApi,
+    /// A question of the admin API, by its number.
+    AdminApi(u64),
 }
 
 /// The outgoing mail. The shard sorts it. Mail for the same shard and for other shards uses the same boxes and the

@@ -230,7 +230,9 @@ impl Shard {
                 }
                 self.pass_answer(key, ticket, |gate, cx| gate.handle_answer(ticket, result, cx));
             }
-            Some(TicketOwner::AdminApi) => self.admin_answer(ticket, Reply::Changed(result)),
+            Some(TicketOwner::AdminApi(number)) => {
+                self.admin_answer(ticket, number, Reply::Changed(result));
+            }
             Some(TicketOwner::Shard) => {
                 self.connections.remove_ticket(ticket);
                 let forgetting = self.queues.forgotten(ticket.0);

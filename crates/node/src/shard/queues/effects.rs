@@ -120,7 +120,9 @@ impl Shard {
                 Some(TicketOwner::Connection(key)) => {
                     self.pass_answer(key, ticket, |gate, cx| gate.handle_ticket(ticket, effect, cx));
                 }
-                Some(TicketOwner::AdminApi) => self.admin_answer(ticket, Reply::Effect(Box::new(effect))),
+                Some(TicketOwner::AdminApi(number)) => {
+                    self.admin_answer(ticket, number, Reply::Effect(Box::new(effect)));
+                }
                 Some(TicketOwner::Shard) => self.connections.remove_ticket(ticket),
                 None => {}
             },
