@@ -20,6 +20,12 @@ pub const fn shard_of(id: u64) -> ShardId {
     (id >> SHARD_SHIFT) as u8
 }
 
+/// Returns an id that no object of the shard has. What is sent to it is ignored.
+pub const fn unassigned(shard: ShardId) -> u64 {
+    // Generations start at 1, and begin again after 2^32 objects.
+    (shard as u64) << SHARD_SHIFT
+}
+
 /// The most queues at once: 16 million. The lower 24 bits of a queue's id are its slot.
 pub const QUEUES_MAX: u32 = 1 << QUEUE_SLOT_BITS;
 const QUEUE_SLOT_BITS: u32 = 24;

@@ -433,7 +433,7 @@ impl Gate {
     pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
         if self.own.handle_ticket(ticket) {
-            return self.deletion_done();
+            return self.deletion_done(cx);
         }
         let waiting = take(&mut self.waiting, ticket);
         self.resume(cx);
@@ -497,7 +497,10 @@ impl Gate {
     pub fn next_deadline(&self) -> Option<u64> {
         let of_protocol = match self.phase {
             Phase::Closing => Some(self.close_deadline_ms),
-            _ => self.conn.next_deadline(),
+            _ => {
+                let of_close = self.own.deadline_ms().filter(|_| self.own.holds_answers());
+                self.conn.next_deadline().into_iter().chain(of_close).min()
+            }
         };
         self.phase.next_deadline(&self.peer, of_protocol)
     }
@@ -532,6 +535,9 @@ impl Gate {
                 }
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(fault, cx);
+                }
+                if self.own.is_late(cx.now_ms) {
+                    self.deletion_done(cx);
                 }
             }
             _ => {}
