@@ -10,6 +10,7 @@ mod claims;
 mod decide;
 mod definitions;
 mod described;
+mod entry;
 mod error;
 mod events;
 mod exchange;
@@ -43,6 +44,7 @@ pub use definitions::{DefinitionsCursor, definitions_of};
 pub use described::{
     Described, described_exchange_arguments, described_policy_keys, described_queue_arguments,
 };
+pub use entry::{Asker, Entry};
 pub use error::CatalogError;
 pub use events::events_of;
 pub use exchange::{Exchange, ExchangeKind, Histories, Routable, has_headers, history_length};

@@ -54,7 +54,7 @@ use broker::catalog::Catalog;
 use broker::client_budget::ClientBudget;
 use broker::counters::Counters;
 use broker::explain::Comers;
-use broker::ids::ShardId;
+use broker::ids::{Origin, ShardId};
 use broker::load::{BusyTime, Load};
 use broker::placements::Placements;
 use broker::settings::Settings;
@@ -115,10 +115,11 @@ impl NodeBudgets {
     }
 }
 
-/// The number of this shard, and its current time.
+/// The number of this shard, the start of its node, and its current time.
 #[derive(Clone, Copy, Debug)]
 struct Here {
     id: ShardId,
+    origin: Origin,
     now_ms: u64,
 }
 
@@ -155,7 +156,7 @@ impl Shard {
     pub fn new(setup: Setup) -> Self {
         let Setup { id, shards, settings, access, catalog, placements, live, limits, names, budgets } = setup;
         Self {
-            here: Here { id, now_ms: 0 },
+            here: Here { id, origin: names.origin, now_ms: 0 },
             metadata: Metadata::new(id, shards, settings, access, catalog, placements),
             connections: Connections::new(id, shards, budgets, names),
             queues: Queues::default(),

@@ -1,6 +1,7 @@
 //! Links of real peers on whole shards, in one thread.
 
 mod alarm;
+mod applied;
 mod backlog;
 mod client091;
 mod counts;
