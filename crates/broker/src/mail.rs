@@ -160,8 +160,8 @@ impl DeadLetterWait {
 pub enum TicketOwner {
     /// A connection, by its key on the shard.
     Connection(usize),
-    /// The shard itself.
-    Shard,
+    /// The shard itself, on which this queue has ended.
+    Ended(QueueId),
     /// A question of the admin API, by its number.
     AdminApi(u64),
 }

@@ -109,7 +109,7 @@ impl Shard {
                 let who = self.connections.get(key)?.gate.peer().identity.as_ref()?;
                 Some(who.user.clone())
             }
-            TicketOwner::AdminApi(_) | TicketOwner::Shard => None,
+            TicketOwner::AdminApi(_) | TicketOwner::Ended(_) => None,
         }
     }
 

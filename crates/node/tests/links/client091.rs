@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use amqp091::frame::header_frame_len;
 use amqp091::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, Config, Connection,
-    ConnectionStartOk, Event, Method, Properties, Secret, State, Table, TableWriter, TxCommit, TxSelect,
-    Value,
+    ConnectionStartOk, Event, Method, Properties, QueueDeclare, Secret, State, Table, TableWriter, TxCommit,
+    TxSelect, Value,
 };
 use broker::explain::Subject;
 use broker::gate::Phase;
@@ -40,6 +40,8 @@ pub(super) struct Client091 {
     pub closed_channel: Option<(u16, String)>,
     /// True if the broker has cancelled a consumer.
     pub was_cancelled: bool,
+    /// The number of answers to Cancel and to the end of the connection.
+    pub ends: u32,
     /// The bodies of messages that were delivered, or got.
     pub bodies: Vec<Bytes>,
     /// True if the broker may close the connection.
@@ -116,6 +118,7 @@ impl Client091 {
             closed: None,
             closed_channel: None,
             was_cancelled: false,
+            ends: 0,
             bodies: Vec::new(),
             doomed: properties > 0,
             user,
@@ -323,6 +326,19 @@ impl Client091 {
         self.settle(house);
     }
 
+    /// Declares a queue that is deleted with the connection.
+    pub(super) fn declare_own(&mut self, house: &mut House, channel: u16, queue: &str) {
+        let declare = QueueDeclare { queue, exclusive: true, ..QueueDeclare::default() };
+        self.conn.send(channel, &Method::QueueDeclare(declare));
+        self.settle(house);
+    }
+
+    /// Closes the connection.
+    pub(super) fn close(&mut self, house: &mut House) {
+        self.conn.close("done");
+        self.settle(house);
+    }
+
     /// Publishes mandatory messages of this size that no queue takes.
     pub(super) fn publish_unroutable(
         &mut self,
@@ -479,6 +495,9 @@ impl Client091 {
                 }
                 Some(Event::Close { text, .. } | Event::ChannelClose { text, .. }) => panic!("{text}"),
                 Some(Event::Method { method: Method::BasicCancel(_), .. }) => self.was_cancelled = true,
+                Some(Event::Method { method: Method::BasicCancelOk(_), .. } | Event::Closed) => {
+                    self.ends += 1
+                }
                 Some(Event::Blocked(_)) => (self.was_blocked, self.is_blocked) = (true, true),
                 Some(Event::Unblocked) => self.is_blocked = false,
                 Some(Event::Content { content, .. }) if content.returned().is_some() => self.returned += 1,

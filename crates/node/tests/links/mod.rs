@@ -9,6 +9,7 @@ mod dead_letters;
 mod declared;
 mod detached;
 mod direct_reply;
+mod ended;
 mod explain;
 mod follow;
 mod groups;

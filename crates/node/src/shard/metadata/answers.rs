@@ -100,22 +100,8 @@ impl Shard {
             Some(TicketOwner::AdminApi(number)) => {
                 self.admin_answer(ticket, number, Reply::Changed(result));
             }
-            Some(TicketOwner::Shard) => {
-                self.connections.remove_ticket(ticket);
-                let forgetting = self.queues.forgotten(ticket.0);
-                forgetting.extents.into_iter().for_each(|extent| self.storage.release(extent));
-                for mail in forgetting.answers {
-                    self.forgotten(mail);
-                }
-            }
+            Some(TicketOwner::Ended(queue)) => self.handle_forgotten(queue, ticket, &result),
             None => {}
-        }
-    }
-
-    /// Notifies the requester that its queue is deleted.
-    fn forgotten(&mut self, mail: Mail) {
-        if let Mail::Effect { queue, effect } = mail {
-            self.carry_out(queue, effect);
         }
     }
 }
