@@ -326,11 +326,17 @@ impl Client091 {
         self.settle(house);
     }
 
-    /// Declares a queue that is deleted with the connection.
-    pub(super) fn declare_own(&mut self, house: &mut House, channel: u16, queue: &str) {
-        let declare = QueueDeclare { queue, exclusive: true, ..QueueDeclare::default() };
+    /// Declares a queue: a durable one, or one that is deleted with the connection.
+    pub(super) fn declare(&mut self, house: &mut House, channel: u16, queue: &str, is_own: bool) {
+        let declare = QueueDeclare { queue, durable: !is_own, exclusive: is_own, ..QueueDeclare::default() };
         self.conn.send(channel, &Method::QueueDeclare(declare));
         self.settle(house);
+    }
+
+    /// Closes the socket.
+    pub(super) fn disconnect(self, house: &mut House) {
+        house.others.retain(|key| *key != self.key);
+        house.shards[0].disconnect(self.key);
     }
 
     /// Closes the connection.

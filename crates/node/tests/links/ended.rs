@@ -212,7 +212,7 @@ fn a_client_of_amqp_0_9_1_waits_no_longer() {
         let queue = DeclareQueue::new("/", "q", Arguments::new());
         declare(&mut house, DeclareQueue { auto_delete: true, ..queue });
         let mut client = Client091::open(&mut house, &[1]);
-        client.declare_own(&mut house, 1, "own");
+        client.declare(&mut house, 1, "own", true);
         client.consume(&mut house, 1, "q");
         house.mail_stopped = true;
         end(&mut client, &mut house);
@@ -226,4 +226,28 @@ fn a_client_of_amqp_0_9_1_waits_no_longer() {
         client.settle(&mut house);
         assert_eq!(client.ends, 1, "{what} is answered once");
     }
+}
+
+/// The answer to a deletion comes when the connection has ended and another one has its place.
+#[test]
+fn a_late_answer_is_not_taken_for_that_of_another_connection() {
+    let mut house = house();
+    let mut client = Client091::open(&mut house, &[1]);
+    client.declare(&mut house, 1, "own", true);
+    house.mail_stopped = true;
+    client.close(&mut house);
+    pass(&mut house, ANSWER_WAIT_MS);
+    client.settle(&mut house);
+    assert_eq!(client.ends, 1);
+    client.disconnect(&mut house);
+    let mut next = Client091::open(&mut house, &[1]);
+    house.log_stopped = true;
+    next.declare(&mut house, 1, "q", false);
+    assert!(!next.is_read(&mut house), "it waits for the answer to its declaration");
+    house.mail_stopped = false;
+    next.settle(&mut house);
+    assert!(!next.is_read(&mut house), "the declaration is not answered");
+    house.log_stopped = false;
+    next.settle(&mut house);
+    assert!(next.is_read(&mut house));
 }

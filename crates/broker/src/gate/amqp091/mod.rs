@@ -435,33 +435,29 @@ impl Gate {
         if self.own.handle_ticket(ticket) {
             return self.deletion_done(cx);
         }
-        let waiting = take(&mut self.waiting, ticket);
+        // The ticket may be of a connection that has ended, whose place this one has.
+        let Some(waiting) = take(&mut self.waiting, ticket) else { return };
         self.resume(cx);
         match waiting {
-            Some(Waiting::Queue { channel, step }) => self.finish_queue_step(channel, step, &effect, cx),
-            Some(Waiting::Fetch { channel, holder, queue, settled }) => {
+            Waiting::Queue { channel, step } => self.finish_queue_step(channel, step, &effect, cx),
+            Waiting::Fetch { channel, holder, queue, settled } => {
                 self.finish_get(channel, (holder, &queue, settled), &effect, cx);
             }
-            Some(
-                Waiting::Login { .. } | Waiting::Renewal | Waiting::Deferred(_) | Waiting::Command { .. },
-            )
-            | None => {}
+            Waiting::Login { .. } | Waiting::Renewal | Waiting::Deferred(_) | Waiting::Command { .. } => {}
         }
     }
 
     /// Handles the catalog's answer to a ticket of this connection.
     pub fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let waiting = take(&mut self.waiting, ticket);
+        let Some(waiting) = take(&mut self.waiting, ticket) else { return };
         self.resume(cx);
         match (waiting, result) {
-            (Some(Waiting::Queue { channel, step }), result) => {
-                self.finish_declaration(channel, step, result, cx)
-            }
-            (Some(Waiting::Command { channel, answer, .. }), Ok(_)) => {
+            (Waiting::Queue { channel, step }, result) => self.finish_declaration(channel, step, result, cx),
+            (Waiting::Command { channel, answer, .. }, Ok(_)) => {
                 answer.iter().for_each(|answer| self.conn.send(channel, answer));
             }
-            (Some(Waiting::Command { channel, failed, .. }), Err(error)) => {
+            (Waiting::Command { channel, failed, .. }, Err(error)) => {
                 self.refuse_method(channel, failed, error.into(), cx);
             }
             _ => {}
