@@ -35,6 +35,7 @@ mod late;
 mod mail;
 mod metadata;
 mod moving;
+mod mutation;
 mod notices;
 mod queues;
 mod receipts;
@@ -69,6 +70,7 @@ pub use self::connections::{Migration, Occupancy};
 pub use self::late::{LATE_SHARD, LATE_TURN, Late};
 use self::mail::Mailroom;
 use self::metadata::Metadata;
+pub use self::mutation::Mutation;
 use self::queues::Queues;
 pub(crate) use self::storage::NODE;
 use self::storage::Storage;
@@ -150,6 +152,8 @@ pub struct Shard {
     /// The publisher of the broker's own messages. `None` until a queue gets one of them.
     notice_publisher: Option<PublisherId>,
     stopping: bool,
+    #[cfg(debug_assertions)]
+    mutation: Option<Mutation>,
 }
 
 impl Shard {
@@ -175,6 +179,8 @@ impl Shard {
             moves: HashMap::default(),
             notice_publisher: None,
             stopping: false,
+            #[cfg(debug_assertions)]
+            mutation: None,
         }
     }
 

@@ -18,15 +18,15 @@ use crate::asks::Asks;
 const OTHER: Origin = Origin { node: NodeId(7), boot: 1 };
 
 /// Two nodes. The first decides what clients of the second ask on shard 1, and both apply it.
-struct Nodes {
+pub(super) struct Nodes {
     decides: House,
-    follows: House,
+    pub follows: House,
     /// The number of entries that the second has applied.
     entries: u64,
 }
 
 impl Nodes {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let declare_rules = DeclareRules { event_vhost: Some("/".into()), ..DeclareRules::default() };
         let settings = Settings { declare_rules: declare_rules.clone(), ..Settings::default() };
         let (mut decides, mut follows) = (House::new(2, settings.clone()), House::new(2, settings));
@@ -60,7 +60,7 @@ impl Nodes {
     }
 
     /// Passes what clients of the second node ask to the first, and back, until nothing moves.
-    fn settle(&mut self, origin: Option<Origin>) {
+    pub(super) fn settle(&mut self, origin: Option<Origin>) {
         loop {
             self.decides.settle();
             self.follows.settle();
@@ -81,7 +81,7 @@ impl Nodes {
     }
 
     /// Returns the numbers of declared and of created queues that the second node has counted.
-    fn counted(&self) -> (u64, u64) {
+    pub(super) fn counted(&self) -> (u64, u64) {
         let shards = self.follows.shards.iter();
         shards.fold((0, 0), |(declared, created), shard| {
             (declared + shard.counters.queues_declared, created + shard.counters.queues_created)

@@ -22,6 +22,8 @@ mod left;
 mod line;
 mod login;
 mod long_headers;
+#[cfg(debug_assertions)]
+mod mistakes;
 mod out_of_reach;
 mod own_queues;
 mod readers;

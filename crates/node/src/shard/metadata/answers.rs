@@ -10,7 +10,7 @@ use queue::{Request, Ticket};
 
 use super::copied::Copied;
 use crate::questions::Reply;
-use crate::shard::Shard;
+use crate::shard::{Mutation, Shard};
 
 /// The answers that wait; see the module.
 #[derive(Debug)]
@@ -66,8 +66,10 @@ impl Shard {
     /// Sends the answers to entries that every shard has applied, those of users if their copy has them, in order.
     pub(super) fn send_answers(&mut self) {
         let copied = self.metadata.copied.as_ref().map_or(u64::MAX, Copied::answered_to);
+        let one_is_enough = self.has(Mutation::AnswerBeforeAll);
         let Some(answers) = &mut self.metadata.answers else { return };
-        let everywhere = answers.applied.iter().copied().min().unwrap_or(0);
+        let applied = answers.applied.iter().copied();
+        let everywhere = if one_is_enough { applied.max() } else { applied.min() }.unwrap_or(0);
         let mut ready = Vec::new();
         for (line, to) in
             [(&mut answers.waiting, everywhere), (&mut answers.of_users, everywhere.min(copied))]

@@ -14,7 +14,7 @@ use broker::ids::NODE_SHARD;
 use broker::mail::Mail;
 use queue::Request;
 
-use crate::shard::Shard;
+use crate::shard::{Mutation, Shard};
 
 impl Shard {
     /// Applies the next entry. The only way in which a change reaches the catalog of a shard.
@@ -22,7 +22,10 @@ impl Shard {
         let Entry { index, asker, changes, answer } = entry;
         debug_assert_eq!(self.metadata.applied + 1, *index, "entries come in their order");
         let acts_for_node = self.here.id == NODE_SHARD;
-        let asks = acts_for_node && asker.origin == self.here.origin;
+        let asks = match self.has(Mutation::ActWhereDecided) {
+            true => self.has_decided(*index),
+            false => acts_for_node && asker.origin == self.here.origin,
+        };
         for change in changes.iter() {
             if asks {
                 self.emit_change(change, asker.by.as_deref());

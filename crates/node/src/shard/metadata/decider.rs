@@ -7,7 +7,7 @@ use broker::ids::{NODE_SHARD, ShardId};
 use broker::mail::{Mail, Proposal};
 
 use super::Metadata;
-use crate::shard::Shard;
+use crate::shard::{Mutation, Shard};
 
 /// The shard that decides the changes of the catalog, and gives them their order.
 pub(super) const DECIDER: ShardId = NODE_SHARD;
@@ -44,17 +44,25 @@ impl Shard {
         if decisions == 0 {
             return;
         }
-        for _ in 0..decisions {
-            let decider = self.metadata.decider.as_mut();
-            if let Some(committed) = decider.and_then(|decider| decider.pending.handle_synced()) {
-                self.commit(committed);
-            }
-        }
+        (0..decisions).for_each(|_| self.commit_next());
         let waiting = self.metadata.decider.as_mut().map(|decider| decider.pending.take_line());
         for (command, asker) in waiting.into_iter().flatten() {
             self.offer(command, asker);
         }
         self.send_answers();
+    }
+
+    /// Commits the next decision, which is synced.
+    fn commit_next(&mut self) {
+        let decider = self.metadata.decider.as_mut();
+        if let Some(committed) = decider.and_then(|decider| decider.pending.handle_synced()) {
+            self.commit(committed);
+        }
+    }
+
+    /// Returns true if this entry is the last one that was decided here.
+    pub(super) fn has_decided(&self, index: u64) -> bool {
+        self.metadata.decider.as_ref().is_some_and(|decider| decider.last == index)
     }
 
     fn offer(&mut self, command: Command, asker: Asker) {
@@ -70,6 +78,9 @@ impl Shard {
                     }
                 }
                 self.storage.end_decision();
+                if self.has(Mutation::ApplyBeforeSync) {
+                    self.commit_next();
+                }
             }
             Offered::Committed(committed) => self.commit(committed),
         }

@@ -12,7 +12,7 @@ use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish,
 use super::WaitingLetters;
 use super::ended::Forgetting;
 use crate::questions::Reply;
-use crate::shard::Shard;
+use crate::shard::{Mutation, Shard};
 
 /// The most queues that have ended while their dead letters wait for routes. Each has 8 MiB at most.
 const GONE_QUEUES_MAX: usize = 8;
@@ -63,6 +63,9 @@ impl Shard {
         let late = self.queues.ended.poll_cancels(self.here.now_ms);
         self.send_all(late);
         for (queue, mut ticket) in self.queues.ended.poll_again(self.here.now_ms) {
+            if self.has(Mutation::ProposeOnce) {
+                continue;
+            }
             if ticket.is_none() {
                 ticket = self.connections.ticket(TicketOwner::Ended(queue));
                 self.queues.ended.set_ticket(queue, ticket);
