@@ -22,9 +22,9 @@ mod policies;
 mod quorum;
 mod rates;
 
-use broker::access::Authority;
 use broker::admin_api::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use broker::admin_api::{ConnectionRow, ConsumerRow, GroupRow, PassedCounts, ProtocolRow};
+use catalog::access::Authority;
 
 use self::http::{Server, raw, request};
 use broker::explain::{ConnectionFacts, LinkFacts, LinkId, Role, SessionFacts, ShardFacts, Trouble};

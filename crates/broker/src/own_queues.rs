@@ -4,10 +4,11 @@
 //! that end with the link are deleted before the answer. But a deletion may take long, so the answer waits for
 //! [`ANSWER_WAIT_MS`] at most. The queue is deleted even so, as soon as that is possible.
 
+use catalog::ids::QueueId;
 use queue::{Request, Ticket};
 
 use crate::cx::Cx;
-use crate::ids::{QueueId, unassigned};
+use crate::ids::unassigned;
 use crate::mail::TicketOwner;
 
 /// The time for which an answer waits for what should come before it, in milliseconds: the answers to DETACH, END and CLOSE, to

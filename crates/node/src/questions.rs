@@ -6,20 +6,20 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use broker::access::{AccessRefused, Authority, Identity};
 use broker::admin_api::{
     BudgetRow, ConnectionRow, ExchangeRow, MoveRefusal, NamedVhost, QueueNumbers, Reclaimed, ShardRow,
     VhostNumbers,
 };
-use broker::catalog::{
-    Answer, Binding, BindingCursor, CatalogError, Command, Parameters, Policy, QueueRecord,
-};
 use broker::counters::Counters;
-use broker::exchange_counts::{ExchangeCounts, ExchangeId};
+use broker::exchange_counts::ExchangeCounts;
 use broker::explain::{Comer, ConnectionFacts, End, LogFacts, ShardFacts, Troubles, Wanted};
-use broker::ids::{QueueId, Where};
+use broker::ids::Where;
 use broker::moving::Moving;
 use broker::traces::Traces;
+use catalog::ExchangeId;
+use catalog::access::{AccessRefused, Authority, Identity};
+use catalog::ids::QueueId;
+use catalog::{Answer, Binding, BindingCursor, CatalogError, Command, Parameters, Policy, QueueRecord};
 use hashbrown::HashMap;
 use queue::{ConsumerId, Effect, Peek, Peeked, Refusal, Request};
 use tokio::sync::oneshot;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use crate::asks::Asks;
 use amqp10::Value;
-use broker::access::Access;
-use broker::catalog::{Answer, BindingCursor, CatalogError, Command, DeclareQueue, SetPolicy};
-use broker::ids::QueueId;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
+use catalog::access::Access;
+use catalog::ids::QueueId;
+use catalog::{Answer, BindingCursor, CatalogError, Command, DeclareQueue, SetPolicy};
 use message::{Message, Parts, Route};
 use node::facts::Restored;
 use node::questions::{PLACES_PER_PART, Question, Reply};

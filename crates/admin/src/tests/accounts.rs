@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::admin_api::AttemptsRow;
-use broker::counters::{AuthAttempts, Protocol};
+use catalog::access::{AuthAttempts, Protocol};
 
 use super::http::{Server, request};
 

@@ -7,19 +7,20 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use amqp10::sasl::Secret;
-use broker::access::{
+use broker::admin_api::*;
+use broker::exchange_counts::ExchangeCounts;
+use broker::explain::{AddressFacts, Explanation, Look, QueueFacts, Subject, Troubles};
+use broker::traces::{TraceChange, Traces};
+use catalog::ExchangeId;
+use catalog::access::{
     Credentials, Guessing, Hashing, Identity, Login, PasswordHash, Permissions, Resource, Users, Verb,
     permit_exchange, permit_policy, permit_queue,
 };
-use broker::admin_api::*;
-use broker::catalog::{
+use catalog::ids::QueueId;
+use catalog::{
     AccountChange, Binding, Caller, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters, Policy,
     QueueRecord, SetPolicy,
 };
-use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{AddressFacts, Explanation, Look, QueueFacts, Subject, Troubles};
-use broker::ids::QueueId;
-use broker::traces::{TraceChange, Traces};
 
 use self::state::State;
 

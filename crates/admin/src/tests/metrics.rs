@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use broker::admin_api::{AttemptsRow, GroupRow, ShardRow};
-use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, RaftSums, Traffic};
+use broker::counters::{Counters, Deliveries, Deprecated, RaftSums, Traffic};
 use broker::exchange_counts::ExchangeCounts;
 use broker::load::BusyTime;
+use catalog::access::{AuthAttempts, Protocol};
 
 use super::connection;
 use super::http::{Server, request};

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use catalog::CatalogError;
+use catalog::ids::QueueId;
+
 use super::{
     ConnectionFacts, Explanation, Facts, LinkId, LinkInPlace, LogFacts, Pace, QueueFacts, Role, ShardFacts,
     Subject,
 };
-use crate::catalog::CatalogError;
-use crate::ids::{QueueId, Where};
+use crate::ids::Where;
 
 /// Selects the connections that matter for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::access::Identity;
 use broker::admin_api::{AdminError, QueueNumbers};
-use broker::catalog::{Answer, CatalogError, Command, QueueRecord};
-use broker::ids::{NODE_SHARD, QueueId};
+use broker::ids::NODE_SHARD;
+use catalog::access::Identity;
+use catalog::ids::QueueId;
+use catalog::{Answer, CatalogError, Command, QueueRecord};
 use queue::{Effect, Refusal, Request, Ticket};
 use tokio::sync::oneshot;
 

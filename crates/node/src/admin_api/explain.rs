@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use broker::access::{Identity, Resource, Verb};
 use broker::admin_api::{AdminError, QueueNumbers};
 use broker::explain::{ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted};
 use broker::ids::NODE_SHARD;
+use catalog::access::{Identity, Resource, Verb};
 
 use super::NodeAdminApi;
 use super::ask::other_answer;

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use broker::access::{Identity, Verb};
 use broker::admin_api::{AdminError, ConnectionRow, ExchangeRow};
-use broker::catalog::{Binding, BindingCursor, Exchange, ExchangeKind, Policy};
-use broker::exchange_counts::{ExchangeCounts, ExchangeId};
+use broker::exchange_counts::ExchangeCounts;
 use broker::ids::NODE_SHARD;
+use catalog::ExchangeId;
+use catalog::access::{Identity, Verb};
+use catalog::{Binding, BindingCursor, Exchange, ExchangeKind, Policy};
 
 use super::NodeAdminApi;
 use super::ask::other_answer;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use broker::admin_api::{AdminError, MemberChange, PeekedPart, Reclaimed};
-use broker::catalog::QueueRecord;
 use broker::ids::{NODE_SHARD, Where};
+use catalog::QueueRecord;
 use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
 
 use super::NodeAdminApi;

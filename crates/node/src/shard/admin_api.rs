@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::vec;
 
-use broker::access::{AccessRefused, Identity, Resource, UserRef, Verb};
 use broker::admin_api::{ExchangeRow, QueueNumbers, ShardRow};
-use broker::catalog::{Caller, Catalog, CatalogError, QueueRecord};
-use broker::exchange_counts::{ExchangeCounts, ExchangeId};
+use broker::exchange_counts::ExchangeCounts;
 use broker::explain::{ConnectionFacts, End, LogFacts, Role, ShardFacts, Wanted};
-use broker::ids::QueueId;
 use broker::mail::TicketOwner;
 use broker::placements::Placements;
+use catalog::ExchangeId;
+use catalog::access::{AccessRefused, Identity, Resource, UserRef, Verb};
+use catalog::ids::QueueId;
+use catalog::{Caller, Catalog, CatalogError, QueueRecord};
 use hashbrown::HashMap;
 use queue::{ConsumerId, Request, Ticket};
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use broker::catalog::{Answer, CatalogError, Command};
+use catalog::{Answer, CatalogError, Command};
 use node::questions::{Question, Reply};
 use node::shard::Shard;
 

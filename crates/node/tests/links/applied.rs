@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use amqp10::{Role, Source, Symbol, Target};
-use broker::catalog::{
+use catalog::{
     Answer, Arguments, Asker, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, DeclareRules,
     Destination, Entry,
 };
-use broker::ids::{ConnectionId, NodeId, Origin, Where};
+use broker::ids::Where;
+use catalog::ids::{ConnectionId, NodeId, Origin};
 use broker::mail::Mail;
 use broker::settings::Settings;
 

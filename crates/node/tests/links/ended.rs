@@ -1,8 +1,8 @@
 //! Queues that have ended, while the catalog does not hear of it. Mail between shards is lost, or stands still.
 
 use amqp10::{Role, Source, Symbol, Target, Value};
-use broker::catalog::{Arguments, Command, DeclareQueue};
-use broker::ids::QueueId;
+use catalog::{Arguments, Command, DeclareQueue};
+use catalog::ids::QueueId;
 use broker::mail::Mail;
 use broker::own_queues::ANSWER_WAIT_MS;
 use broker::settings::Settings;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amqp10::{Role, Source, Symbol, Target};
-use broker::catalog::{Arguments, Command, DeclareQueue};
+use catalog::{Arguments, Command, DeclareQueue};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use node::shard::{Mutation, Shard};

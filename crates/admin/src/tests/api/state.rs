@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, Hashing, Identity, Permissions, Resource, User, Verb};
 use broker::admin_api::*;
-use broker::catalog::{Answer, Binding, Catalog, CatalogError, Command, QueueRecord};
 use broker::counters::Counters;
 use broker::exchange_counts::ExchangeCounts;
 use broker::explain::ConnectionFacts;
 use broker::traces::Traces;
+use catalog::access::{Access, Hashing, Identity, Permissions, Resource, User, Verb};
+use catalog::{Answer, Binding, Catalog, CatalogError, Command, QueueRecord};
 
 use super::super::metrics::counters;
 use super::FakeAdminApi;

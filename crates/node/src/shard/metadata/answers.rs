@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 
-use broker::catalog::{Answer, Asker, CatalogError};
-use broker::ids::{ShardId, shard_of, unassigned};
+use broker::ids::{shard_of, unassigned};
 use broker::mail::{Mail, TicketOwner};
+use catalog::ids::ShardId;
+use catalog::{Answer, Asker, CatalogError};
 use queue::{Request, Ticket};
 
 use super::copied::Copied;

@@ -8,10 +8,10 @@
 //!
 //! Nothing here knows where a change was decided. So a node on which none is decided does the same (docs/decisions/0054).
 
-use broker::catalog::{Answer, Change, Entry};
 use broker::counters::Deprecated;
 use broker::ids::NODE_SHARD;
 use broker::mail::Mail;
+use catalog::{Answer, Change, Entry};
 use queue::Request;
 
 use crate::shard::{Mutation, Shard};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use broker::catalog::{Asker, Catalog, Command, Committed, Entry, Offered, Pending};
-use broker::ids::{NODE_SHARD, ShardId};
+use broker::ids::NODE_SHARD;
 use broker::mail::{Mail, Proposal};
+use catalog::ids::ShardId;
+use catalog::{Asker, Catalog, Command, Committed, Entry, Offered, Pending};
 
 use super::Metadata;
 use crate::shard::{Mutation, Shard};

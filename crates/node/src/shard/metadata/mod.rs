@@ -17,12 +17,13 @@ mod placing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use broker::access::Access;
-use broker::catalog::{Catalog, Change, Histories, QueueRecord};
-use broker::ids::{NODE_SHARD, QueueId, ShardId};
+use broker::ids::NODE_SHARD;
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::traces::Traces;
+use catalog::access::Access;
+use catalog::ids::{QueueId, ShardId};
+use catalog::{Catalog, Change, Histories, QueueRecord};
 
 use self::answers::Answers;
 use self::copied::Copied;

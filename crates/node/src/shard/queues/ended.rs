@@ -12,9 +12,9 @@
 
 use std::collections::VecDeque;
 
-use broker::ids::QueueId;
 use broker::mail::Mail;
 use broker::own_queues::ANSWER_WAIT_MS;
+use catalog::ids::QueueId;
 use hashbrown::HashMap;
 use queue::{Effect, GoneReason, Ticket};
 use wal::Extent;
