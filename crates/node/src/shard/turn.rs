@@ -136,7 +136,10 @@ impl Shard {
                 self.handle_receipt(Receipt { queue, publisher, first, last, verdict });
             }
             Mail::Propose(proposal) => self.propose_change(proposal),
-            Mail::Entry(entry) => self.handle_entry(&entry),
+            Mail::Entry(entry) => {
+                self.handle_entry(&entry);
+                self.send_answers();
+            }
             Mail::Place { queue, home } => self.place(queue, home),
             Mail::Placed { version, queue, home } => self.handle_placed(version, queue, home),
             Mail::Applied { index, by } => self.handle_applied(index, by),

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use amqp10::{Role, Source, Symbol, Target};
+use broker::ids::Where;
+use broker::mail::Mail;
+use broker::settings::Settings;
+use catalog::ids::{ConnectionId, NodeId, Origin};
 use catalog::{
     Answer, Arguments, Asker, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, DeclareRules,
     Destination, Entry,
 };
-use broker::ids::Where;
-use catalog::ids::{ConnectionId, NodeId, Origin};
-use broker::mail::Mail;
-use broker::settings::Settings;
 
 use super::house::House;
 use crate::asks::Asks;

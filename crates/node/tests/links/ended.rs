@@ -1,11 +1,11 @@
 //! Queues that have ended, while the catalog does not hear of it. Mail between shards is lost, or stands still.
 
 use amqp10::{Role, Source, Symbol, Target, Value};
-use catalog::{Arguments, Command, DeclareQueue};
-use catalog::ids::QueueId;
 use broker::mail::Mail;
 use broker::own_queues::ANSWER_WAIT_MS;
 use broker::settings::Settings;
+use catalog::ids::QueueId;
+use catalog::{Arguments, Command, DeclareQueue};
 use queue::Request;
 
 use super::client091::Client091;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amqp10::{Role, Source, Symbol, Target};
-use catalog::{Arguments, Command, DeclareQueue};
 use broker::mail::Mail;
 use broker::settings::Settings;
+use catalog::{Arguments, Command, DeclareQueue};
 use node::shard::{Mutation, Shard};
 use queue::Request;
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use broker::ids::{shard_of, unassigned};
 use broker::mail::{Mail, TicketOwner};
 use catalog::ids::ShardId;
-use catalog::{Answer, Asker, CatalogError};
+use catalog::{Answer, CatalogError};
 use queue::{Request, Ticket};
 
 use super::copied::Copied;
@@ -44,28 +44,33 @@ impl Shard {
     pub(super) fn take_answer(
         &mut self,
         index: u64,
-        asker: Asker,
+        ticket: Option<Ticket>,
         result: Result<Answer, CatalogError>,
         is_of_users: bool,
     ) {
         result.iter().for_each(|answer| self.note_answer(answer));
-        let (Some(answers), Some(ticket)) = (&mut self.metadata.answers, asker.ticket) else { return };
+        let (Some(answers), Some(ticket)) = (&mut self.metadata.answers, ticket) else { return };
         let line = if is_of_users { &mut answers.of_users } else { &mut answers.waiting };
         line.push_back(Waiting { index, ticket, result });
     }
 
-    /// Called on the node shard, when a shard has applied the entries up to `index`.
+    /// Called on the node shard, when another shard has applied the entries up to `index`.
     pub(in crate::shard) fn handle_applied(&mut self, index: u64, by: ShardId) {
+        self.note_applied(index, by);
+        self.send_answers();
+    }
+
+    /// Notes on the node shard that a shard has applied the entries up to `index`.
+    pub(super) fn note_applied(&mut self, index: u64, by: ShardId) {
         if let Some(answers) = &mut self.metadata.answers
             && let Some(applied) = answers.applied.get_mut(usize::from(by))
         {
             *applied = index.max(*applied);
         }
-        self.send_answers();
     }
 
     /// Sends the answers to entries that every shard has applied, those of users if their copy has them, in order.
-    pub(super) fn send_answers(&mut self) {
+    pub(in crate::shard) fn send_answers(&mut self) {
         let copied = self.metadata.copied.as_ref().map_or(u64::MAX, Copied::answered_to);
         let one_is_enough = self.has(Mutation::AnswerBeforeAll);
         let Some(answers) = &mut self.metadata.answers else { return };

@@ -10,14 +10,14 @@
 
 use broker::counters::Deprecated;
 use broker::ids::NODE_SHARD;
-use broker::mail::Mail;
 use catalog::{Answer, Change, Entry};
 use queue::Request;
 
 use crate::shard::{Mutation, Shard};
 
 impl Shard {
-    /// Applies the next entry. The only way in which a change reaches the catalog of a shard.
+    /// Applies the next entry. The only way in which a change reaches the catalog of a shard. The caller then calls
+    /// [`Shard::send_answers`], once for several entries.
     pub(in crate::shard) fn handle_entry(&mut self, entry: &Entry) {
         let Entry { index, asker, changes, answer } = entry;
         debug_assert_eq!(self.metadata.applied + 1, *index, "entries come in their order");
@@ -46,9 +46,12 @@ impl Shard {
             self.metadata.access.publish(self.metadata.catalog.users().clone());
         }
         if asks {
-            self.take_answer(*index, asker.clone(), Ok(answer.clone()), is_of_users);
+            self.take_answer(*index, asker.ticket, Ok(answer.clone()), is_of_users);
         }
-        self.do_or_send(NODE_SHARD, Mail::Applied { index: *index, by: self.here.id });
+        match acts_for_node {
+            true => self.note_applied(*index, self.here.id),
+            false => self.mail.send_applied(NODE_SHARD, *index),
+        }
     }
 
     fn apply_change(&mut self, change: &Change) {

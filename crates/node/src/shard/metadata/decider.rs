@@ -96,7 +96,7 @@ impl Shard {
             Ok(answer) if !changes.is_empty() => answer,
             result => {
                 let index = decider.last;
-                return self.take_answer(index, asker, result, false);
+                return self.take_answer(index, asker.ticket, result, false);
             }
         };
         decider.last += 1;
