@@ -18,6 +18,12 @@ pub const fn shard_of(id: u64) -> ShardId {
     (id >> SHARD_SHIFT) as u8
 }
 
+/// Returns an id that no object of the shard has. What is sent to it is ignored.
+pub const fn unassigned(shard: ShardId) -> u64 {
+    // Generations start at 1, and begin again after 2^32 objects.
+    (shard as u64) << SHARD_SHIFT
+}
+
 /// Where a queue is, as seen from this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Where {

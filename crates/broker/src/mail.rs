@@ -7,7 +7,7 @@ use std::sync::Arc;
 use catalog::access::{Login, Question, Remote};
 use catalog::ids::{Origin, QueueId, ShardId};
 use catalog::reply_to::ReplyTo;
-use catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
+use catalog::{Answer, CatalogError, Command, Entry, Exchange, RouteTarget, history_length};
 use message::Message;
 use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Request, Ticket, Verdict};
 
@@ -32,16 +32,15 @@ pub enum Mail {
     Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
     /// A command on its way to where changes are decided. Bounded by management credit and dynamic links.
     Propose(Proposal),
-    /// Changes that the deciding shard has committed. Every shard applies them in their order. Bounded by
-    /// proposals.
-    Changes { version: u64, changes: Arc<[Change]> },
+    /// A committed change. Every shard applies all entries in their order. Bounded by proposals.
+    Entry(Arc<Entry>),
     /// For the node shard ([`NODE_SHARD`](crate::ids::NODE_SHARD)): `home` should become the home of a queue that has none. Bounded by the queues
     /// without a home.
     Place { queue: QueueId, home: ShardId },
     /// From the node shard, after the change that declares the queue: placement number `version`.
     Placed { version: u64, queue: QueueId, home: Where },
-    /// The shard `by` has applied all changes up to `version`.
-    Applied { version: u64, by: ShardId },
+    /// For the node shard: the shard `by` has applied all entries up to `index`.
+    Applied { index: u64, by: ShardId },
     /// For the node shard: most of the log seems to be garbage. Contains the size of the log in bytes, its oldest
     /// file, the newest file known to the sender, and whether the disk is full. One for each handover that was
     /// written.
@@ -194,10 +193,10 @@ pub enum TicketOwner {
     /// The gate of a connection, by the connection's key on the shard.
     Gate(usize),
     Seat(SeatKey),
-    /// The shard itself.
-    Shard,
-    /// A request at the admin API.
-    AdminApi,
+    /// The shard itself, on which this queue has ended.
+    Ended(QueueId),
+    /// A question of the admin API, by its number.
+    AdminApi(u64),
 }
 
 /// The outgoing mail. The shard sorts it. Mail for the same shard and for other shards uses the same boxes and the

@@ -1,13 +1,20 @@
 //! Queues that are deleted with their connection, and the answers that wait for these deletions.
 //!
 //! A peer that hears that its link or connection has ended may declare a queue of the same name at once. So the queues
-//! that end with the link are deleted before the answer.
+//! that end with the link are deleted before the answer. But a deletion may take long, so the answer waits for
+//! [`ANSWER_WAIT_MS`] at most. The queue is deleted even so, as soon as that is possible.
 
 use catalog::ids::QueueId;
 use queue::{Request, Ticket};
 
 use crate::cx::Cx;
+use crate::ids::unassigned;
 use crate::mail::TicketOwner;
+
+/// The time for which an answer waits for what should come before it, in milliseconds: the answers to DETACH, END and CLOSE, to
+/// `connection.close` and to `basic.cancel`. A connection has one deadline for all its answers, which starts with the first one
+/// that waits. So a client that closes its links one by one does not wait once for each.
+pub const ANSWER_WAIT_MS: u64 = 1000;
 
 /// The exclusive queues of one connection. `F` is the type of an answer that waits until queues are deleted.
 #[derive(Debug)]
@@ -17,11 +24,13 @@ pub struct OwnQueues<F> {
     /// The tickets of deletions that are not answered yet.
     deletions: Vec<Ticket>,
     answers: Vec<F>,
+    /// When the answers of the connection are sent in any case. Unset if nothing is missing that an answer could wait for.
+    deadline_ms: Option<u64>,
 }
 
 impl<F> Default for OwnQueues<F> {
     fn default() -> Self {
-        Self { queues: Vec::new(), deletions: Vec::new(), answers: Vec::new() }
+        Self { queues: Vec::new(), deletions: Vec::new(), answers: Vec::new(), deadline_ms: None }
     }
 }
 
@@ -39,10 +48,11 @@ impl<F> OwnQueues<F> {
     /// Deletes a queue of the connection. `connection` is the key of the connection on its shard.
     pub fn delete(&mut self, queue: QueueId, connection: usize, cx: &mut Cx<'_>) {
         self.forget(queue);
-        if let Some(ticket) = cx.tickets.insert(TicketOwner::Gate(connection)).map(Ticket) {
-            self.deletions.push(ticket);
-            cx.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
-        }
+        let ticket = cx.tickets.insert(TicketOwner::Gate(connection)).map(Ticket);
+        self.deletions.extend(ticket);
+        // Without a number for a ticket, nobody hears that the queue is deleted.
+        let ticket = ticket.unwrap_or(Ticket(unassigned(cx.shard)));
+        cx.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
     }
 
     /// Deletes all exclusive queues of the connection. `connection` is the key of the connection on its
@@ -66,9 +76,11 @@ impl<F> OwnQueues<F> {
     }
 
     /// Holds an answer as long as more than `before` deletions are in flight, or another answer waits for
-    /// which `first` is true. Returns the answer if nothing holds it.
-    pub fn hold(&mut self, answer: F, before: usize, first: impl Fn(&F) -> bool) -> Option<F> {
+    /// which `first` is true. Returns the answer if nothing holds it. Even after the deadline, an answer that has something to
+    /// wait for leaves with [`OwnQueues::poll_answers`] only.
+    pub fn hold(&mut self, answer: F, before: usize, first: impl Fn(&F) -> bool, now_ms: u64) -> Option<F> {
         if self.deletions() > before || self.answers.iter().any(first) {
+            self.start_deadline(now_ms);
             self.answers.push(answer);
             return None;
         }
@@ -81,8 +93,39 @@ impl<F> OwnQueues<F> {
     }
 
     /// Returns the answers that may leave now, in their order.
-    pub fn poll_answers(&mut self) -> Vec<F> {
-        if self.deletions.is_empty() { std::mem::take(&mut self.answers) } else { Vec::new() }
+    pub fn poll_answers(&mut self, now_ms: u64) -> Vec<F> {
+        match self.deletions.is_empty() || self.is_late(now_ms) {
+            true => std::mem::take(&mut self.answers),
+            false => Vec::new(),
+        }
+    }
+
+    /// Returns true if an answer waits for deletions.
+    pub fn holds_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Called when an answer of the connection begins to wait. A deadline that has started stays.
+    pub fn start_deadline(&mut self, now_ms: u64) {
+        self.deadline_ms.get_or_insert(now_ms + ANSWER_WAIT_MS);
+    }
+
+    /// Returns when the answers of the connection are sent in any case.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.deadline_ms
+    }
+
+    /// Returns true if answers wait no longer.
+    pub fn is_late(&self, now_ms: u64) -> bool {
+        self.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms)
+    }
+
+    /// Called when nothing but deletions is missing that an answer could wait for. Without deletions, the next answer that waits
+    /// starts a new deadline.
+    pub fn end_deadline(&mut self) {
+        if self.deletions.is_empty() {
+            self.deadline_ms = None;
+        }
     }
 
     /// Returns true if no deletion is in flight and no answer waits.

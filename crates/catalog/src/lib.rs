@@ -17,6 +17,7 @@ mod claims;
 mod decide;
 mod definitions;
 mod described;
+mod entry;
 mod error;
 mod exchange;
 mod exchanges;
@@ -55,6 +56,7 @@ pub use definitions::{DefinitionsCursor, definitions_of};
 pub use described::{
     Described, described_exchange_arguments, described_policy_keys, described_queue_arguments,
 };
+pub use entry::{Asker, Entry};
 pub use error::CatalogError;
 pub use exchange::{
     EVENT_EXCHANGE, Exchange, ExchangeId, ExchangeKind, Histories, LOG_EXCHANGE, Routable, TRACE_EXCHANGE,

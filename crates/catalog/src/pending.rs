@@ -26,17 +26,14 @@ const WAITING_MAX: usize = 100_000;
 pub struct Pending<W> {
     /// The claims of `decided` and `waiting`.
     claimed: Claimed,
-    /// The decisions that are not committed, in the order of their numbers.
+    /// The decisions that are not committed, in the order in which the log syncs them.
     decided: VecDeque<Decided<W>>,
     waiting: VecDeque<Waiting<W>>,
     ids: QueueIds,
-    /// The number of the last decision. The log must sync the decisions up to it.
-    number: u64,
 }
 
 #[derive(Debug)]
 struct Decided<W> {
-    number: u64,
     claims: Claims,
     who: W,
     changes: Arc<[Change]>,
@@ -55,10 +52,8 @@ struct Waiting<W> {
 pub enum Offered<W> {
     /// The command waits for others. [`Pending::take_line`] returns it again.
     Waits,
-    /// The durable ones among the changes must be synced. Then the caller calls [`Pending::handle_synced`] with the
-    /// number.
+    /// The durable ones among the changes must be synced. Then the caller calls [`Pending::handle_synced`].
     Decided {
-        number: u64,
         changes: Arc<[Change]>,
     },
     Committed(Committed<W>),
@@ -80,7 +75,6 @@ impl<W> Pending<W> {
             decided: VecDeque::new(),
             waiting: VecDeque::new(),
             ids: catalog.queue_ids(),
-            number: 0,
         }
     }
 
@@ -106,11 +100,10 @@ impl<W> Pending<W> {
         if !catalog.durable(&changes).contains(&true) {
             return Offered::Committed(self.commit(who, changes, decision.answer));
         }
-        self.number += 1;
         self.claimed.hold(&claims);
-        let (number, answer) = (self.number, decision.answer);
-        self.decided.push_back(Decided { number, claims, who, changes: changes.clone(), answer });
-        Offered::Decided { number, changes }
+        let answer = decision.answer;
+        self.decided.push_back(Decided { claims, who, changes: changes.clone(), answer });
+        Offered::Decided { changes }
     }
 
     fn wait(&mut self, catalog: &Catalog, command: Command, mut claims: Claims, who: W) -> Offered<W> {
@@ -136,11 +129,10 @@ impl<W> Pending<W> {
         Committed { who, changes, result: Ok(answer) }
     }
 
-    /// Called when the log has synced the decisions up to this number. Returns the next of them. The caller repeats the
-    /// call until it returns `None`, and then offers the commands of [`Self::take_line`] again.
-    pub fn handle_synced(&mut self, number: u64) -> Option<Committed<W>> {
-        let Decided { claims, who, changes, answer, .. } =
-            self.decided.pop_front_if(|decided| decided.number <= number)?;
+    /// Called once for each decision that the log has synced, in their order. Returns the decision. After the last one, the
+    /// caller offers the commands of [`Self::take_line`] again.
+    pub fn handle_synced(&mut self) -> Option<Committed<W>> {
+        let Decided { claims, who, changes, answer } = self.decided.pop_front()?;
         self.claimed.release(&claims);
         Some(self.commit(who, changes, answer))
     }

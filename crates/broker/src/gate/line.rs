@@ -184,7 +184,7 @@ impl Gate {
             ("QUIT", Phase::Open) => {
                 self.handle_disconnect(cx);
                 self.phase = Phase::Open;
-                self.own.hold((), 0, |()| false).into_iter().for_each(|()| self.say_bye());
+                self.own.hold((), 0, |()| false, cx.now_ms).into_iter().for_each(|()| self.say_bye());
             }
             (command, Phase::Open) => match (command, self.roles.get_mut(&at.place)) {
                 ("CREDIT" | "DRAIN", Some(Role::Consumer(outlet, credit))) => {
@@ -331,7 +331,7 @@ impl Gate {
     pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
         if self.own.handle_ticket(ticket) {
-            return self.own.poll_answers().into_iter().for_each(|()| self.say_bye());
+            return self.own.poll_answers(cx.now_ms).into_iter().for_each(|()| self.say_bye());
         }
         let Some(holder) = self.fetches.remove(&ticket).filter(|g| self.roles.contains_key(g)) else {
             return;

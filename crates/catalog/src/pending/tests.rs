@@ -30,8 +30,8 @@ enum Step {
 struct World {
     catalog: Catalog,
     pending: Pending<usize>,
-    /// The numbers of the decisions that the log has received but not synced.
-    unsynced: Vec<u64>,
+    /// The number of decisions that the log has received but not synced.
+    unsynced: usize,
     answers: BTreeMap<usize, Result<String, CatalogError>>,
     proposed: usize,
 }
@@ -39,7 +39,7 @@ struct World {
 impl World {
     fn new(catalog: Catalog) -> Self {
         let pending = Pending::new(&catalog);
-        Self { catalog, pending, unsynced: Vec::new(), answers: BTreeMap::new(), proposed: 0 }
+        Self { catalog, pending, unsynced: 0, answers: BTreeMap::new(), proposed: 0 }
     }
 
     fn propose(&mut self, command: Command) {
@@ -50,7 +50,7 @@ impl World {
     fn offer(&mut self, command: Command, who: usize) {
         match self.pending.offer(&self.catalog, command, who) {
             Offered::Waits => {}
-            Offered::Decided { number, .. } => self.unsynced.push(number),
+            Offered::Decided { .. } => self.unsynced += 1,
             Offered::Committed(committed) => self.commit(committed),
         }
     }
@@ -61,9 +61,10 @@ impl World {
     }
 
     fn sync(&mut self, part: u8) {
-        let count = self.unsynced.len().min(usize::from(part) + 1);
-        let Some(last) = self.unsynced.drain(..count).next_back() else { return };
-        while let Some(committed) = self.pending.handle_synced(last) {
+        let count = self.unsynced.min(usize::from(part) + 1);
+        self.unsynced -= count;
+        for _ in 0..count {
+            let committed = self.pending.handle_synced().expect("it was decided");
             self.commit(committed);
         }
         for (command, who) in self.pending.take_line() {
@@ -72,7 +73,7 @@ impl World {
     }
 
     fn settle(&mut self) {
-        while !self.unsynced.is_empty() {
+        while self.unsynced > 0 {
             self.sync(u8::MAX);
         }
         assert!(self.pending.claimed.is_empty() && self.pending.waiting.is_empty());
@@ -272,10 +273,10 @@ fn commands_without_conflicts_share_a_sync() {
         world.propose(Command::Bind(to("1"), Caller::Management));
         world.propose(Command::Bind(to("2"), Caller::Management));
     }
-    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 6), "bindings wait for their queues");
+    assert_eq!((world.unsynced, world.pending.waiting.len()), (6, 6), "bindings wait for their queues");
     assert!(world.answers.is_empty() && world.catalog.queues().count() == 0);
     world.sync(u8::MAX);
-    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 0), "bindings wait for nothing else");
+    assert_eq!((world.unsynced, world.pending.waiting.len()), (6, 0), "bindings wait for nothing else");
     world.sync(u8::MAX);
     assert!(world.answers.values().all(Result::is_ok) && world.answers.len() == 12);
 }
@@ -320,7 +321,7 @@ fn of_two_changes_of_a_user_at_the_same_time_none_is_lost() {
     for change in [set_password("anna", "new"), set_tags("anna", "management"), permissions] {
         world.propose(change);
     }
-    assert!(world.answers.len() == 1 && world.unsynced.len() == 1, "the second waits for the first");
+    assert!(world.answers.len() == 1 && world.unsynced == 1, "the second waits for the first");
     world.settle();
     assert!(world.answers.values().all(Result::is_ok), "{:?}", world.answers);
     let anna = world.catalog.users().get("anna").unwrap();
@@ -379,7 +380,7 @@ fn bindings_that_wait_for_the_log_do_not_exceed_the_room_of_their_exchange() {
     }
     let mut world = World::new(catalog);
     (0..5).for_each(|n| world.propose(bind(most + n)));
-    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (3, 2), "three have room");
+    assert_eq!((world.unsynced, world.pending.waiting.len()), (3, 2), "three have room");
     world.propose(bind(0));
     world.sync(u8::MAX);
     let refused = |answer: &Result<_, _>| matches!(answer, Err(CatalogError::LimitReached { .. }));
@@ -391,7 +392,7 @@ fn bindings_that_wait_for_the_log_do_not_exceed_the_room_of_their_exchange() {
     let Command::Bind(first, _) = bind(0) else { unreachable!() };
     world.propose(Command::Unbind(first, Caller::Management));
     world.propose(bind(most + 3));
-    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (1, 1));
+    assert_eq!((world.unsynced, world.pending.waiting.len()), (1, 1));
     world.settle();
     assert_eq!(world.answers.values().filter(|answer| refused(answer)).count(), 2);
     assert_eq!(world.catalog.binding_room("/", "amq.topic"), Some(0));

@@ -25,8 +25,6 @@ use crate::questions::{PLACES_PER_PART, Part, Question, Reply, Totals};
 /// flight.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// The number of the question that each ticket belongs to.
-    tickets: HashMap<Ticket, u64>,
     /// Requests to queues, by the number of the question.
     queues: HashMap<u64, (QueueId, Ticket)>,
     replies: Vec<(u64, Reply)>,
@@ -249,7 +247,6 @@ impl Shard {
         self.admin_api.unanswered.retain(|(waiting, _)| *waiting != number);
         self.give_up_moves(number);
         if let Some((queue, ticket)) = self.admin_api.queues.remove(&number) {
-            self.admin_api.tickets.remove(&ticket);
             self.connections.remove_ticket(ticket);
             self.mail.post.request(queue, Request::CancelBrowse { ticket });
         }
@@ -263,18 +260,14 @@ impl Shard {
     /// Returns a ticket for a question that is not answered at once. Without a ticket the question gets no
     /// answer, and the asker's deadline passes.
     fn admin_ticket(&mut self, number: u64) -> Option<Ticket> {
-        let ticket = self.connections.ticket(TicketOwner::AdminApi)?;
-        self.admin_api.tickets.insert(ticket, number);
-        Some(ticket)
+        self.connections.ticket(TicketOwner::AdminApi(number))
     }
 
-    /// Called with the answer to what was asked under this ticket.
-    pub(super) fn admin_answer(&mut self, ticket: Ticket, reply: Reply) {
+    /// Called with the answer to what this question has asked under a ticket.
+    pub(super) fn admin_answer(&mut self, ticket: Ticket, number: u64, reply: Reply) {
         self.connections.remove_ticket(ticket);
-        if let Some(number) = self.admin_api.tickets.remove(&ticket) {
-            self.admin_api.queues.remove(&number);
-            self.admin_api.replies.push((number, reply));
-        }
+        self.admin_api.queues.remove(&number);
+        self.admin_api.replies.push((number, reply));
     }
 
     /// Called with the answer to a question that no ticket stands for.

@@ -101,6 +101,14 @@ impl Mailroom {
         }
     }
 
+    /// Tells a shard that this one has applied the entries up to `index`. That replaces what it was told just before.
+    pub(super) fn send_applied(&mut self, to: ShardId, index: u64) {
+        match self.outboxes.get_mut(usize::from(to)).and_then(|outbox| outbox.last_mut()) {
+            Some(Mail::Applied { index: last, .. }) => *last = index,
+            _ => self.send(to, Mail::Applied { index, by: self.here }),
+        }
+    }
+
     /// Takes the mail for another shard.
     pub(super) fn poll(&mut self, to: ShardId) -> Vec<Mail> {
         self.outboxes.get_mut(usize::from(to)).map(std::mem::take).unwrap_or_default()

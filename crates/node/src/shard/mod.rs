@@ -35,6 +35,7 @@ mod late;
 mod mail;
 mod metadata;
 mod moving;
+mod mutation;
 mod notices;
 mod queues;
 mod receipts;
@@ -58,7 +59,7 @@ use broker::settings::Settings;
 use broker::unguessable::Names;
 use catalog::Catalog;
 use catalog::access::Access;
-use catalog::ids::ShardId;
+use catalog::ids::{Origin, ShardId};
 use hashbrown::HashMap;
 use queue::PublisherId;
 use wal::BufferBudget;
@@ -69,6 +70,7 @@ pub use self::connections::{Migration, Occupancy};
 pub use self::late::{LATE_SHARD, LATE_TURN, Late};
 use self::mail::Mailroom;
 use self::metadata::Metadata;
+pub use self::mutation::Mutation;
 use self::queues::Queues;
 pub(crate) use self::storage::NODE;
 use self::storage::Storage;
@@ -115,10 +117,11 @@ impl NodeBudgets {
     }
 }
 
-/// The number of this shard, and its current time.
+/// The number of this shard, the start of its node, and its current time.
 #[derive(Clone, Copy, Debug)]
 struct Here {
     id: ShardId,
+    origin: Origin,
     now_ms: u64,
 }
 
@@ -149,13 +152,15 @@ pub struct Shard {
     /// The publisher of the broker's own messages. `None` until a queue gets one of them.
     notice_publisher: Option<PublisherId>,
     stopping: bool,
+    #[cfg(debug_assertions)]
+    mutation: Option<Mutation>,
 }
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
         let Setup { id, shards, settings, access, catalog, placements, live, limits, names, budgets } = setup;
         Self {
-            here: Here { id, now_ms: 0 },
+            here: Here { id, origin: names.origin, now_ms: 0 },
             metadata: Metadata::new(id, shards, settings, access, catalog, placements),
             connections: Connections::new(id, shards, budgets, names),
             queues: Queues::default(),
@@ -174,6 +179,8 @@ impl Shard {
             moves: HashMap::default(),
             notice_publisher: None,
             stopping: false,
+            #[cfg(debug_assertions)]
+            mutation: None,
         }
     }
 

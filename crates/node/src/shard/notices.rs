@@ -16,7 +16,7 @@ impl Shard {
         self.mail.post.notices.push(notice);
     }
 
-    /// Called on the deciding shard before it applies a change that `by` has asked for.
+    /// Called on the node shard of the asker before it applies a change that `by` has asked for.
     pub(super) fn emit_change(&mut self, change: &Change, by: Option<&str>) {
         for warning in argument_warnings(change) {
             tracing::warn!(name: PEER, target: QUEUE, "{warning}");

@@ -110,7 +110,7 @@ impl Shard {
                 let who = self.connections.get(key)?.gate.peer().identity.as_ref()?;
                 Some(who.user.clone())
             }
-            TicketOwner::Seat(_) | TicketOwner::AdminApi | TicketOwner::Shard => None,
+            TicketOwner::Seat(_) | TicketOwner::AdminApi(_) | TicketOwner::Ended(_) => None,
         }
     }
 
@@ -136,10 +136,13 @@ impl Shard {
                 self.handle_receipt(Receipt { queue, publisher, first, last, verdict });
             }
             Mail::Propose(proposal) => self.propose_change(proposal),
-            Mail::Changes { version, changes } => self.handle_changes(version, &changes),
+            Mail::Entry(entry) => {
+                self.handle_entry(&entry);
+                self.send_answers();
+            }
             Mail::Place { queue, home } => self.place(queue, home),
             Mail::Placed { version, queue, home } => self.handle_placed(version, queue, home),
-            Mail::Applied { version, by } => self.handle_applied(version, by),
+            Mail::Applied { index, by } => self.handle_applied(index, by),
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::Shed(budget) => _ = self.shed(budget),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),

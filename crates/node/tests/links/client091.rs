@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use amqp091::frame::header_frame_len;
 use amqp091::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, Config, Connection,
-    ConnectionStartOk, Event, Method, Properties, Secret, State, Table, TableWriter, TxCommit, TxSelect,
-    Value,
+    ConnectionStartOk, Event, Method, Properties, QueueDeclare, Secret, State, Table, TableWriter, TxCommit,
+    TxSelect, Value,
 };
 use broker::explain::Subject;
 use broker::gate::Phase;
@@ -40,8 +40,9 @@ pub(super) struct Client091 {
     pub closed_channel: Option<(u16, String)>,
     /// True if the broker has cancelled a consumer.
     pub was_cancelled: bool,
-    /// The number of cancellations, and of commits, that the broker has answered.
-    pub cancelled: u32,
+    /// The number of answers to Cancel and to the end of the connection.
+    pub ends: u32,
+    /// The number of commits that the broker has answered.
     pub committed: u32,
     /// The bodies of messages that were delivered, or got.
     pub bodies: Vec<Bytes>,
@@ -122,7 +123,7 @@ impl Client091 {
             closed: None,
             closed_channel: None,
             was_cancelled: false,
-            cancelled: 0,
+            ends: 0,
             committed: 0,
             bodies: Vec::new(),
             doomed: properties > 0,
@@ -332,6 +333,25 @@ impl Client091 {
         self.settle(house);
     }
 
+    /// Declares a queue: a durable one, or one that is deleted with the connection.
+    pub(super) fn declare(&mut self, house: &mut House, channel: u16, queue: &str, is_own: bool) {
+        let declare = QueueDeclare { queue, durable: !is_own, exclusive: is_own, ..QueueDeclare::default() };
+        self.conn.send(channel, &Method::QueueDeclare(declare));
+        self.settle(house);
+    }
+
+    /// Closes the socket.
+    pub(super) fn disconnect(self, house: &mut House) {
+        house.others.retain(|key| *key != self.key);
+        house.shards[0].disconnect(self.key);
+    }
+
+    /// Closes the connection.
+    pub(super) fn close(&mut self, house: &mut House) {
+        self.conn.close("done");
+        self.settle(house);
+    }
+
     /// Publishes mandatory messages of this size that no queue takes.
     pub(super) fn publish_unroutable(
         &mut self,
@@ -501,8 +521,10 @@ impl Client091 {
                 }
                 Some(Event::Close { text, .. } | Event::ChannelClose { text, .. }) => panic!("{text}"),
                 Some(Event::Method { method: Method::BasicCancel(_), .. }) => self.was_cancelled = true,
-                Some(Event::Method { method: Method::BasicCancelOk(_), .. }) => self.cancelled += 1,
                 Some(Event::Method { method: Method::TxCommitOk(_), .. }) => self.committed += 1,
+                Some(Event::Method { method: Method::BasicCancelOk(_), .. } | Event::Closed) => {
+                    self.ends += 1
+                }
                 Some(Event::Blocked(_)) => (self.was_blocked, self.is_blocked) = (true, true),
                 Some(Event::Unblocked) => self.is_blocked = false,
                 Some(Event::Content { content, .. }) if content.returned().is_some() => self.returned += 1,

@@ -57,6 +57,9 @@ pub(super) struct House {
     pub at_once: bool,
     /// True if mail between shards is not delivered.
     pub mail_stopped: bool,
+    /// Says which mail between shards is lost, and what was.
+    pub is_lost: fn(&Mail) -> bool,
+    pub lost: Vec<Mail>,
     /// True if chunks of streams are not read.
     pub reads_stopped: bool,
     /// The chunk jobs that wait.
@@ -102,6 +105,8 @@ pub(super) struct Peer {
     pub doomed: bool,
     /// The condition and the description with which the broker has closed the connection.
     pub closed: Option<(String, String)>,
+    /// True if the broker has answered CLOSE.
+    pub is_closed: bool,
 }
 
 impl House {
@@ -131,6 +136,8 @@ impl House {
             log_stopped: false,
             at_once: false,
             mail_stopped: false,
+            is_lost: |_| false,
+            lost: Vec::new(),
             reads_stopped: false,
             reads: Vec::new(),
             mail: VecDeque::new(),
@@ -196,6 +203,7 @@ impl House {
             detached: Vec::new(),
             doomed: false,
             closed: None,
+            is_closed: false,
         });
         self.settle();
         self.peers.len() - 1
@@ -492,7 +500,8 @@ impl House {
             shard.take_dirty(&mut Vec::new());
             self.reads.extend(shard.poll_chunk_jobs());
             for to in 0..count {
-                let batch = shard.poll_mail(to as ShardId);
+                let mut batch = shard.poll_mail(to as ShardId);
+                self.lost.extend(batch.extract_if(.., |mail| (self.is_lost)(mail)));
                 if !batch.is_empty() {
                     self.mail.push_back((to, batch));
                 }
@@ -646,6 +655,7 @@ impl Peer {
                 Some(Event::Close(Some(error))) if self.doomed || self.container.len() > NAME_MAX => {
                     self.closed = Some((error.condition.to_string(), error.description.unwrap_or_default()));
                 }
+                Some(Event::Close(None)) => self.is_closed = true,
                 Some(Event::Close(error)) => panic!("the connection is closed: {error:?}"),
                 _ => {}
             }

@@ -1,6 +1,7 @@
 //! Links of real peers on whole shards, in one thread.
 
 mod alarm;
+mod applied;
 mod backlog;
 mod client091;
 mod counts;
@@ -8,6 +9,7 @@ mod dead_letters;
 mod declared;
 mod detached;
 mod direct_reply;
+mod ended;
 mod explain;
 mod follow;
 mod groups;
@@ -20,6 +22,8 @@ mod left;
 mod line;
 mod login;
 mod long_headers;
+#[cfg(debug_assertions)]
+mod mistakes;
 mod out_of_reach;
 mod own_queues;
 mod readers;

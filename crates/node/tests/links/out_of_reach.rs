@@ -123,7 +123,7 @@ fn a_cancellation_is_answered_when_the_queue_is_out_of_reach() {
         client.consume(&mut house, 1, "q");
         put(&mut house, queue, home);
         client.cancel(&mut house, 1, "q");
-        assert_eq!((client.cancelled, client.was_cancelled), (1, false), "{home:?}");
+        assert_eq!((client.ends, client.was_cancelled), (1, false), "{home:?}");
     }
 }
 

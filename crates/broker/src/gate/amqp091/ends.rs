@@ -16,7 +16,8 @@ use crate::gate::Ending;
 /// The time that a client has for its answer to `connection.close`, in milliseconds. Then its socket is closed without it.
 const CLOSE_OK_MAX_MS: u64 = 3000;
 
-/// The answer that leaves when the exclusive queues are deleted: that to `connection.close`. See [`crate::own_queues`].
+/// The answer that leaves when the exclusive queues are deleted, or after the deadline: that to `connection.close`. See
+/// [`crate::own_queues`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldAnswer;
 
@@ -133,7 +134,7 @@ impl Gate {
         self.drop_all_channels(cx);
         self.own.delete_all(self.peer.key, cx);
         // A client that hears that its connection has ended may declare a queue of the same name at once.
-        if let Some(HeldAnswer) = self.own.hold(HeldAnswer, 0, |_| false) {
+        if let Some(HeldAnswer) = self.own.hold(HeldAnswer, 0, |_| false, cx.now_ms) {
             self.answer_close();
         }
     }
@@ -143,9 +144,9 @@ impl Gate {
         self.phase = Phase::Done;
     }
 
-    /// Called when a deletion is done. It may be the last one that the answer waited for.
-    pub(super) fn deletion_done(&mut self) {
-        if !self.own.poll_answers().is_empty() {
+    /// Called when a deletion is done, and when the answer waits no longer for deletions.
+    pub(super) fn deletion_done(&mut self, cx: &Cx<'_>) {
+        if !self.own.poll_answers(cx.now_ms).is_empty() {
             self.answer_close();
         }
     }

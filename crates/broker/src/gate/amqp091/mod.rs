@@ -433,35 +433,31 @@ impl Gate {
     pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
         if self.own.handle_ticket(ticket) {
-            return self.deletion_done();
+            return self.deletion_done(cx);
         }
-        let waiting = take(&mut self.waiting, ticket);
+        // The ticket may be of a connection that has ended, whose place this one has.
+        let Some(waiting) = take(&mut self.waiting, ticket) else { return };
         self.resume(cx);
         match waiting {
-            Some(Waiting::Queue { channel, step }) => self.finish_queue_step(channel, step, &effect, cx),
-            Some(Waiting::Fetch { channel, holder, queue, settled }) => {
+            Waiting::Queue { channel, step } => self.finish_queue_step(channel, step, &effect, cx),
+            Waiting::Fetch { channel, holder, queue, settled } => {
                 self.finish_get(channel, (holder, &queue, settled), &effect, cx);
             }
-            Some(
-                Waiting::Login { .. } | Waiting::Renewal | Waiting::Deferred(_) | Waiting::Command { .. },
-            )
-            | None => {}
+            Waiting::Login { .. } | Waiting::Renewal | Waiting::Deferred(_) | Waiting::Command { .. } => {}
         }
     }
 
     /// Handles the catalog's answer to a ticket of this connection.
     pub fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        let waiting = take(&mut self.waiting, ticket);
+        let Some(waiting) = take(&mut self.waiting, ticket) else { return };
         self.resume(cx);
         match (waiting, result) {
-            (Some(Waiting::Queue { channel, step }), result) => {
-                self.finish_declaration(channel, step, result, cx)
-            }
-            (Some(Waiting::Command { channel, answer, .. }), Ok(_)) => {
+            (Waiting::Queue { channel, step }, result) => self.finish_declaration(channel, step, result, cx),
+            (Waiting::Command { channel, answer, .. }, Ok(_)) => {
                 answer.iter().for_each(|answer| self.conn.send(channel, answer));
             }
-            (Some(Waiting::Command { channel, failed, .. }), Err(error)) => {
+            (Waiting::Command { channel, failed, .. }, Err(error)) => {
                 self.refuse_method(channel, failed, error.into(), cx);
             }
             _ => {}
@@ -497,7 +493,10 @@ impl Gate {
     pub fn next_deadline(&self) -> Option<u64> {
         let of_protocol = match self.phase {
             Phase::Closing => Some(self.close_deadline_ms),
-            _ => self.conn.next_deadline(),
+            _ => {
+                let of_close = self.own.deadline_ms().filter(|_| self.own.holds_answers());
+                self.conn.next_deadline().into_iter().chain(of_close).min()
+            }
         };
         self.phase.next_deadline(&self.peer, of_protocol)
     }
@@ -532,6 +531,9 @@ impl Gate {
                 }
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(fault, cx);
+                }
+                if self.own.is_late(cx.now_ms) {
+                    self.deletion_done(cx);
                 }
             }
             _ => {}

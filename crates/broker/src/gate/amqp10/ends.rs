@@ -110,7 +110,7 @@ impl Gate {
             HeldAnswer::End { session } => other.is_detach_on(session),
             HeldAnswer::Detach { .. } | HeldAnswer::Close => false,
         };
-        if let Some(answer) = self.own.hold(answer, before, first) {
+        if let Some(answer) = self.own.hold(answer, before, first, cx.now_ms) {
             self.answer_after_outcomes(answer, cx);
         }
     }
@@ -135,11 +135,12 @@ impl Gate {
         }
     }
 
-    /// Called when a deletion is done. It may be the last one that an answer waited for.
+    /// Called when a deletion is done, and when answers wait no longer for deletions.
     pub(super) fn deletion_done(&mut self, cx: &mut Cx<'_>) {
-        for answer in self.own.poll_answers() {
+        for answer in self.own.poll_answers(cx.now_ms) {
             self.answer_after_outcomes(answer, cx);
         }
+        self.forget_parted();
     }
 
     /// Called when a new session or link has this number: the object that had it before has ended without an answer of the

@@ -6,8 +6,9 @@
 //! listening then.
 //!
 //! ```text
-//!   DETACH, END, CLOSE ──> no queue to delete any more ──> all outcomes sent, or the deadline ──> the answer
+//!   DETACH, END, CLOSE ──> no queue to delete any more ──> all outcomes sent ──> the answer
 //!                          (crate::own_queues)             (this module)
+//!                          └──── or the deadline of both ([`ANSWER_WAIT_MS`]) ────┘
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,11 +22,6 @@ use super::{Gate, Session};
 use crate::cx::Cx;
 use crate::intake::{Intake, Parted};
 use crate::mail::GateAddress;
-
-/// The time for which the answers of a connection wait for outcomes, in milliseconds. It starts with the first answer that
-/// waits. A queue that cannot store messages may never send an outcome, and a client that closes its links one by one must not
-/// wait once for each.
-const OUTCOMES_WAIT_MS: u64 = 1000;
 
 /// The most ended links of a connection whose outcomes are still sent. If there are more, nobody learns those of the oldest. Each
 /// takes some 200 bytes, and 16 for each of its messages.
@@ -43,8 +39,6 @@ pub(super) struct PartedLinks {
     last_number: u64,
     /// The answers that wait, in their order.
     answers: Vec<HeldAnswer>,
-    /// When the answers are sent without further outcomes. Unset when all outcomes are known.
-    deadline_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -93,7 +87,7 @@ impl Gate {
     pub(super) fn answer_after_outcomes(&mut self, answer: HeldAnswer, cx: &mut Cx<'_>) {
         match &mut self.parted {
             Some(parted) if parted.awaits(answer) => {
-                parted.deadline_ms.get_or_insert(cx.now_ms + OUTCOMES_WAIT_MS);
+                self.own.start_deadline(cx.now_ms);
                 parted.answers.push(answer);
             }
             _ => self.send_answer(answer, cx),
@@ -102,10 +96,13 @@ impl Gate {
 
     /// Sends the answers that need not wait any more.
     pub(super) fn send_held_answers(&mut self, cx: &mut Cx<'_>) {
+        let is_over = self.own.is_late(cx.now_ms);
+        if is_over && self.own.holds_answers() {
+            self.deletion_done(cx);
+        }
         let Some(parted) = self.parted.as_deref_mut().filter(|parted| !parted.answers.is_empty()) else {
             return;
         };
-        let is_over = parted.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= cx.now_ms);
         let (ready, held): (Vec<_>, Vec<_>) = std::mem::take(&mut parted.answers)
             .into_iter()
             .partition(|answer| is_over || !parted.awaits(*answer));
@@ -116,9 +113,10 @@ impl Gate {
         self.forget_parted();
     }
 
-    /// Returns when answers are sent without further outcomes.
+    /// Returns when answers are sent without deletions and further outcomes.
     pub(super) fn answers_deadline(&self) -> Option<u64> {
-        self.parted.as_ref().filter(|parted| !parted.answers.is_empty())?.deadline_ms
+        let waits = self.parted.as_ref().is_some_and(|parted| !parted.answers.is_empty());
+        self.own.deadline_ms().filter(|_| waits || self.own.holds_answers())
     }
 
     /// Reports receipts to the publisher of an ended link. Returns false if this is no place of one.
@@ -176,10 +174,11 @@ impl Gate {
         self.forget_parted();
     }
 
-    fn forget_parted(&mut self) {
-        let Some(parted) = &mut self.parted else { return };
+    /// Called when outcomes or deletions may be no longer missing.
+    pub(super) fn forget_parted(&mut self) {
+        let Some(parted) = &mut self.parted else { return self.own.end_deadline() };
         if parted.links.is_empty() {
-            parted.deadline_ms = None;
+            self.own.end_deadline();
             if parted.answers.is_empty() {
                 self.parted = None;
             }

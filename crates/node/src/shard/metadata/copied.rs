@@ -11,12 +11,12 @@ use wal::{CopyEnd, CopyJob};
 use crate::shard::Shard;
 use crate::users_copy;
 
-/// How far the copy has come. Versions are those of the catalog.
+/// How far the copy has come. It counts the entries that the shard has applied.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
     /// True if there may be a copy. The next start would take what it has for the newest.
     stands: bool,
-    /// The version of the first change that neither the copy nor the job in flight has.
+    /// The index of the first entry that neither the copy nor the job in flight has.
     missing: Option<u64>,
     in_flight: Option<Job>,
     /// True if the last job failed. Then the next one waits for the next chores.
@@ -28,16 +28,16 @@ pub(super) struct Copied {
 /// A job in flight.
 #[derive(Clone, Copy, Debug)]
 struct Job {
-    /// The version of the first change that the job has and the copy has not.
+    /// The index of the first entry that the job has and the copy has not.
     first: Option<u64>,
 }
 
 impl Copied {
-    fn note(&mut self, version: u64) {
-        self.missing = Some(self.missing.map_or(version, |missing| missing.min(version)));
+    fn note(&mut self, index: u64) {
+        self.missing = Some(self.missing.map_or(index, |missing| missing.min(index)));
     }
 
-    /// Returns the version of the last change that may be answered: there is no copy without it now, and no job can make one.
+    /// Returns the index of the last entry that may be answered: there is no copy without it now, and no job can make one.
     pub(super) fn answered_to(&self) -> u64 {
         if !self.stands && self.in_flight.is_none() {
             return u64::MAX;
@@ -56,7 +56,7 @@ impl Shard {
         copied.fails = !matches!(start, CopyEnd::Written);
         if matches!(start, CopyEnd::Refused(_)) {
             // There may be an old one. Nothing has changed yet, but it must be replaced.
-            copied.note(self.metadata.catalog.version() + 1);
+            copied.note(self.metadata.applied + 1);
         }
         self.metadata.copied = Some(copied);
     }
@@ -99,10 +99,10 @@ impl Shard {
         self.send_answers();
     }
 
-    /// Called with the version of the catalog after a change of users was applied.
-    pub(super) fn note_users_changed(&mut self, version: u64) {
+    /// Called with the index of an entry that has changed users, when it is applied.
+    pub(super) fn note_users_changed(&mut self, index: u64) {
         if let Some(copied) = &mut self.metadata.copied {
-            copied.note(version);
+            copied.note(index);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use broker::ids::unassigned;
 use broker::searches::{Asker, Own};
 use catalog::categories::PEER;
 use catalog::{Binding, Change, Destination, Exchange, RouteTarget, RouteTargets};
@@ -100,8 +101,8 @@ impl Shard {
     }
 
     fn publish_replayed(&mut self, vhost: &Arc<str>, message: Message, targets: &[RouteTarget]) {
-        // No registry assigns this id, so the receipts are ignored.
-        let publisher = PublisherId(u64::from(self.here.id) << 56);
+        // The receipts are ignored.
+        let publisher = PublisherId(unassigned(self.here.id));
         self.metadata.replayed += 1;
         let seq = self.metadata.replayed;
         for target in targets {

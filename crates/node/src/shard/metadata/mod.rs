@@ -1,10 +1,14 @@
 //! What a shard knows about the whole node: the catalog, where queues live, access, and the settings. The
 //! deciding shard also has the decider and the messages that exchanges remember.
 //!
-//! A command is proposed ([`Shard::propose_change`](super::Shard)), and reaches the deciding shard as `Mail::Propose`. Its changes are written to the log. Once they
-//! are synced, they go to every shard as `Mail::Changes`. The answer is sent when all shards have applied
-//! them. So no client sees a change that a crash could undo.
+//! A command is proposed ([`Shard::propose_change`](super::Shard)), and reaches the deciding shard as `Mail::Propose`. Its changes are
+//! written to the log. Once they are synced, they go to every shard as one `Mail::Entry`. The answer is sent when all shards have
+//! applied it. So no client sees a change that a crash could undo.
+//!
+//! Two numbers follow a command: the ticket of its asker, and the index of its entry.
 
+mod answers;
+mod applying;
 mod copied;
 mod decider;
 mod history;
@@ -13,6 +17,7 @@ mod placing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use broker::ids::NODE_SHARD;
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::traces::Traces;
@@ -20,6 +25,7 @@ use catalog::access::Access;
 use catalog::ids::{QueueId, ShardId};
 use catalog::{Catalog, Change, Histories, QueueRecord};
 
+use self::answers::Answers;
 use self::copied::Copied;
 use self::decider::{DECIDER, Decider};
 use self::history::Replay;
@@ -33,8 +39,12 @@ pub(super) struct Metadata {
     traces: Arc<Traces>,
     catalog: Catalog,
     placements: Placements,
+    /// The index of the last entry that this shard has applied since the start.
+    applied: u64,
     /// The decider of changes of the catalog. Present on the deciding shard only.
     decider: Option<Decider>,
+    /// The answers that wait until all shards have applied an entry. Present on the node shard only.
+    answers: Option<Answers>,
     /// The copy of the users. Present on the node shard of a node with a data directory.
     copied: Option<Copied>,
     /// The messages that exchanges remember for later bindings. Used on the node shard only.
@@ -54,7 +64,8 @@ impl Metadata {
         catalog: Catalog,
         placements: Placements,
     ) -> Self {
-        let decider = (here == DECIDER).then(|| Decider::new(shards, &catalog));
+        let decider = (here == DECIDER).then(|| Decider::new(&catalog));
+        let answers = (here == NODE_SHARD).then(|| Answers::new(shards));
         let traces = Arc::default();
         Self {
             settings,
@@ -62,7 +73,9 @@ impl Metadata {
             traces,
             catalog,
             placements,
+            applied: 0,
             decider,
+            answers,
             copied: None,
             histories: Histories::default(),
             replays: VecDeque::new(),

@@ -29,7 +29,7 @@ impl Shard {
         self.queue_placed(queue, home);
     }
 
-    /// Called on the node shard after it has applied a change. A queue that may expire gets its machine
+    /// Called on the node shard of the asker after it has applied a change. A queue that may expire gets its machine
     /// at once, because only the machine measures its unused time. So does an exclusive queue, which lives on
     /// the shard of its connection. `from` is the shard that proposed the change.
     pub(super) fn place_declared(&mut self, change: &Change, from: ShardId) {

@@ -335,6 +335,7 @@ impl Shard {
         if self.queues.next_due().is_none_or(|due| due > now_ms) {
             return;
         }
+        self.ended_timeouts();
         let due = self.queues.deadlines.take_due(now_ms, self.rows.left_for_due());
         self.rows.count(due.len());
         for id in due {

@@ -9,12 +9,13 @@ use broker::mail::{
 };
 use catalog::categories::{PEER, QUEUE};
 use catalog::ids::QueueId;
-use catalog::{Command, QueueRecord, RouteTarget};
-use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish, Request};
+use catalog::{Answer, CatalogError, Command, QueueRecord, RouteTarget};
+use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish, Request, Ticket};
 
-use super::{Forgetting, WaitingLetters};
+use super::WaitingLetters;
+use super::ended::Forgetting;
 use crate::questions::Reply;
-use crate::shard::Shard;
+use crate::shard::{Mutation, Shard};
 
 /// The most queues that have ended while their dead letters wait for routes. Each has 8 MiB at most.
 const GONE_QUEUES_MAX: usize = 8;
@@ -39,9 +40,49 @@ impl Shard {
         let slot = self.queues.get_mut(queue);
         let extents = slot.map(|slot| std::mem::take(&mut slot.extents)).unwrap_or_default();
         let extents = extents.into_values().map(|run| run.extent).collect();
-        if let Some(ticket) = self.connections.ticket(TicketOwner::Shard) {
-            self.queues.forgetting.insert(ticket.0, Forgetting { answers, extents });
-            self.mail.post.propose(Some(ticket), Command::ForgetQueue { queue });
+        let ticket = self.connections.ticket(TicketOwner::Ended(queue));
+        self.queues.ended.add(queue, ticket, Forgetting { answers, extents }, self.here.now_ms);
+        self.mail.post.propose(ticket, Command::ForgetQueue { queue });
+    }
+
+    /// Called with the answer to the proposal that the catalog forgets a queue. If it was refused, it is made again later.
+    pub(in crate::shard) fn handle_forgotten(
+        &mut self,
+        queue: QueueId,
+        ticket: Ticket,
+        result: &Result<Answer, CatalogError>,
+    ) {
+        if result.is_err() {
+            return;
+        }
+        self.connections.remove_ticket(ticket);
+        let Forgetting { answers, extents } = self.queues.ended.handle_forgotten(queue);
+        extents.into_iter().for_each(|extent| self.storage.release(extent));
+        self.send_all(answers);
+    }
+
+    /// Proposes again what was not answered, and sends the answers that have waited for it long enough.
+    pub(super) fn ended_timeouts(&mut self) {
+        let late = self.queues.ended.poll_cancels(self.here.now_ms);
+        self.send_all(late);
+        for (queue, mut ticket) in self.queues.ended.poll_again(self.here.now_ms) {
+            if self.has(Mutation::ProposeOnce) {
+                continue;
+            }
+            if ticket.is_none() {
+                ticket = self.connections.ticket(TicketOwner::Ended(queue));
+                self.queues.ended.set_ticket(queue, ticket);
+            }
+            self.mail.post.propose(ticket, Command::ForgetQueue { queue });
+        }
+    }
+
+    /// Sends the answers of a queue that has ended.
+    fn send_all(&mut self, answers: Vec<Mail>) {
+        for answer in answers {
+            if let Mail::Effect { queue, effect } = answer {
+                self.carry_out(queue, effect);
+            }
         }
     }
 
@@ -132,8 +173,11 @@ impl Shard {
                 Some(TicketOwner::Seat(seat)) => {
                     self.connections.answer_seat(seat, ticket, SeatMail::Effect(effect));
                 }
-                Some(TicketOwner::AdminApi) => self.admin_answer(ticket, Reply::Effect(Box::new(effect))),
-                Some(TicketOwner::Shard) => self.connections.remove_ticket(ticket),
+                Some(TicketOwner::AdminApi(number)) => {
+                    self.admin_answer(ticket, number, Reply::Effect(Box::new(effect)));
+                }
+                // A queue has no answer to what the catalog was asked.
+                Some(TicketOwner::Ended(_)) => {}
                 None => {}
             },
             Recipient::Readers(_) => {

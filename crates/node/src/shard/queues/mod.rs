@@ -7,19 +7,19 @@
 
 mod apply;
 mod effects;
+mod ended;
 mod groups;
 mod operators;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use broker::mail::Mail;
 use catalog::QueueRecord;
 use catalog::ids::QueueId;
 use hashbrown::HashMap;
 use queue::{Depth, Effect, Output, Request};
-use wal::Extent;
 
+use self::ended::Ended;
 use super::Shard;
 use super::connections::Gates;
 use super::deadlines::Deadlines;
@@ -36,8 +36,8 @@ pub(super) struct Queues {
     /// Dead letters whose route takes more than a turn, and those of the same queue behind them. A queue has at most
     /// [`queue::LEAVING_MAX`] on their way.
     dead_letters: HashMap<QueueId, WaitingLetters>,
-    /// Deletions that the catalog has not confirmed, by this shard's ticket.
-    forgetting: HashMap<u64, Forgetting>,
+    /// Queues that have ended, and that the catalog has not forgotten.
+    ended: Ended,
     /// Empty; its memory is reused for a machine's next output.
     output: Output,
     deadlines: Deadlines<QueueId>,
@@ -76,13 +76,6 @@ impl Recent {
 struct WaitingLetters {
     record: Arc<QueueRecord>,
     letters: VecDeque<Effect>,
-}
-
-/// What remains to do when the catalog has forgotten a queue.
-#[derive(Debug, Default)]
-pub(super) struct Forgetting {
-    pub answers: Vec<Mail>,
-    pub extents: Vec<Extent>,
 }
 
 impl Queues {
@@ -129,12 +122,7 @@ impl Queues {
 
     /// Returns the earliest time, in milliseconds since the epoch, at which a queue may have something due.
     pub(super) fn next_due(&self) -> Option<u64> {
-        self.deadlines.first()
-    }
-
-    /// Takes what remains to do for the deletion with this ticket.
-    pub(super) fn forgotten(&mut self, ticket: u64) -> Forgetting {
-        self.forgetting.remove(&ticket).unwrap_or_default()
+        self.deadlines.first().into_iter().chain(self.ended.next_due()).min()
     }
 
     fn insert(&mut self, mut slot: QueueSlot) {

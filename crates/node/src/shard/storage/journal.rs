@@ -92,8 +92,9 @@ pub(super) struct OnSynced {
     /// Receipts of queues with `x-fsync`, and their answers to settlements.
     pub receipts: Receipts,
     pub answers: Vec<Answer>,
-    /// The last of the decider's decisions whose changes are among the records; 0 if there is none.
-    pub decided: u64,
+    /// How many of the decider's decisions have the last of their changes among the records. Decisions are synced in the order
+    /// in which they were made.
+    pub decisions: usize,
     /// Extents to be released.
     pub released: Vec<Extent>,
     /// Rounds of Raft groups.
@@ -102,8 +103,12 @@ pub(super) struct OnSynced {
 
 impl OnSynced {
     fn is_empty(&self) -> bool {
-        let Self { receipts, answers, decided, released, rounds } = self;
-        receipts.is_empty() && answers.is_empty() && *decided == 0 && released.is_empty() && rounds.is_empty()
+        let Self { receipts, answers, decisions, released, rounds } = self;
+        receipts.is_empty()
+            && answers.is_empty()
+            && *decisions == 0
+            && released.is_empty()
+            && rounds.is_empty()
     }
 }
 
@@ -192,10 +197,9 @@ impl Journal {
         facts::push_change(&mut self.open.records, version, change);
     }
 
-    /// Called when the changes of all decisions up to this number were added. The decider is notified when they
-    /// are synced.
-    pub(super) fn decided(&mut self, number: u64) {
-        self.open.on_synced.decided = number;
+    /// Called when the changes of a decision were added. The decider is notified when they are synced.
+    pub(super) fn end_decision(&mut self) {
+        self.open.on_synced.decisions += 1;
     }
 
     /// Holds a receipt back until the records so far have reached a level.
@@ -518,13 +522,13 @@ mod tests {
         for definitions in [None, Some(4)] {
             let mut journal = Journal::default();
             journal.push_change(1, &Change::QueueForgotten { queue: QUEUE });
-            journal.decided(1);
+            journal.end_decision();
             journal.evacuated(5, 0, definitions);
             let ticket = journal.poll_handover(0, 0, false).unwrap().ticket;
             let on_written = journal.handle_written(ticket, Ok(())).unwrap().unwrap();
             assert_eq!(on_written.definitions, definitions);
             assert_eq!(on_written.evacuated.map(|(file, _)| file), Some(5));
-            assert_eq!(journal.handle_synced(ticket).unwrap().decided, 1);
+            assert_eq!(journal.handle_synced(ticket).unwrap().decisions, 1);
         }
     }
 }

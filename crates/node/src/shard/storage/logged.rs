@@ -60,7 +60,6 @@ impl Shard {
             tracing::info!(shard = self.here.id, "the log can write again");
         }
         self.send_receipts();
-        self.send_answers();
         self.publish_live_bytes();
     }
 
@@ -97,10 +96,10 @@ impl Shard {
     }
 
     fn synced(&mut self, on_synced: OnSynced) {
-        let OnSynced { mut receipts, answers, decided, released, rounds } = on_synced;
+        let OnSynced { mut receipts, answers, decisions, released, rounds } = on_synced;
         receipts.drain().for_each(|receipt| self.mail.receipts.push(receipt));
         self.send_settled(answers);
-        self.changes_synced(decided);
+        self.changes_synced(decisions);
         rounds.into_iter().for_each(|round| self.group_synced(round));
         for extent in released {
             self.storage.pages.release(extent);

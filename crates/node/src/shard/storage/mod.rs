@@ -372,9 +372,9 @@ impl Storage {
         self.journal.push_change(version, change);
     }
 
-    /// Called after all changes of this decision. The decider is notified when they are synced.
-    pub(super) fn decided(&mut self, number: u64) {
-        self.journal.decided(number);
+    /// Called after all changes of a decision. The decider is notified when they are synced.
+    pub(super) fn end_decision(&mut self) {
+        self.journal.end_decision();
     }
 
     /// Adds the facts of a quorum queue to its next entry.

@@ -1,0 +1,96 @@
+//! Applies committed changes, on every shard, and does what follows from them.
+//!
+//! ```text
+//!   on every shard             the change itself; then the shard says that it has applied it
+//!   on the node shard          what exchanges remember; the copies of the users
+//!   on that of the asker only  events, warnings, counts, the home of a queue that needs one, the answer
+//! ```
+//!
+//! Nothing here knows where a change was decided. So a node on which none is decided does the same (docs/decisions/0054).
+
+use broker::counters::Deprecated;
+use broker::ids::NODE_SHARD;
+use catalog::{Answer, Change, Entry};
+use queue::Request;
+
+use crate::shard::{Mutation, Shard};
+
+impl Shard {
+    /// Applies the next entry. The only way in which a change reaches the catalog of a shard. The caller then calls
+    /// [`Shard::send_answers`], once for several entries.
+    pub(in crate::shard) fn handle_entry(&mut self, entry: &Entry) {
+        let Entry { index, asker, changes, answer } = entry;
+        debug_assert_eq!(self.metadata.applied + 1, *index, "entries come in their order");
+        let acts_for_node = self.here.id == NODE_SHARD;
+        let asks = match self.has(Mutation::ActWhereDecided) {
+            true => self.has_decided(*index),
+            false => acts_for_node && asker.origin == self.here.origin,
+        };
+        for change in changes.iter() {
+            if asks {
+                self.emit_change(change, asker.by.as_deref());
+            }
+            self.apply_change(change);
+            if acts_for_node {
+                self.follow_history(change);
+            }
+            if asks {
+                self.place_declared(change, asker.shard);
+            }
+        }
+        self.metadata.applied = *index;
+        let is_of_users = changes.iter().any(Change::is_of_users);
+        if acts_for_node && is_of_users {
+            self.note_users_changed(*index);
+            // Once for all changes: while the copy is shared, each change would copy all users.
+            self.metadata.access.publish(self.metadata.catalog.users().clone());
+        }
+        if asks {
+            self.take_answer(*index, asker.ticket, Ok(answer.clone()), is_of_users);
+        }
+        match acts_for_node {
+            true => self.note_applied(*index, self.here.id),
+            false => self.mail.send_applied(NODE_SHARD, *index),
+        }
+    }
+
+    fn apply_change(&mut self, change: &Change) {
+        let gone = match change {
+            Change::QueueForgotten { queue } => {
+                self.metadata.catalog.queue_by_id(*queue).map(|q| q.name.clone())
+            }
+            _ => None,
+        };
+        self.metadata.catalog.apply(change);
+        match change {
+            Change::QueueForgotten { queue } => {
+                self.metadata.placements.forget(*queue);
+                self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())
+            }
+            Change::PolicySet(_) | Change::PolicyCleared { .. } => {
+                self.walks.policies.begin();
+                self.walks.exchanges.begin();
+            }
+            change if change.is_of_users() => {
+                if let Change::VhostDeleted { name } = change {
+                    self.past.forget(name);
+                }
+                self.walks.rights.begin();
+            }
+            _ => {}
+        }
+    }
+
+    /// Called on the node shard of the asker for each command that was not refused: counts it, and tells the queue that it is used.
+    pub(super) fn note_answer(&mut self, answer: &Answer) {
+        let Answer::Queue { record, created } = answer else { return };
+        self.counters.queues_declared += 1;
+        self.counters.queues_created += u64::from(*created);
+        if !record.durable && record.exclusive.is_none() {
+            self.counters.deprecated.count(Deprecated::TransientNonexclQueues);
+        }
+        if !created && record.may_expire() {
+            self.mail.post.request(record.id, Request::Use);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Deliberate mistakes in what follows from a change of the catalog. Tests must find them.
+
+use super::Shard;
+
+/// A mistake that a test makes a shard make. The program that is shipped makes none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// What follows from a change is done where it was decided, and not where it is applied.
+    ActWhereDecided,
+    /// A command is answered when one shard has applied its entry.
+    AnswerBeforeAll,
+    /// A change is applied before it is synced.
+    ApplyBeforeSync,
+    /// The end of a queue is proposed once only.
+    ProposeOnce,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::ActWhereDecided, Self::AnswerBeforeAll, Self::ApplyBeforeSync, Self::ProposeOnce];
+}
+
+impl Shard {
+    /// Makes the shard make a mistake from now on. For tests.
+    #[cfg(debug_assertions)]
+    pub fn mutate(&mut self, mutation: Mutation) {
+        self.mutation = Some(mutation);
+    }
+
+    /// Returns true if a test has activated this mistake.
+    #[inline]
+    pub(super) fn has(&self, mutation: Mutation) -> bool {
+        #[cfg(debug_assertions)]
+        return self.mutation == Some(mutation);
+        #[cfg(not(debug_assertions))]
+        {
+            let _ = mutation;
+            false
+        }
+    }
+}
