@@ -37,7 +37,6 @@ use crate::incoming::{Incoming, Shards};
 use crate::logins::{Backends, Logins};
 use crate::notices::NoticeWay;
 use crate::quarantine;
-use crate::questions::OpenQuestions;
 use crate::randomness::random;
 use crate::runtime::{self, Beside, Listening, Storage};
 use crate::shard::{NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
@@ -205,13 +204,12 @@ impl Node {
             Logins::start(shards.clone(), access.clone(), backends, clock).map_err(thread("logins"))?;
         let tls_steps = TlsSteps::start().map_err(thread("TLS handshakes"))?;
         let beside = Beside { storage: storage.clone(), logins: logins.clone(), tls_steps };
-        let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
-            let (shards, beside, questions) = (shards.clone(), beside.clone(), questions.clone());
+            let (shards, beside) = (shards.clone(), beside.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, beside, questions))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, beside))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
@@ -241,7 +239,7 @@ impl Node {
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
         let api = NodeAdminApi::new(
-            Ways { shards: shards.clone(), questions, notices },
+            Ways { shards: shards.clone(), notices },
             settings,
             access,
             logins,

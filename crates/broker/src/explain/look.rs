@@ -6,7 +6,7 @@ use super::{
     ConnectionFacts, Explanation, Facts, LinkId, LinkInPlace, LogFacts, Pace, QueueFacts, Role, ShardFacts,
     Subject,
 };
-use crate::catalog::CatalogError;
+use crate::catalog::{Catalog, CatalogError, QueueRecord};
 use crate::ids::{QueueId, Where};
 
 /// Selects the connections that matter for a subject.
@@ -171,6 +171,16 @@ pub enum End {
     /// The queue's virtual host and name.
     Named(Arc<str>, Arc<str>),
     Id(QueueId),
+}
+
+impl End {
+    /// Returns the queue at this end.
+    pub fn queue(&self, catalog: &Catalog) -> Option<Arc<QueueRecord>> {
+        match self {
+            Self::Named(vhost, name) => catalog.listed_queue(vhost, name),
+            Self::Id(id) => catalog.queue_by_id(*id),
+        }
+    }
 }
 
 /// The maximum number of links that an error message names.

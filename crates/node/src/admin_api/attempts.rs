@@ -7,8 +7,7 @@ use broker::admin_api::{AdminError, AttemptsRow};
 use broker::counters::{AuthAttempts, Counters, Protocol};
 
 use super::NodeAdminApi;
-use super::ask::other_answer;
-use crate::questions::{Question, Reply};
+use crate::shard::looks;
 
 /// The logins over HTTP, and how many logins there were at the last reset. Each HTTP request logs in once.
 #[derive(Debug, Default)]
@@ -71,10 +70,7 @@ impl NodeAdminApi {
     /// Returns the number of logins since the start over each protocol.
     async fn attempts(&self) -> Result<[AuthAttempts; Protocol::ALL.len()], AdminError> {
         let mut counters = Counters::default();
-        for shard in 0..self.inner.shards.len() {
-            let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {
-                return Err(other_answer());
-            };
+        for totals in self.look_everywhere(looks::Sums).await? {
             counters.add(&totals.counters);
         }
         counters.over_mut(Protocol::Http).auth_attempts = self.inner.logins.over_http();

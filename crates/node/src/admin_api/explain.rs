@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use broker::access::{Identity, Resource, Verb};
 use broker::admin_api::{AdminError, QueueNumbers};
 use broker::explain::{ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted};
-use broker::ids::NODE_SHARD;
 
 use super::NodeAdminApi;
-use super::ask::other_answer;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
+use crate::questions::PLACES_PER_PART;
+use crate::shard::looks::{Links, LinksSeen};
 
 /// The time between the two observations: long enough to see progress if there is any.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -31,15 +30,15 @@ impl NodeAdminApi {
             self.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)]).await?;
         }
         let begin = Instant::now();
-        let before = self.look(who, subject).await?;
+        let before = self.observe(who, subject).await?;
         tokio::time::sleep(LOOK_AGAIN).await;
-        let now = self.look(who, subject).await?;
+        let now = self.observe(who, subject).await?;
         let mut explanation = now.explain(&before, subject).map_err(AdminError::Catalog)?;
         if explanation.wants_pace() {
             tokio::time::sleep(LOOK_LATER).await;
             let ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
             // The subject may have gone meanwhile. What was seen before is still an answer.
-            if let Ok(later) = self.look(who, subject).await {
+            if let Ok(later) = self.observe(who, subject).await {
                 explanation =
                     now.explain_with_pace(&before, subject, &later, ms).map_err(AdminError::Catalog)?;
             }
@@ -65,7 +64,7 @@ impl NodeAdminApi {
     }
 
     /// Collects everything that may stop the subject, as it is now.
-    async fn look(&self, who: &Identity, subject: &Subject) -> Result<Look, AdminError> {
+    async fn observe(&self, who: &Identity, subject: &Subject) -> Result<Look, AdminError> {
         let mut look = Look::default();
         let mut active = None;
         let wanted = match subject {
@@ -83,10 +82,8 @@ impl NodeAdminApi {
         for shard in 0..self.inner.shards.len() {
             let mut from = Some(0);
             while let Some(place) = from {
-                let question = Question::Look { wanted: wanted.clone(), from: place };
-                let Reply::Look(part, log, facts) = self.ask(shard, question).await? else {
-                    return Err(other_answer());
-                };
+                let links = Links { wanted: wanted.clone(), from: place };
+                let LinksSeen { part, log, shard: facts } = self.look(shard, links).await?;
                 look.add(part.rows, active);
                 from = part.next.filter(|_| look.connections.len() < LOOK_MAX);
                 // Every part of a shard's answer repeats its state and that of its log, so only the last one is
@@ -117,7 +114,11 @@ impl NodeAdminApi {
         }
         let mut records = Vec::new();
         for ends in look.ends().chunks(PLACES_PER_PART) {
-            records.extend(self.records(Question::AtEnds(ends.to_vec())).await?);
+            let ends = ends.to_vec();
+            let found = self.read(ends.len(), move |catalog, _| {
+                ends.iter().filter_map(|end| end.queue(catalog)).collect::<Vec<_>>()
+            });
+            records.extend(found.await?);
         }
         records.sort_unstable_by_key(|record| record.id);
         records.dedup_by_key(|record| record.id);
@@ -130,14 +131,7 @@ impl NodeAdminApi {
     }
 
     async fn find_homes(&self, look: &mut Look) -> Result<(), AdminError> {
-        let ids: Vec<_> = look.queues.iter().map(|queue| queue.id).collect();
-        let mut homes = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(PLACES_PER_PART) {
-            match self.ask(NODE_SHARD.into(), Question::Homes(ids.to_vec())).await? {
-                Reply::Homes(found) => homes.extend(found),
-                _ => return Err(other_answer()),
-            }
-        }
+        let homes = self.homes(look.queues.iter().map(|queue| queue.id)).await?;
         look.set_homes(&homes);
         Ok(())
     }

@@ -16,23 +16,24 @@ use broker::admin_api::{
     QueueRow, QueueSpec, Reclaimed, ResourceLimits, Start, VhostNumbers,
 };
 use broker::catalog::{
-    AccountChange, Answer, Binding, Caller, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters,
-    Policy, QueueRecord, SetPolicy,
+    AccountChange, Answer, Binding, Caller, Catalog, Command, DeclareExchange, DeclareQueue, ParameterKey,
+    Parameters, Policy, QueueRecord, SetPolicy,
 };
 use broker::counters::Protocol;
 use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::explain::{AddressFacts, Explanation, Resources, Subject, Troubles};
-use broker::ids::{NODE_SHARD, QueueId};
+use broker::ids::QueueId;
 use broker::settings::SLUICE_VERSION;
 use broker::traces::{TraceChange, Traces};
 use queue::{Effect, Peek, Replay, Request};
 
-use super::ask::{NO_TICKET, other_answer, refused};
+use super::ask::{NO_TICKET, refused};
 use super::messages::browsed;
 use super::{NodeAdminApi, by_name};
 use crate::logins::NewHash;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
+use crate::questions::Act;
 use crate::randomness::random;
+use crate::shard::looks;
 
 /// Returns up to `limit` rows, in the order of their names, from `offset` on. Only these rows are sorted.
 fn page_of(mut rows: Vec<Arc<QueueRecord>>, offset: usize, limit: usize) -> Vec<Arc<QueueRecord>> {
@@ -107,7 +108,7 @@ impl AdminApi for NodeAdminApi {
     async fn overview(&self, who: &Identity) -> Result<Overview, AdminError> {
         self.permit(who, "", Verb::ReadOverview, &[]).await?;
         let settings = self.settings();
-        let mut overview = Overview {
+        let overview = Overview {
             product: settings.compat_product.clone(),
             product_version: settings.compat_version.clone(),
             sluice_version: SLUICE_VERSION.into(),
@@ -120,18 +121,16 @@ impl AdminApi for NodeAdminApi {
             denied: settings.denied_features(),
             ..Overview::default()
         };
-        let Reply::Counts { queues, exchanges, cluster_name, cluster_tags } =
-            self.ask(NODE_SHARD.into(), Question::Counts).await?
-        else {
-            return Err(other_answer());
+        let cluster_name = settings.cluster_name.clone();
+        let of_catalog = move |catalog: &Catalog, _: &_| Overview {
+            cluster_name: catalog.cluster_name().map_or(cluster_name, str::to_owned),
+            cluster_tags: catalog.cluster_tags().cloned(),
+            queues: catalog.queue_count() as u64,
+            exchanges: catalog.exchange_count() as u64,
+            ..overview
         };
-        overview.cluster_name = cluster_name.unwrap_or_else(|| settings.cluster_name.clone());
-        overview.cluster_tags = cluster_tags;
-        (overview.queues, overview.exchanges) = (queues as u64, exchanges as u64);
-        for shard in 0..self.inner.shards.len() {
-            let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {
-                return Err(other_answer());
-            };
+        let mut overview = self.read(0, of_catalog).await?;
+        for totals in self.look_everywhere(looks::Sums).await? {
             overview.sessions += totals.sessions;
             overview.channels += totals.channels;
             overview.depth += totals.depth;
@@ -180,10 +179,7 @@ impl AdminApi for NodeAdminApi {
         who: &Identity,
         ids: &[QueueId],
     ) -> Result<Vec<Arc<QueueRecord>>, AdminError> {
-        let mut records = Vec::new();
-        for ids in ids.chunks(PLACES_PER_PART) {
-            records.extend(self.records(Question::ById(ids.to_vec())).await?);
-        }
+        let mut records = self.records(ids).await?;
         self.keep_visible(who, Verb::ReadQueue, &mut records, |q| &q.vhost).await;
         Ok(records)
     }
@@ -313,9 +309,12 @@ impl AdminApi for NodeAdminApi {
     }
 
     async fn vhosts(&self, who: &Identity) -> Result<Vec<NamedVhost>, AdminError> {
-        let Reply::Vhosts(mut all) = self.ask(NODE_SHARD.into(), Question::Vhosts).await? else {
-            return Err(other_answer());
+        let rows = |catalog: &Catalog| catalog.vhosts_with_settings().len();
+        let vhosts = |catalog: &Catalog, _: &_| {
+            let all = catalog.vhosts_with_settings();
+            all.map(|(name, settings)| (name.clone(), settings.clone())).collect::<Vec<_>>()
         };
+        let mut all = self.read_within(self.inner.deadlines.numbers, rows, vhosts).await?;
         self.keep_visible(who, Verb::ReadVhost, &mut all, |(name, _)| name).await;
         all.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(all)
@@ -327,10 +326,9 @@ impl AdminApi for NodeAdminApi {
 
     async fn parameters(&self, who: &Identity) -> Result<Parameters, AdminError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
-        match self.ask(NODE_SHARD.into(), Question::Parameters).await? {
-            Reply::Parameters(parameters) => Ok(parameters),
-            _ => Err(other_answer()),
-        }
+        let rows = |catalog: &Catalog| catalog.parameters().len();
+        let parameters = |catalog: &Catalog, _: &_| catalog.parameters().clone();
+        self.read_within(self.inner.deadlines.numbers, rows, parameters).await
     }
 
     async fn contents(&self, who: &Identity, vhost: Option<&str>) -> Result<Contents, AdminError> {
@@ -524,13 +522,9 @@ impl AdminApi for NodeAdminApi {
     async fn close_connection(&self, who: &Identity, name: &str, reason: &str) -> Result<bool, AdminError> {
         let mut any = false;
         for shard in 0..self.inner.shards.len() {
-            let close =
-                Question::Close { who: who.clone(), name: name.to_owned(), reason: reason.to_owned() };
-            let Reply::Closed(closed) = self.ask_within(self.inner.deadlines.change, shard, close).await?
-            else {
-                return Err(other_answer());
-            };
-            match closed {
+            let (who_asks, named, why) = (who.clone(), name.to_owned(), reason.to_owned());
+            let close = |to| Act::Close { who: who_asks, name: named, reason: why, to };
+            match self.act(self.inner.deadlines.change, shard, close).await? {
                 Ok(closed) => any |= closed,
                 // Who does not see its virtual host is not told that the connection exists.
                 Err(_) if matches!(self.connection(who, name).await, Ok(None)) => return Ok(false),
@@ -563,10 +557,7 @@ impl AdminApi for NodeAdminApi {
         self.permit(who, "", Verb::ReadAllStatistics, &[]).await?;
         let (mut rows, mut from) = (Vec::new(), Some(from));
         while let Some(place) = from.filter(|_| rows.len() < limit) {
-            let Reply::Places(part) = self.ask(NODE_SHARD.into(), Question::Queues { from: place }).await?
-            else {
-                return Err(other_answer());
-            };
+            let part = self.part_of_queues(place).await?;
             rows.extend(part.rows);
             from = part.next;
         }

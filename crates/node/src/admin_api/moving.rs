@@ -18,8 +18,8 @@ use queue::{ConsumerId, Delivery, Effect, Outcome, Refusal, Report, Request, Set
 use tokio::time::Instant;
 
 use super::NodeAdminApi;
-use super::ask::{NO_TICKET, other_answer, refused, refused_for};
-use crate::questions::{Question, Reply};
+use super::ask::{NO_TICKET, refused, refused_for};
+use crate::questions::Act;
 
 /// The time for one move. It is half of the time of a request, because the other half is for the last batch. A move that
 /// takes longer ends, and its client repeats the request.
@@ -101,7 +101,8 @@ impl NodeAdminApi {
             Which::All { until_seq, .. } => until_seq.unwrap_or(next_seq.saturating_sub(1)),
             Which::Dead(redrive) => redrive.until_ms.unwrap_or_else(|| self.inner.clock.now_ms()),
         };
-        let Reply::Holder(Some(holder)) = self.ask(NODE_SHARD.into(), Question::Holder).await? else {
+        let holder = self.act(self.inner.deadlines.numbers, NODE_SHARD.into(), Act::Holder).await?;
+        let Some(holder) = holder else {
             return Err(AdminError::Impossible("the broker has too many consumers".into()));
         };
         let holding = Holding { api: self, source: &source, holder };
@@ -156,9 +157,9 @@ struct Holding<'a> {
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
         let requests = vec![Request::Detach { consumer: self.holder, failed: false }];
-        let detach = Question::Post { queue: self.source.id, requests };
+        let queue = self.source.id;
         // The shard carries it out, although nobody waits for its answer. A shard that has ended holds nothing.
-        drop(self.api.begin_ask(NODE_SHARD.into(), detach));
+        drop(self.api.begin_act(NODE_SHARD.into(), |to| Act::Post { queue, requests, to }));
     }
 }
 
@@ -182,20 +183,16 @@ impl Holding<'_> {
             outcome: Outcome::Accepted,
             answer: SettleAnswer::Never,
         };
-        let post = Question::Post { queue: self.source.id, requests: numbers.map(settle).collect() };
-        match self.api.ask_within(self.api.inner.deadlines.change, NODE_SHARD.into(), post).await? {
-            Reply::Posted => Ok(()),
-            _ => Err(other_answer()),
-        }
+        let (queue, requests) = (self.source.id, numbers.map(settle).collect());
+        let post = |to| Act::Post { queue, requests, to };
+        self.api.act(self.api.inner.deadlines.change, NODE_SHARD.into(), post).await
     }
 
     /// Publishes messages, and waits until their targets have taken or refused them.
     async fn publish(&self, messages: Vec<Moving>) -> Result<Vec<Result<(), MoveRefusal>>, AdminError> {
-        let publish = Question::Move { vhost: self.source.vhost.clone(), messages };
-        match self.api.ask_within(self.api.inner.deadlines.change, NODE_SHARD.into(), publish).await? {
-            Reply::Moved(outcomes) => Ok(outcomes),
-            _ => Err(other_answer()),
-        }
+        let vhost = self.source.vhost.clone();
+        let publish = |to| Act::Move { vhost, messages, to };
+        self.api.act(self.api.inner.deadlines.change, NODE_SHARD.into(), publish).await
     }
 }
 

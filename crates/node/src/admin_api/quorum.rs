@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use broker::admin_api::{AdminError, MemberChange, PeekedPart, Reclaimed};
 use broker::catalog::QueueRecord;
-use broker::ids::{NODE_SHARD, Where};
 use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
 
 use super::NodeAdminApi;
-use super::ask::{other_answer, refused_for};
+use super::ask::refused_for;
 use super::messages::peeked_row;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
+use crate::questions::{Act, PLACES_PER_PART};
 
 impl NodeAdminApi {
     pub(super) async fn peeked(&self, vhost: &str, name: &str, peek: Peek) -> Result<PeekedPart, AdminError> {
@@ -25,11 +24,8 @@ impl NodeAdminApi {
         }
         let Some(home) = self.home(&record).await? else { return Ok(PeekedPart::default()) };
         let peek = Peek { count: peek.count.min(PLACES_PER_PART as u32), ..peek };
-        let question = Question::Peek { queue: record.id, peek };
-        let Reply::Peeked(peeked) = self.ask_within(self.inner.deadlines.change, home, question).await?
-        else {
-            return Err(other_answer());
-        };
+        let act = |to| Act::Peek { queue: record.id, peek, to };
+        let peeked = self.act(self.inner.deadlines.change, home, act).await?;
         let Peeked { messages, end } = peeked.map_err(|why| refused_for(&record, why))?;
         let hint = match end {
             PeekEnd::Queue => None,
@@ -52,18 +48,16 @@ impl NodeAdminApi {
 
     pub(super) async fn checkpointed(&self, vhost: &str, name: &str) -> Result<u64, AdminError> {
         let (record, home) = self.running(vhost, name).await?;
-        match self.ask_within(self.inner.deadlines.change, home, Question::Checkpoint(record.id)).await? {
-            Reply::Checkpoint(index) => index.map_err(|why| refused_for(&record, why)),
-            _ => Err(other_answer()),
-        }
+        let act = |to| Act::Checkpoint { queue: record.id, to };
+        let index = self.act(self.inner.deadlines.change, home, act).await?;
+        index.map_err(|why| refused_for(&record, why))
     }
 
     pub(super) async fn reclaimed(&self, vhost: &str, name: &str) -> Result<Reclaimed, AdminError> {
         let (record, home) = self.running(vhost, name).await?;
-        match self.ask_within(self.inner.deadlines.change, home, Question::Reclaim(record.id)).await? {
-            Reply::Reclaimed(reclaimed) => reclaimed.map_err(|why| refused_for(&record, why)),
-            _ => Err(other_answer()),
-        }
+        let act = |to| Act::Reclaim { queue: record.id, to };
+        let reclaimed = self.act(self.inner.deadlines.change, home, act).await?;
+        reclaimed.map_err(|why| refused_for(&record, why))
     }
 
     pub(super) async fn member_changed(
@@ -101,9 +95,7 @@ impl NodeAdminApi {
         if node != &*self.inner.node {
             return Ok(());
         }
-        let part = |reply| if let Reply::Places(part) = reply { Some(part) } else { None };
-        let rows = self.ask_for_all(NODE_SHARD.into(), |from| Question::Queues { from }, part).await?;
-        let groups = rows.iter().filter(|(_, record)| record.is_quorum()).count();
+        let groups = self.queues_with_places().await?.iter().filter(|(_, record)| record.is_quorum()).count();
         match groups {
             0 => Ok(()),
             _ => Err(AdminError::Impossible(format!(
@@ -136,9 +128,7 @@ impl NodeAdminApi {
 
     /// Returns the shard of this node that a queue lives on. `None` if there is none, or not yet.
     async fn home(&self, record: &QueueRecord) -> Result<Option<usize>, AdminError> {
-        match self.ask(NODE_SHARD.into(), Question::Homes(vec![record.id])).await? {
-            Reply::Homes(homes) => Ok(homes.into_iter().next().and_then(Where::here).map(usize::from)),
-            _ => Err(other_answer()),
-        }
+        let id = record.id;
+        Ok(self.read(1, move |_, placements| placements.home(id)).await?.here().map(usize::from))
     }
 }

@@ -9,8 +9,7 @@ use broker::exchange_counts::{ExchangeCounts, ExchangeId};
 use broker::ids::QueueId;
 
 use super::NodeAdminApi;
-use super::ask::other_answer;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
+use crate::shard::looks;
 
 impl NodeAdminApi {
     async fn permit_statistics(&self, who: &Identity) -> Result<(), AdminError> {
@@ -24,10 +23,7 @@ impl NodeAdminApi {
         ids: &[QueueId],
     ) -> Result<Vec<QueueRow>, AdminError> {
         self.permit_statistics(who).await?;
-        let mut records = Vec::new();
-        for ids in ids.chunks(PLACES_PER_PART) {
-            records.extend(self.records(Question::ById(ids.to_vec())).await?);
-        }
+        let records = self.records(ids).await?;
         self.with_numbers(&records).await
     }
 
@@ -37,12 +33,7 @@ impl NodeAdminApi {
         who: &Identity,
     ) -> Result<Vec<(QueueId, u64)>, AdminError> {
         self.permit_statistics(who).await?;
-        let mut all = Vec::new();
-        for shard in 0..self.inner.shards.len() {
-            let part = |reply| if let Reply::UsedQueues(part) = reply { Some(part) } else { None };
-            all.extend(self.ask_for_all(shard, |from| Question::UsedQueues { from }, part).await?);
-        }
-        Ok(all)
+        self.list_everywhere(|from| looks::UsedQueues { from }).await
     }
 
     /// See [`broker::admin_api::AdminApi::sampled_connections`].
@@ -63,8 +54,8 @@ impl NodeAdminApi {
     ) -> Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), AdminError> {
         self.permit_statistics(who).await?;
         let ConnectionCursor { shard, place } = from;
-        let question = Question::Connections { node: self.inner.node.clone(), names: None, from: place };
-        let Reply::Connections(part) = self.ask(shard, question).await? else { return Err(other_answer()) };
+        let connections = looks::Connections { node: self.inner.node.clone(), names: None, from: place };
+        let part = self.look(shard, connections).await?;
         let next = match part.next {
             Some(place) => Some(ConnectionCursor { shard, place }),
             None if shard + 1 < self.inner.shards.len() => {
@@ -92,10 +83,8 @@ impl NodeAdminApi {
         who: &Identity,
     ) -> Result<HashMap<Arc<str>, VhostNumbers>, AdminError> {
         let mut sums = HashMap::<Arc<str>, VhostNumbers>::new();
-        for shard in 0..self.inner.shards.len() {
-            let part = |reply| if let Reply::VhostNumbers(part) = reply { Some(part) } else { None };
-            let rows = self.ask_for_all(shard, |from| Question::VhostNumbers { from }, part).await?;
-            rows.into_iter().for_each(|(vhost, numbers)| *sums.entry(vhost).or_default() += numbers);
+        for (vhost, numbers) in self.list_everywhere(|from| looks::NumbersOfVhosts { from }).await? {
+            *sums.entry(vhost).or_default() += numbers;
         }
         let mut visible: Vec<_> = sums.into_iter().collect();
         self.keep_visible(who, Verb::ReadVhost, &mut visible, |(vhost, _)| vhost).await;

@@ -6,8 +6,7 @@ use broker::admin_api::AdminError;
 use broker::traces::{TRACES_MAX, TraceChange, Traces};
 
 use super::NodeAdminApi;
-use super::ask::other_answer;
-use crate::questions::{Question, Reply};
+use crate::questions::Act;
 
 impl NodeAdminApi {
     /// Returns what is traced now.
@@ -26,13 +25,11 @@ impl NodeAdminApi {
             let shards = 0..self.inner.shards.len();
             // The questions are sent under the lock, so that every shard gets the changes in the same order.
             let asked: Result<Vec<_>, _> =
-                shards.map(|shard| self.begin_ask(shard, Question::SetTraces(copy.clone()))).collect();
+                shards.map(|shard| self.begin_act(shard, |to| Act::SetTraces(copy.clone(), to))).collect();
             (result, asked?)
         };
         for waiting in asked {
-            let Reply::TracesSet = waiting.answer(self.inner.deadlines.change).await? else {
-                return Err(other_answer());
-            };
+            waiting.answer(self.inner.deadlines.change).await?;
         }
         result.map_err(|_| {
             AdminError::Refused(format!(

@@ -32,6 +32,7 @@ mod connections;
 mod deadlines;
 mod direct;
 mod late;
+pub mod looks;
 mod mail;
 mod metadata;
 mod moving;

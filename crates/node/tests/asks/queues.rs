@@ -1,7 +1,7 @@
 //! Questions to queues, as the admin API asks them.
 
 use broker::ids::QueueId;
-use node::questions::{Question, Reply};
+use node::questions::{Act, Question};
 use node::shard::Shard;
 use queue::{Effect, Request, Ticket};
 
@@ -24,11 +24,9 @@ impl AsksQueues for Shard {
         request: impl FnOnce(Ticket) -> Request,
         then: Box<dyn FnOnce(Effect)>,
     ) -> u64 {
-        let number = keep(Box::new(|reply| match reply {
-            Reply::Effect(effect) => then(*effect),
-            other => panic!("{other:?}"),
-        }));
-        self.handle_question(number, Question::Queue { queue, request: request(Ticket(0)) });
+        let to = keep(then);
+        let number = to.number;
+        self.handle_question(Question::Act(Act::Request { queue, request: request(Ticket(0)), to }));
         number
     }
 }

@@ -49,7 +49,7 @@ fn run() -> Run {
 }
 
 fn ways(shards: Shards) -> Ways {
-    Ways { notices: NoticeWay::new(shards.clone()), shards, questions: Arc::default() }
+    Ways { notices: NoticeWay::new(shards.clone()), shards }
 }
 
 /// Returns an admin API that has only these shards.
@@ -319,12 +319,10 @@ async fn an_exclusive_queue_cannot_be_bound_over_http() {
     let mut shards = make_shards(restored, 1, &Arc::default(), &access, StorageLimits::default(), 0);
     let (calls, mut called) = mpsc::unbounded_channel();
     let api = api(vec![calls], access);
-    let questions = api.inner.questions.clone();
     tokio::spawn(async move {
-        while let Some(Incoming::Question(number, question)) = called.recv().await {
-            shards[0].handle_question(number, question);
+        while let Some(Incoming::Question(question)) = called.recv().await {
+            shards[0].handle_question(question);
             while shards[0].turn() {}
-            shards[0].poll_replies().for_each(|(number, reply)| questions.answer(number, reply));
         }
     });
 

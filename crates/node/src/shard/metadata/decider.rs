@@ -12,7 +12,6 @@ use queue::{Request, Ticket};
 
 use super::Metadata;
 use super::copied::Copied;
-use crate::questions::Reply;
 use crate::shard::Shard;
 
 /// The shard that decides and numbers the changes of the catalog.
@@ -230,7 +229,7 @@ impl Shard {
                 }
                 self.pass_answer(key, ticket, |gate, cx| gate.handle_answer(ticket, result, cx));
             }
-            Some(TicketOwner::AdminApi) => self.admin_answer(ticket, Reply::Changed(result)),
+            Some(TicketOwner::AdminApi) => self.answer_change(ticket, result),
             Some(TicketOwner::Shard) => {
                 self.connections.remove_ticket(ticket);
                 let forgetting = self.queues.forgotten(ticket.0);

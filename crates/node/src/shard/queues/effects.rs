@@ -10,7 +10,6 @@ use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwne
 use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish, Request};
 
 use super::{Forgetting, WaitingLetters};
-use crate::questions::Reply;
 use crate::shard::Shard;
 
 /// The most queues that have ended while their dead letters wait for routes. Each has 8 MiB at most.
@@ -120,7 +119,7 @@ impl Shard {
                 Some(TicketOwner::Connection(key)) => {
                     self.pass_answer(key, ticket, |gate, cx| gate.handle_ticket(ticket, effect, cx));
                 }
-                Some(TicketOwner::AdminApi) => self.admin_answer(ticket, Reply::Effect(Box::new(effect))),
+                Some(TicketOwner::AdminApi) => self.answer_request(ticket, effect),
                 Some(TicketOwner::Shard) => self.connections.remove_ticket(ticket),
                 None => {}
             },
