@@ -1,7 +1,7 @@
 //! `/api/explain`: why nothing moves.
 
 use broker::admin_api::AdminApi;
-use broker::explain::{AddressCause, Explanation, LinkId, Numbers, Reason, Subject};
+use broker::explain::{AddressCause, AddressFacts, Explanation, LinkId, Numbers, Reason, Subject};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
@@ -39,12 +39,17 @@ pub(crate) async fn address<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fa
     let address =
         address.parse().map_err(|_| Failure::bad_request(format!("'{address}' is no IP address")))?;
     let facts = call.api.explain_address(&call.who, address).await?;
-    let cause = AddressCause::of(&facts);
+    Ok(Reply::Json(address_to_json(call.param(0), &facts)))
+}
+
+/// Returns the explanation of an address from what is known about it.
+pub(crate) fn address_to_json(address: &str, facts: &AddressFacts) -> Value {
+    let cause = AddressCause::of(facts);
     let numbers = shown(facts.numbers().to_vec());
     let advice: Vec<&str> = cause.advice().into_iter().collect();
-    Ok(Reply::Json(json!({
+    json!({
         "kind": "address",
-        "name": call.param(0),
+        "name": address,
         "cause": cause.word(),
         "sentence": cause.sentence(),
         "at": null,
@@ -58,7 +63,7 @@ pub(crate) async fn address<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fa
             "at": null,
             "numbers": numbers,
         }],
-    })))
+    })
 }
 
 async fn explain<D: AdminApi>(

@@ -22,19 +22,23 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// Reports the alarms of the cluster, or of one node if `node` is given.
 pub(crate) fn alarms<D: AdminApi>(call: &Call<'_, D>, node: Option<&str>) -> Result<Reply, Failure> {
-    let mut alarms: Alarms = call.api.alarms(&call.who)?;
+    Ok(check_alarms(call.api.alarms(&call.who)?, node))
+}
+
+/// Returns the answer to a check of the alarms of the cluster, or of one node if `node` is given.
+pub(crate) fn check_alarms(mut alarms: Alarms, node: Option<&str>) -> Reply {
     alarms.retain(|(_, at)| node.is_none_or(|node| node == at));
     if alarms.is_empty() {
-        return Ok(ok());
+        return ok();
     }
     let place = if node.is_some() { "on the local node" } else { "in the cluster" };
     let rows: Vec<Value> =
         alarms.iter().map(|(resource, node)| json!({ "node": node, "resource": resource })).collect();
-    Ok(Reply::Unhealthy(json!({
+    Reply::Unhealthy(json!({
         "status": "failed",
         "reason": format!("There are alarms in effect {place}"),
         "alarms": rows,
-    })))
+    }))
 }
 
 pub(crate) async fn local_alarms<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {

@@ -193,6 +193,15 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn an_answer_says_why_the_move_has_ended() {
+        let moved = Moved { moved: 7, skipped: 1, left: 2, until: 9, ended: MoveEnd::Time };
+        let answer = |done, until| to_json(&moved, done, until).to_string();
+        let redriven = r#"{"redriven":7,"skipped":1,"left":2,"died_until":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}"#;
+        let moved = r#"{"moved":7,"skipped":1,"left":2,"until_seq":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}"#;
+        assert_eq!([answer("redriven", "died_until"), answer("moved", "until_seq")], [redriven, moved]);
+    }
+
     fn fields(text: &str) -> Object<String, Value> {
         let Ok(Value::Object(fields)) = serde_json::from_str(text) else { panic!("{text}") };
         fields

@@ -4,6 +4,7 @@
 mod ask;
 mod attempts;
 mod connect;
+pub mod detached;
 mod explain;
 mod front;
 mod lists;

@@ -4,7 +4,7 @@
 //! thread from a seed. [`Node`] adds threads, sockets, storage and time.
 #![forbid(unsafe_code)]
 
-mod admin_api;
+pub mod admin_api;
 mod admission;
 mod alarms;
 mod clock;

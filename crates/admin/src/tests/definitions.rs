@@ -7,8 +7,8 @@ use broker::access::{Hashing, Identity, PasswordHash};
 use broker::admin_api::AdminApi as _;
 use broker::catalog::AccountChange;
 
-use super::api::FakeAdminApi;
 use super::http::Server;
+use super::test_node::TestNode;
 use crate::{Definitions, Reading};
 
 /// As RabbitMQ 4.3 writes it, with a shovel, federation, and a user of its own.
@@ -349,7 +349,7 @@ async fn wrong_definitions_change_nothing_and_say_where() {
 
 #[tokio::test]
 async fn several_files_are_one_import_that_names_the_wrong_file() {
-    let api = FakeAdminApi::new();
+    let api = TestNode::new();
     let who = Identity::internal("guest", "administrator");
     let of = |queue: &str| {
         let mut definitions = Definitions::default();
@@ -365,20 +365,20 @@ async fn several_files_are_one_import_that_names_the_wrong_file() {
     let warnings = wrong.warnings();
     assert!(warnings[0].starts_with("1.json: exchange 'x'"), "{warnings:?}");
     assert!(warnings[1].starts_with("3.json: binding from 'x' to 'q'"), "{warnings:?}");
-    let refused = wrong.import_at_start(&api, &who, false).await.unwrap_err();
+    let refused = wrong.import_at_start(&*api, &who, false).await.unwrap_err();
     assert_eq!(refused.reason, "2.json: line 2: queue 'q' in vhost 'w': no vhost 'w'");
     assert_eq!(api.vhosts(&who).await.unwrap().len(), 1);
 
     let right = r#"{"name":"q","vhost":"v"}"#;
-    assert!(of(right).import_at_start(&api, &who, true).await.unwrap());
-    assert!(!of(right).import_at_start(&api, &who, true).await.unwrap(), "unchanged");
-    assert!(of(right).import_at_start(&api, &who, false).await.unwrap(), "not asked for");
-    assert!(of(r#"{"name":"r","vhost":"v"}"#).import_at_start(&api, &who, true).await.unwrap());
-    assert!(of(right).import_at_start(&api, &who, true).await.unwrap(), "others were carried out since");
+    assert!(of(right).import_at_start(&*api, &who, true).await.unwrap());
+    assert!(!of(right).import_at_start(&*api, &who, true).await.unwrap(), "unchanged");
+    assert!(of(right).import_at_start(&*api, &who, false).await.unwrap(), "not asked for");
+    assert!(of(r#"{"name":"r","vhost":"v"}"#).import_at_start(&*api, &who, true).await.unwrap());
+    assert!(of(right).import_at_start(&*api, &who, true).await.unwrap(), "others were carried out since");
     // An import over HTTP is the last one then.
-    Definitions::parse("{}", Reading::default()).unwrap().import(&api, &who).await.unwrap();
+    Definitions::parse("{}", Reading::default()).unwrap().import(&*api, &who).await.unwrap();
     assert!(api.parameters(&who).await.unwrap().is_empty());
-    assert!(of(right).import_at_start(&api, &who, true).await.unwrap());
+    assert!(of(right).import_at_start(&*api, &who, true).await.unwrap());
 }
 
 #[tokio::test]
@@ -521,7 +521,7 @@ fn a_component_that_rabbitmq_would_refuse_is_a_warning_at_the_start() {
 /// Otherwise each start would write all users again.
 #[tokio::test]
 async fn a_user_keeps_the_hash_that_is_of_the_password() {
-    let api = FakeAdminApi::new();
+    let api = TestNode::new();
     let who = Identity::internal("guest", "administrator");
     let known = Hashing::Sha256.hash([9; 16], &Secret::new("secret".to_owned()));
     let change = |hash: PasswordHash| AccountChange::SetUser { name: "anna".into(), hash, tags: [].into() };
@@ -529,7 +529,7 @@ async fn a_user_keeps_the_hash_that_is_of_the_password() {
     let import = async |password: &str| {
         let text = format!(r#"{{"users":[{{"name":"anna","password":"{password}","tags":""}}]}}"#);
         let definitions = Definitions::parse(&text, Reading::default()).unwrap();
-        definitions.import(&api, &who).await.unwrap();
+        definitions.import(&*api, &who).await.unwrap();
         api.users(&who).unwrap().get("anna").unwrap().hash.clone()
     };
     assert_eq!(import("secret").await, known);
