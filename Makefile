@@ -97,7 +97,7 @@ page-test:
 # seed, so that one part can be run by hand and continued later.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p wal --test all at_random
-	PROPTEST_CASES=100000 cargo test --profile ci -p queue -p broker -p message -p amqp10 -p amqp091 --lib
+	PROPTEST_CASES=100000 cargo test --profile ci -p queue -p catalog -p broker -p message -p amqp10 -p amqp091 --lib
 	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test all two_shards::
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test all flow::

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use amqp10::Value;
-use broker::catalog::{Arguments, DEFAULT_VHOST, DeclareExchange, Destination};
+use catalog::{Arguments, DEFAULT_VHOST, DeclareExchange, Destination};
 
 use crate::amqp091;
 use crate::fields::Seen;

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use broker::access::User;
+use catalog::access::User;
 
 use crate::text::Parsed;
 
@@ -50,8 +50,8 @@ impl Remote {
                 remote.manage("PUT", &format!("users/{name}"), &body)?;
             }
             let Some(granted) = user.permissions.values().next() else { continue };
-            let pattern = |granted: &broker::pattern::Pattern| match granted {
-                broker::pattern::Pattern::Everything => ".*",
+            let pattern = |granted: &catalog::pattern::Pattern| match granted {
+                catalog::pattern::Pattern::Everything => ".*",
                 _ => "^$",
             };
             let (configure, write, read) =

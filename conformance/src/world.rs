@@ -6,15 +6,15 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use broker::access::{Access, Hashing, Permissions, User};
-use broker::catalog::{
-    Arguments, Binding, Caller, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
-};
 use broker::gate::Phase;
-use broker::ids::ShardId;
-use broker::pattern::Pattern;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
+use catalog::access::{Access, Hashing, Permissions, User};
+use catalog::ids::ShardId;
+use catalog::pattern::Pattern;
+use catalog::{
+    Arguments, Binding, Caller, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+};
 use node::make_shards;
 use node::questions::{Question, Reply};
 use node::shard::Shard;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use broker::access::{Resource, Users, Verb};
+use catalog::access::{Resource, Users, Verb};
 use identity::oauth2::ResourceServer;
 use identity::oauth2::claims::{audiences, identity};
 use serde_json::{Map, Value};

@@ -9,8 +9,8 @@ use amqp091::{
     ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, FRAME_BODY, FRAME_END, FRAME_HEADER,
     FRAME_HEARTBEAT, FRAME_METHOD, Method, Properties,
 };
-use broker::catalog::Arguments;
 use bytes::{BufMut, BytesMut};
+use catalog::Arguments;
 use conformance::{Setup, World};
 
 /// Limits the time that an input takes.

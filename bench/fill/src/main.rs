@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use broker::catalog::{Arguments, Catalog, Command, DeclareQueue, QueueIds};
-use broker::ids::QueueId;
 use bytes::{BufMut, BytesMut};
+use catalog::ids::QueueId;
+use catalog::{Arguments, Catalog, Command, DeclareQueue, QueueIds};
 use message::{Message, Parts, Route};
 use node::facts::{push_change, push_fact, push_to_run};
 use queue::{Ages, Fact, Seqs, Stored};

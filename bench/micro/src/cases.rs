@@ -9,10 +9,8 @@ use amqp10::{
     Encode, Map, Output, PayloadOf, Performative, Properties, Symbol, TransferHead, Value, descriptor,
     encode, frame, put_transfer_frame, sections,
 };
-use broker::catalog::{
-    Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Routable,
-};
 use bytes::{Bytes, BytesMut};
+use catalog::{Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Routable};
 use message::{
     Additions, Basic, DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter,
 };

@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use amqp10::sasl::Secret;
 use amqp10::{DeliveryState, Flow, Role, put_disposition_frame, put_frame};
-use broker::access::{Access, Hashing, Permissions, User};
-use broker::catalog::{Arguments, Command, DEFAULT_VHOST, DeclareQueue};
 use broker::settings::Settings;
 use bytes::BytesMut;
+use catalog::access::{Access, Hashing, Permissions, User};
+use catalog::{Arguments, Command, DEFAULT_VHOST, DeclareQueue};
 use node::facts::Restored;
 use node::questions::Question;
 use node::shard::Shard;

@@ -1,7 +1,7 @@
 //! Carries out changes of users, permissions and virtual hosts.
 
 use broker::admin_api::AdminApi;
-use broker::catalog::AccountChange;
+use catalog::AccountChange;
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};

@@ -3,9 +3,9 @@
 use amqp10::sasl::Secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::access::{Hashing, Maximum, PasswordHash, Permissions, UserLimits, UserRecord, Users};
 use broker::admin_api::{AdminApi, AdminError};
-use broker::catalog::{AccountChange, CatalogError};
+use catalog::access::{Hashing, Maximum, PasswordHash, Permissions, UserLimits, UserRecord, Users};
+use catalog::{AccountChange, CatalogError};
 use serde_json::{Map, Value, json};
 
 use crate::account_changes::{delete, set};

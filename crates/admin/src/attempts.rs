@@ -1,7 +1,7 @@
 //! `/api/auth/attempts` and the metrics of logins: how many there were, by protocol or by source.
 
 use broker::admin_api::{AdminApi, AttemptsRow, Overview};
-use broker::counters::{AuthAttempts, Protocol};
+use catalog::access::{AuthAttempts, Protocol};
 use serde_json::{Value, json};
 
 use crate::call::Call;

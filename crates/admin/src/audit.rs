@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use broker::audit::Rate;
-use broker::counters::Protocol;
-use broker::names::cut;
+use catalog::access::Protocol;
+use catalog::names::cut;
 
 use crate::auth::Sender;
 use crate::reply::{Failure, Reply};
@@ -87,7 +87,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use broker::access::Identity;
+    use catalog::access::Identity;
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata, Subscriber};
 

@@ -1,5 +1,5 @@
 //! Authentication, and the permissions that depend on a user's tags. All other permissions are checked by the
-//! node ([`broker::admin_api`]). Both use [`broker::access`].
+//! node ([`broker::admin_api`]). Both use [`catalog::access`].
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,10 +8,9 @@ use amqp10::sasl::Secret;
 use axum::http::{HeaderMap, Uri, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::access::{self, Identity, Rights, Verb};
 use broker::admin_api::{AdminApi, AdminError};
 use broker::audit::Actor;
-use broker::counters::Protocol;
+use catalog::access::{self, Identity, Protocol, Rights, Verb};
 
 use crate::origin::host_of;
 use crate::ports::Ports;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use broker::admin_api::AdminApi;
-use broker::catalog::{Binding, Destination};
+use catalog::{Binding, Destination};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -200,7 +200,7 @@ pub(crate) fn to_json(binding: &Binding) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use broker::catalog::Arguments;
+    use catalog::Arguments;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use broker::access::Identity;
+use catalog::access::Identity;
 use serde_json::{Map, Value};
 
 use crate::ports::Ports;

@@ -1,8 +1,8 @@
 //! `/api/connections`, and the sessions and links of connections.
 
-use broker::access::{self, Resource, Rights, UserRef, Verb};
 use broker::admin_api::amqp10_rows::{LinkRow, SessionRow};
 use broker::admin_api::{AdminApi, ConnectionRow, ProtocolRow};
+use catalog::access::{self, Resource, Rights, UserRef, Verb};
 use serde_json::{Value, json};
 
 use crate::call::Call;

@@ -1,7 +1,7 @@
 //! `GET /api/arguments`: the arguments of queues and exchanges and the keys of policies, with their values and what they mean. The web page
 //! lets people choose from them. They come from the tables of the broker, so they are those that it accepts.
 
-use broker::catalog::{
+use catalog::{
     ApplyTo, Described, ExchangeKind, ValueKind, described_exchange_arguments, described_policy_keys,
     described_queue_arguments,
 };

@@ -1,7 +1,8 @@
 //! `/api/exchanges`.
 
 use broker::admin_api::{AdminApi, ExchangeRow, ExchangeSpec};
-use broker::catalog::{DEFAULT_EXCHANGE_ALIAS, Exchange, unknown_exchange_arguments};
+use catalog::access::DEFAULT_EXCHANGE_ALIAS;
+use catalog::{Exchange, unknown_exchange_arguments};
 use serde_json::{Value, json};
 
 use crate::call::Call;

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use axum::extract::State;
 use axum::response::Response;
-use broker::access::Identity;
 use broker::admin_api::{AdminApi, Alarms, GroupRow, Overview, QueueRow};
-use broker::pattern::Pattern;
+use catalog::access::Identity;
+use catalog::pattern::Pattern;
 use serde_json::{Value, json};
 
 use crate::call::{Call, Source};

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use amqp10::sasl::Secret;
-use broker::names::cut;
+use catalog::names::cut;
 
 use crate::reply::Failure;
 

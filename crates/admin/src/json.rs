@@ -3,7 +3,7 @@
 use amqp10::{Map, Value as Amqp};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::catalog::Arguments;
+use catalog::Arguments;
 use serde_json::{Map as Object, Number, Value};
 
 use crate::reply::Failure;

@@ -1,6 +1,6 @@
 //! The limits of users and virtual hosts, as bodies have them.
 
-use broker::access::Maximum;
+use catalog::access::Maximum;
 use serde_json::{Map, Value};
 
 use crate::reply::Failure;

@@ -16,7 +16,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::Response;
-use broker::categories::{CONNECTION, PEER};
+use catalog::categories::{CONNECTION, PEER};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};

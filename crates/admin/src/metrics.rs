@@ -14,10 +14,10 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use broker::access::Identity;
 use broker::admin_api::{AdminApi, Overview};
-use broker::counters::{DeadLetters, Deliveries, Protocol, Sizes, Traffic};
-use broker::pattern::Pattern;
+use broker::counters::{DeadLetters, Deliveries, Sizes, Traffic};
+use catalog::access::{Identity, Protocol};
+use catalog::pattern::Pattern;
 
 use tls::Tls;
 

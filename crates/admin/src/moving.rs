@@ -1,8 +1,8 @@
 //! `POST /api/queues/{vhost}/{name}/move`: moves messages to another queue or to an exchange.
 //! `POST /api/queues/{vhost}/{name}/redrive`: sends dead letters back to where they died.
 
-use broker::access::DEFAULT_EXCHANGE_ALIAS;
 use broker::admin_api::{AdminApi, DeathReason, Move, MoveEnd, MoveTo, Moved, Redrive, RedriveTo, Which};
+use catalog::access::DEFAULT_EXCHANGE_ALIAS;
 use serde_json::{Map as Object, Value, json};
 
 use crate::call::Call;

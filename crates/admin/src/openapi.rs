@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
-use broker::access::Identity;
 use broker::settings::SLUICE_VERSION;
+use catalog::access::Identity;
 use serde_json::{Map, Value, json};
 
 use crate::auth;

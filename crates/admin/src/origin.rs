@@ -13,8 +13,8 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::uri::Uri;
 use axum::http::{HeaderMap, HeaderName, Method, Response, header};
 use axum::middleware::Next;
-use broker::categories::{CONNECTION, PEER};
-use broker::names::cut;
+use catalog::categories::{CONNECTION, PEER};
+use catalog::names::cut;
 
 use crate::host_options::place_of;
 use crate::ports::Ports;

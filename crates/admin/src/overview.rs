@@ -1,8 +1,8 @@
 //! `/api/overview`, `/api/whoami`, `/api/nodes`.
 
-use broker::access::Authority;
 use broker::admin_api::{AdminApi, BudgetRow, Overview, ProtocolRow, ShardRow};
-use broker::catalog::ExchangeKind;
+use catalog::ExchangeKind;
+use catalog::access::Authority;
 use serde_json::{Value, json};
 
 use crate::accounts::permissions_json;

@@ -2,7 +2,7 @@
 //! cluster.
 
 use broker::admin_api::AdminApi;
-use broker::catalog::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, is_cluster_name};
+use catalog::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, is_cluster_name};
 use serde_json::{Value, json};
 
 use crate::call::Call;

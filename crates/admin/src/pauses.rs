@@ -1,7 +1,7 @@
 //! Pauses of long work. One thread serves all HTTP requests, so work that follows the number of objects lets others run in between.
 //! When the client closes its connection, the work ends at the next pause.
 
-use broker::pattern::Pattern;
+use catalog::pattern::Pattern;
 
 use crate::reply::Failure;
 

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use broker::access::network;
+use catalog::access::network;
 use tokio::sync::Notify;
 
 /// The time after which a connection may lose its place if its client reads nothing of its response. Any

@@ -1,7 +1,7 @@
 //! The names of RabbitMQ's plugins. For each one, the table says whether the broker does its work. The nodes of the HTTP API list those
 //! that are built in, and `sluice enable plugin` answers for all of them.
 
-use broker::nearest::did_you_mean;
+use catalog::nearest::did_you_mean;
 
 /// What most names of plugins begin with. Operators leave it out.
 const PREFIX: &str = "rabbitmq_";

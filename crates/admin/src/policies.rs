@@ -1,7 +1,7 @@
 //! `/api/policies` and `/api/operator-policies`.
 
 use broker::admin_api::AdminApi;
-use broker::catalog::{Policy, SetPolicy};
+use catalog::{Policy, SetPolicy};
 use serde_json::{Value, json};
 
 use crate::call::Call;

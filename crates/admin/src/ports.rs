@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use broker::access::Identity;
 use broker::admin_api::{AdminApi, AdminError, BudgetRow, Overview};
-use broker::categories::{CONNECTION, PEER};
+use catalog::access::Identity;
+use catalog::categories::{CONNECTION, PEER};
 
 use tls::Tls;
 use tokio::sync::{Semaphore, SemaphorePermit};

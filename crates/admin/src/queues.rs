@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use broker::access::Identity;
 use broker::admin_api::{AdminApi, AdminError, QueueRow, QueueSpec};
-use broker::catalog::{QueueRecord, unknown_queue_arguments};
-use broker::ids::QueueId;
+use catalog::access::Identity;
+use catalog::ids::QueueId;
+use catalog::{QueueRecord, unknown_queue_arguments};
 use serde_json::{Value, json};
 
 use crate::budget::Reservation;

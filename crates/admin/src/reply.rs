@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use broker::admin_api::AdminError;
-use broker::catalog::CatalogError;
+use catalog::CatalogError;
 use serde_json::{Value, json};
 
 use crate::budget::Reservation;

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use broker::access::Verb;
 use broker::admin_api::MemberChange;
+use catalog::access::Verb;
 use percent_encoding::percent_decode_str;
 
 /// The HTTP methods that routes support.
@@ -230,7 +230,7 @@ pub struct Route {
     /// The path. A part in braces matches any one segment.
     pub path: &'static str,
     pub action: Action,
-    /// The verbs that [`broker::access`] checks. For a declaration, the second verb applies only if it has
+    /// The verbs that [`catalog::access`] checks. For a declaration, the second verb applies only if it has
     /// the argument that names an exchange.
     pub verbs: &'static [Verb],
 }

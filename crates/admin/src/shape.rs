@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use broker::pattern::Pattern;
+use catalog::pattern::Pattern;
 use serde_json::{Map, Value, json};
 
 use crate::pauses::{self, Matches, Pauses};

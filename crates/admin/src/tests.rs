@@ -24,10 +24,10 @@ mod quorum;
 mod rates;
 mod test_node;
 
-use broker::access::Authority;
 use broker::admin_api::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use broker::admin_api::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
 use broker::settings::SLUICE_VERSION;
+use catalog::access::Authority;
 
 use self::http::{Server, raw, request};
 use crate::routes::{Action, ROUTES, Route};

@@ -1,8 +1,8 @@
 //! `/api/topic-permissions`.
 
-use broker::access::{TopicPermissions, UserRecord};
 use broker::admin_api::AdminApi;
-use broker::catalog::AccountChange;
+use catalog::AccountChange;
+use catalog::access::{TopicPermissions, UserRecord};
 use serde_json::{Value, json};
 
 use crate::account_changes::{delete, set};

@@ -2,9 +2,9 @@
 
 use std::time::SystemTime;
 
-use broker::access::Verb;
 use broker::admin_api::AdminApi;
 use broker::explain::{Kind, Object, Trouble, Troubles};
+use catalog::access::Verb;
 use serde_json::{Map, Value, json};
 
 use crate::auth;

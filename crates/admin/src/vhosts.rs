@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use broker::access::{Authority, Maximum};
 use broker::admin_api::{AdminApi, NamedVhost};
-use broker::catalog::{AccountChange, DEFAULT_VHOST, VhostPatch, VhostSettings};
 use broker::settings::QueueType;
 use broker::traces::TraceChange;
+use catalog::access::{Authority, Maximum};
+use catalog::{AccountChange, DEFAULT_VHOST, VhostPatch, VhostSettings};
 use serde_json::{Map, Value, json};
 
 use crate::account_changes::set;

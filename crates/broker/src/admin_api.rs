@@ -13,6 +13,10 @@ use std::sync::Arc;
 
 use amqp10::Map;
 use bytes::Bytes;
+use catalog::ExchangeId;
+use catalog::access::{AuthAttempts, Authority, Protocol, UserRef};
+use catalog::ids::{QueueId, ShardId};
+use catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, VhostSettings};
 pub use message::DeathReason;
 pub use queue::{Depth, Peek, Start};
 
@@ -22,11 +26,8 @@ pub use self::front::AdminApi;
 pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, RedriveTo, Which};
 pub use self::passed_counts::{PassedCounts, VhostNumbers};
 pub use self::quorum::{GroupRow, MemberChange, PeekedPart, PeekedRow, Reclaimed, ShownMessage};
-use crate::access::{Authority, UserRef};
-use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, VhostSettings};
-use crate::counters::{AuthAttempts, Counters, Deprecated, Protocol};
-use crate::exchange_counts::{ExchangeCounts, ExchangeId};
-use crate::ids::{QueueId, ShardId};
+use crate::counters::{Counters, Deprecated};
+use crate::exchange_counts::ExchangeCounts;
 use crate::load::BusyTime;
 use crate::secured::Secured;
 

@@ -4,10 +4,9 @@
 //! No field has a secret. A name that a client sends is cut, and `tracing` quotes it. The log escapes control characters where it writes
 //! the line.
 
-use crate::access::Identity;
-use crate::categories::{PEER, USER, USER_CHANGE};
-use crate::counters::Protocol;
-use crate::names::{NAME_CHARS_MAX, cut, cut_to};
+use catalog::access::{Identity, Protocol};
+use catalog::categories::{PEER, USER, USER_CHANGE};
+use catalog::names::{NAME_CHARS_MAX, cut, cut_to};
 
 /// The maximum number of characters of a reason, which may repeat several names.
 const REASON_CHARS_MAX: usize = 4 * NAME_CHARS_MAX;

@@ -3,11 +3,12 @@
 
 use std::net::SocketAddr;
 
+use catalog::TRACE_EXCHANGE;
 use message::Message;
 
 use crate::announced::Announced;
 use crate::cx::Cx;
-use crate::notices::{Authentication, Headers, Notice, TRACE_EXCHANGE, protocol_name, put_peer};
+use crate::notices::{Authentication, Headers, Notice, protocol_name, put_peer};
 use crate::outlet::Outlet;
 use crate::peer::Peer;
 use crate::traces::{Passing, Traces, traced_copy};

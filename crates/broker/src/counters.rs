@@ -1,5 +1,6 @@
 //! Plain counters of what passed through the broker. `admin` gives them names and labels.
 
+use catalog::access::{AuthAttempts, Protocol};
 use message::DeathReason;
 use queue::QueueType;
 
@@ -154,60 +155,6 @@ impl Sizes {
         let Self { messages, bytes } = other;
         self.messages.iter_mut().zip(messages).for_each(|(sum, more)| *sum += more);
         self.bytes += bytes;
-    }
-}
-
-/// The protocols over which clients come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Protocol {
-    Amqp10,
-    Amqp091,
-    Http,
-}
-
-impl Protocol {
-    pub const ALL: [Self; 3] = [Self::Amqp10, Self::Amqp091, Self::Http];
-
-    /// Returns RabbitMQ's name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Amqp10 => "amqp10",
-            Self::Amqp091 => "amqp091",
-            Self::Http => "http",
-        }
-    }
-}
-
-/// The number of logins: over one protocol, or from one source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AuthAttempts {
-    /// All of them. A login whose client left before it was checked neither succeeded nor failed.
-    pub all: u64,
-    pub succeeded: u64,
-    pub failed: u64,
-}
-
-impl AuthAttempts {
-    pub fn add(&mut self, other: Self) {
-        let Self { all, succeeded, failed } = other;
-        self.all += all;
-        self.succeeded += succeeded;
-        self.failed += failed;
-    }
-
-    /// Counts a login and its result.
-    pub fn count(&mut self, succeeded: bool) {
-        self.all += 1;
-        *if succeeded { &mut self.succeeded } else { &mut self.failed } += 1;
-    }
-
-    /// Returns the number of logins after an `earlier` time. A login that was being checked at that time counts as one after it.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        let succeeded = self.succeeded.saturating_sub(earlier.succeeded);
-        let failed = self.failed.saturating_sub(earlier.failed);
-        let all = self.all.saturating_sub(earlier.all).max(succeeded + failed);
-        Self { all, succeeded, failed }
     }
 }
 
@@ -502,16 +449,5 @@ mod tests {
         [0, 100, 101, 1_000, 100_000_000, 100_000_001].into_iter().for_each(|bytes| sizes.count(bytes));
         sizes.add(&sizes.clone());
         assert_eq!(sizes.ranges(), (&[4, 4, 0, 0, 0, 0, 0, 2, 2][..], 2 * 200_001_202));
-    }
-
-    #[test]
-    fn attempts_are_counted_from_a_time_on() {
-        let attempts = |all, succeeded, failed| AuthAttempts { all, succeeded, failed };
-        assert_eq!(attempts(9, 5, 3).since(attempts(4, 2, 2)), attempts(5, 3, 1));
-        // This one was being checked at that time.
-        assert_eq!(attempts(4, 2, 2).since(attempts(4, 2, 1)), attempts(1, 0, 1));
-        let mut counted = AuthAttempts::default();
-        [true, false, true].into_iter().for_each(|succeeded| counted.count(succeeded));
-        assert_eq!(counted, attempts(3, 2, 1));
     }
 }

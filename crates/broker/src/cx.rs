@@ -1,14 +1,15 @@
 //! The context of a gate, and of the components that it calls: what they may read and write.
 
 use bytes::BytesMut;
+use catalog::Catalog;
+use catalog::access::Access;
+use catalog::ids::ShardId;
 use message::DeliveryHeads;
 
-use crate::access::Access;
-use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::credit_budget::CreditBudget;
 use crate::exchange_counts::ExchangeCounters;
-use crate::ids::{Registry, ShardId};
+use crate::ids::Registry;
 use crate::input::Input;
 use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
 use crate::placements::Placements;

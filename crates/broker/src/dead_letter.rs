@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use catalog::categories::{PEER, QUEUE};
+use catalog::ids::QueueId;
+use catalog::{Catalog, RouteTarget, Routed};
 use message::{Message, Route};
 
-use crate::catalog::{Catalog, RouteTarget, Routed};
-use crate::categories::{PEER, QUEUE};
-use crate::ids::QueueId;
 use crate::searches::{Asker, Own, Searches, TooLong};
 
 /// Where a dead letter goes.

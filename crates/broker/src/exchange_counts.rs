@@ -11,15 +11,7 @@
 
 use std::ops::AddAssign;
 
-/// An exchange from its declaration to its deletion. It is the same on every shard. An exchange that is declared again
-/// has another id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ExchangeId {
-    /// The place of the exchange among all exchanges of the catalog. A later exchange may have the same place.
-    pub(crate) place: u32,
-    /// The version of the catalog in which it was declared.
-    pub(crate) since: u64,
-}
+use catalog::ExchangeId;
 
 /// The number of messages that an exchange got. All of them only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,12 +16,11 @@ mod trouble_texts;
 
 use std::sync::Arc;
 
+use catalog::QueueRecord;
+use catalog::access::{Authority, UserRef};
+use catalog::ids::QueueId;
 use message::DeliveryMax;
 use queue::{Lately, Standing};
-
-use crate::access::{Authority, UserRef};
-use crate::catalog::QueueRecord;
-use crate::ids::QueueId;
 
 pub use self::address::{AddressCause, AddressFacts};
 pub use self::causes::{CauseAt, causes};

@@ -12,8 +12,9 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, Routable, RouteTarget};
-use crate::ids::ShardId;
+use catalog::ids::ShardId;
+use catalog::{Catalog, Routable, RouteTarget};
+
 use crate::placements::Placements;
 
 /// Says whether a connection is on its final shard. `H` is the request for a link, which may be held.

@@ -1,15 +1,13 @@
 //! Ids of the objects that mail is addressed to. An id includes the shard of the object, and is not reused while the process lives. It
 //! never leaves the node: another start of this node, or another node, gives the same ids to other objects.
 
+use catalog::ids::{NodeId, ShardId};
 use slab::Slab;
 
 /// The number of bits for the slot. A registry has 2^24 slots: 16 million objects at once per shard.
 const SLOT_BITS: u32 = 24;
 /// The position of the shard in an id: the upper 8 bits. So there are at most 256 shards.
 const SHARD_SHIFT: u32 = 56;
-
-/// A shard of the node, by number.
-pub type ShardId = u8;
 
 /// The shard that does what a node does once: it takes in the questions of management, places queues, frees log space, keeps
 /// what exchanges remember, and publishes the notices of other threads. Each shard can do it, and one must.
@@ -18,52 +16,6 @@ pub const NODE_SHARD: ShardId = 0;
 /// Returns the shard of the object with this id.
 pub const fn shard_of(id: u64) -> ShardId {
     (id >> SHARD_SHIFT) as u8
-}
-
-/// The most queues at once: 16 million. The lower 24 bits of a queue's id are its slot.
-pub const QUEUES_MAX: u32 = 1 << QUEUE_SLOT_BITS;
-const QUEUE_SLOT_BITS: u32 = 24;
-
-/// The incarnations of queues are below this number. Each declaration takes one: at 1,000 a second they last for 34 years. The last
-/// one is left out, so that no id is `u64::MAX`.
-pub const INCARNATIONS_END: u64 = (1 << (u64::BITS - QUEUE_SLOT_BITS)) - 1;
-
-/// A queue from its declaration to its deletion: its slot in the catalog (24 bits) and an incarnation (40 bits). So nothing
-/// that was sent to a deleted queue can reach a new queue with the same name or slot (docs/decisions/0051).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueId(pub u64);
-
-impl QueueId {
-    /// The id that stands for the queue in the mail of a reply link. Incarnations start at 1, so no queue has
-    /// this id.
-    pub const NONE: Self = Self(0);
-
-    /// `incarnation` is below [`INCARNATIONS_END`], and `slot` below [`QUEUES_MAX`].
-    pub const fn new(incarnation: u64, slot: u32) -> Self {
-        debug_assert!(incarnation < INCARNATIONS_END && slot < QUEUES_MAX);
-        Self(incarnation << QUEUE_SLOT_BITS | slot as u64)
-    }
-
-    /// Returns the index in a table of queues.
-    pub const fn slot(self) -> usize {
-        (self.0 & (QUEUES_MAX as u64 - 1)) as usize
-    }
-
-    pub const fn incarnation(self) -> u64 {
-        self.0 >> QUEUE_SLOT_BITS
-    }
-}
-
-/// A node. A cluster has few of them, so that the first 32 bits of the random identity of a data directory tell them apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(pub u32);
-
-/// One start of one node. What a node numbers from 1 at each start is unique together with it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Origin {
-    pub node: NodeId,
-    /// The number of this start of the node. No node starts 2^32 times.
-    pub boot: u32,
 }
 
 /// Where a queue is, as seen from this node.
@@ -88,15 +40,6 @@ impl Where {
             Self::On(_) | Self::Unplaced | Self::Nobody => None,
         }
     }
-}
-
-/// A connection. It identifies the owner of exclusive queues, so no other connection ever has the same id: on no node, and after no
-/// restart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionId {
-    pub origin: Origin,
-    /// Counts from 1 on each shard. The upper 8 bits are the shard.
-    pub number: u64,
 }
 
 /// The objects of one shard that mail is addressed to. An id consists of shard, generation and slot.

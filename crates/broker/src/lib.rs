@@ -1,17 +1,15 @@
-//! The decisions of the broker: the catalog, routing, permissions, publishing (`intake`), consuming (`outlet`),
+//! The decisions of the broker: publishing (`intake`), consuming (`outlet`),
 //! and one gate per protocol. A gate translates the frames of its protocol.
 //!
 //! The crate is pure: no sockets, files, clock, tasks or randomness. Callers pass the time as an argument.
 //! Requests to other components leave as [`mail`].
 #![forbid(unsafe_code)]
 
-pub mod access;
 pub mod admin_api;
 mod ages;
 pub mod announced;
 pub mod audit;
-pub mod catalog;
-pub mod categories;
+pub mod catalog_events;
 pub mod client_budget;
 mod client_events;
 pub mod counters;
@@ -29,16 +27,11 @@ mod kept;
 pub mod load;
 pub mod mail;
 pub mod moving;
-mod named;
-pub mod names;
-pub mod nearest;
 pub mod notices;
 pub mod outlet;
 pub mod own_queues;
-pub mod pattern;
 pub mod peer;
 pub mod placements;
-pub mod reply_to;
 pub mod searches;
 pub mod secured;
 pub mod settings;

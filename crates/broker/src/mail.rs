@@ -4,16 +4,17 @@
 
 use std::sync::Arc;
 
+use catalog::access::{Login, Question, Remote};
+use catalog::ids::{QueueId, ShardId};
+use catalog::reply_to::ReplyTo;
+use catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use message::Message;
 use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Request, Ticket, Verdict};
 
-use crate::access::{Login, Question, Remote};
-use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::client_budget::ClientBudget;
-use crate::ids::{QueueId, ShardId, Where};
+use crate::ids::Where;
 use crate::moving::MoveWait;
 use crate::notices::Outbox;
-use crate::reply_to::ReplyTo;
 
 /// One piece of mail.
 #[derive(Debug)]

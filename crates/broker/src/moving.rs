@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use catalog::ids::QueueId;
+use catalog::{Catalog, RouteTarget, Routed};
 use message::Message;
 use queue::{PublisherId, RejectReason, Verdict};
 
 use crate::admin_api::MoveRefusal;
-use crate::catalog::{Catalog, RouteTarget, Routed};
-use crate::ids::QueueId;
 use crate::searches::{Asker, Own, Searches, TooLong};
 
 /// A message to publish again, with the exchange and the routing keys that its receivers see.

@@ -14,20 +14,10 @@ use std::sync::Arc;
 
 use amqp091::{Properties, TableWriter, Value};
 use bytes::{Bytes, BytesMut};
+use catalog::access::Protocol;
+use catalog::names::cut;
+use catalog::{Arguments, EVENT_EXCHANGE, LOG_EXCHANGE, TRACE_EXCHANGE};
 use message::{Basic, Message, Route, put_amqp091_value};
-
-use crate::counters::Protocol;
-use crate::named::Arguments;
-use crate::names::cut;
-
-/// The exchange that gets events.
-pub const EVENT_EXCHANGE: &str = "amq.rabbitmq.event";
-
-/// The exchange that gets the lines of the log.
-pub const LOG_EXCHANGE: &str = "amq.rabbitmq.log";
-
-/// The exchange that gets copies of traced messages. Every virtual host has it.
-pub const TRACE_EXCHANGE: &str = "amq.rabbitmq.trace";
 
 /// The maximum number of notices of a shard whose queues have not taken them yet. It is more than the events of a burst, for
 /// example of a thousand clients that connect at once, and so few that a slow disk costs little memory.

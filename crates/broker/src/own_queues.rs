@@ -3,10 +3,10 @@
 //! A peer that hears that its link or connection has ended may declare a queue of the same name at once. So the queues
 //! that end with the link are deleted before the answer.
 
+use catalog::ids::QueueId;
 use queue::{Request, Ticket};
 
 use crate::cx::Cx;
-use crate::ids::QueueId;
 use crate::mail::TicketOwner;
 
 /// The exclusive queues of one connection. `F` is the type of an answer that waits until queues are deleted.

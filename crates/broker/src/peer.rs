@@ -5,21 +5,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use amqp10::sasl::{self, Secret};
+use catalog::access::{
+    AccessRefused, ConnectionLimits, CountedConnection, Credentials, Failed, Full, Identity, Login,
+    LoginRefused, Protocol, Refusal, Resource, SessionLimits, SessionsFull, Verb, permit_binding,
+};
+use catalog::ids::ConnectionId;
+use catalog::names::cut;
+use catalog::{Caller, DEFAULT_VHOST};
 use queue::Ticket;
 
-use crate::access::{
-    AccessRefused, ConnectionLimits, CountedConnection, Credentials, Failed, Full, Identity, Login,
-    LoginRefused, Refusal, Resource, SessionLimits, SessionsFull, Verb, permit_binding,
-};
 use crate::admin_api::PassedCounts;
 use crate::audit::{Actor, Rate};
-use crate::catalog::{Caller, DEFAULT_VHOST};
-use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::ids::ConnectionId;
 use crate::intake::Sender;
 use crate::mail::TicketOwner;
-use crate::names::cut;
 use crate::secured::Secured;
 use crate::settings::Settings;
 

@@ -5,7 +5,9 @@
 //! first shard that asks for a queue without a home wins. Placements are not stored: a node that restarts may have
 //! another number of shards, and places its queues anew.
 
-use crate::ids::{QueueId, Where};
+use catalog::ids::QueueId;
+
+use crate::ids::Where;
 
 /// The homes of all queues; see the module.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +60,9 @@ impl Placements {
 
 #[cfg(test)]
 mod tests {
+    use catalog::ids::NodeId;
+
     use super::*;
-    use crate::ids::NodeId;
 
     #[test]
     fn a_new_queue_never_has_the_home_of_an_old_one() {

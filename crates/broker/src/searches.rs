@@ -15,12 +15,11 @@ use std::sync::Arc;
 
 use amqp10::sections;
 use bytes::Bytes;
+use catalog::ids::QueueId;
+use catalog::{Catalog, Routable, Routed, Search, Unrouted};
 use hashbrown::HashMap;
 use message::Message;
 use queue::{PublisherId, Ticket};
-
-use crate::catalog::{Catalog, Routable, Routed, Search, Unrouted};
-use crate::ids::QueueId;
 
 /// The steps that every message of a client may take when it arrives, whatever others have used. Most messages take fewer, so they
 /// never wait. A turn reads some thousands of messages at most, so all of them together take some ten milliseconds.
@@ -447,8 +446,9 @@ impl HeldParts {
 
 #[cfg(test)]
 mod tests {
+    use catalog::Change;
+
     use super::*;
-    use crate::catalog::Change;
 
     /// Many messages with long routes wait in two virtual hosts. One of a third is found after a few parts, whoever was there first,
     /// and each virtual host gets its turn. Some are given up while they wait and while they are searched.

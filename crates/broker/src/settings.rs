@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use buffers::HIGH_WATER;
+use catalog::access::Maximum;
 use message::ADDED_HEADERS_MAX;
 
 pub use queue::QueueType;
 
-use crate::access::Maximum;
 use crate::counters::Deprecated;
 
 /// The bytes of answers that a client may leave unread: answers to its requests, returned messages, outcomes. Above them, its
@@ -104,7 +104,7 @@ pub struct Settings {
     pub node_name: String,
     pub cluster_name: String,
     /// The type of queues whose declarations name none, and how strictly declarations are compared with existing queues.
-    pub declare_rules: crate::catalog::DeclareRules,
+    pub declare_rules: catalog::DeclareRules,
     /// The virtual host of a client that names none (`default_vhost`).
     pub default_vhost: String,
     /// The user of an ANONYMOUS login (`anonymous_login_user`). `None` disables it.
@@ -159,8 +159,8 @@ impl Default for Settings {
             compat_version: "4.3.6".into(),
             node_name: "sluice@localhost".into(),
             cluster_name: "sluice@localhost".into(),
-            declare_rules: crate::catalog::DeclareRules::default(),
-            default_vhost: crate::catalog::DEFAULT_VHOST.into(),
+            declare_rules: catalog::DeclareRules::default(),
+            default_vhost: catalog::DEFAULT_VHOST.into(),
             anonymous_login_user: Some("guest".into()),
         }
     }

@@ -1,8 +1,7 @@
 //! Stream offsets in text form.
 
+use catalog::span_ms;
 use queue::Start;
-
-use crate::catalog::span_ms;
 
 /// Parses `first`, `last`, `next`, or an age such as `10m`. Returns `None` for anything else. `now_ms` is the time
 /// since the epoch.

@@ -1,9 +1,8 @@
 //! Publishers that end when the queue that they publish to is deleted.
 
+use catalog::ids::QueueId;
 use hashbrown::HashMap;
 use queue::PublisherId;
-
-use crate::ids::QueueId;
 
 /// The publishers of one shard, by the queue that they watch.
 #[derive(Debug, Default)]

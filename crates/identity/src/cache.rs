@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use broker::access::{
+use catalog::access::{
     Checking, Credentials, ExternalBackend, Identity, Keyed, Login, LoginRefused, RememberKey, keyed,
 };
 
@@ -141,7 +141,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use amqp10::sasl::Secret;
-    use broker::access::Grants;
+    use catalog::access::Grants;
 
     use super::*;
 

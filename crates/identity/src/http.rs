@@ -11,12 +11,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::access::{
+use bytes::Bytes;
+use catalog::access::{
     About, Answering, Authorizer, Checking, Credentials, ExternalBackend, Identity, Login, LoginRefused,
     Question,
 };
-use broker::categories::PEER;
-use bytes::Bytes;
+use catalog::categories::PEER;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode, Uri};

@@ -21,7 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use broker::access::{Checking, Credentials, ExternalBackend, Identity, Login, LoginRefused};
+use catalog::access::{Checking, Credentials, ExternalBackend, Identity, Login, LoginRefused};
 pub use jsonwebtoken::Algorithm;
 use jsonwebtoken::dangerous::insecure_decode_claims;
 use jsonwebtoken::{Header, Validation, decode, decode_header};

@@ -20,14 +20,13 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use broker::access::{Access, Failed, Identity, Refusal, Verb};
 use broker::admin_api::{AdminError, QueueNumbers, QueueRow};
-use broker::catalog::QueueRecord;
-use broker::counters::Protocol;
 use broker::explain::Resources;
 use broker::notices::{Authentication, alarm};
 use broker::settings::Settings;
 use broker::traces::Traces;
+use catalog::QueueRecord;
+use catalog::access::{Access, Failed, Identity, Protocol, Refusal, Verb};
 
 use self::ask::{DEADLINES, Deadlines};
 use self::attempts::Attempts;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use broker::categories::{CONNECTION, PEER};
-use broker::ids::ShardId;
+use catalog::categories::{CONNECTION, PEER};
+use catalog::ids::ShardId;
 use rustix::process::{Resource, getrlimit};
 
 use crate::handshakes::{Evicted, Handshake, Handshakes};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use broker::access::Users;
+use catalog::access::Users;
 use wal::files::Sharing;
 use wal::tighten::{self, Loose, Tightened};
 use wal::{

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-use broker::ids::QueueId;
+use catalog::ids::QueueId;
 use wal::{
     COPY_FILE, FileKind, Flaw, FoundCopy, Identity, IdentityError, LOG_VERSION, Log, Options, PackOptions,
     PackReader, Packs, PreviewDisk, ReadError, StreamCut, StreamFlaw, Streams, Surveyed, survey,

@@ -31,10 +31,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use broker::access::{Access, Users};
-use broker::catalog::{Catalog, Change, decode_change, encode_change};
-use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use catalog::access::{Access, Users};
+use catalog::ids::QueueId;
+use catalog::{Catalog, Change, decode_change, encode_change};
 use hashbrown::{HashMap, HashSet};
 use message::{LastRoute, Message};
 use queue::{Ages, Block, Fact, GoneFromRun, Loaded, Marks, Put, Restoring, Seqs, Span, Stored};

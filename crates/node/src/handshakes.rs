@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use broker::access::network;
-use broker::ids::ShardId;
+use catalog::access::network;
+use catalog::ids::ShardId;
 use hashbrown::HashMap;
 
 /// The handshakes of all listeners.

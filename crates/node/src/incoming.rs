@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use broker::access::{Identity, LoginRefused};
 use broker::mail::Mail;
 use broker::notices::Notice;
 use broker::settings::Settings;
+use catalog::access::{Identity, LoginRefused};
 use queue::Ticket;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use wal::{BlockRead, ChunksRead, Completion, CopyEnd, Packed, StreamAnswer};

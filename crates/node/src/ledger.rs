@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use broker::access::{Authority, UserRef};
-use broker::ids::ShardId;
+use catalog::access::{Authority, UserRef};
+use catalog::ids::ShardId;
 
 /// Who uses the memory of a connection: its user in its virtual host. Connections that have not logged in have no user.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

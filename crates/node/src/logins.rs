@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A login may be a guess if many logins of its address have failed lately, and if it was not right within the last minute
-//! (`broker::access::Access::standing`). It is checked like any other, because only that tells a right password from a wrong one.
+//! (`catalog::access::Access::standing`). It is checked like any other, because only that tells a right password from a wrong one.
 //!
 //! If the configuration names other backends than the catalog, each login is a task that asks one after the other. The two threads
 //! are then the backend `internal`. Logins that may be guesses wait in a line of their own for one of a few places.
@@ -21,11 +21,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use amqp10::sasl::Secret;
-use broker::access::{
+use catalog::access::{
     Access, Authority, Backend, BackendPair, Credentials, Hashing, Identity, Login, LoginRefused,
     PasswordHash, Question as RemoteQuestion, Refusal, Remote, Salt, Standing,
 };
-use broker::ids::ShardId;
+use catalog::ids::ShardId;
 use hashbrown::HashSet;
 use queue::Ticket;
 use tokio::runtime;
@@ -36,7 +36,7 @@ use crate::clock::Clock;
 use crate::incoming::{Checked, Incoming, Shards};
 use crate::renewal::renew_hash;
 
-/// The number of passwords that are hashed at the same time. Each hash takes a core and [7 MiB](broker::access::Hashing), so they
+/// The number of passwords that are hashed at the same time. Each hash takes a core and [7 MiB](catalog::access::Hashing), so they
 /// never take more than two cores and 14 MiB. The hash of an imported user may ask for up to 64 MiB.
 const THREADS: usize = 2;
 

@@ -10,12 +10,14 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use broker::access::Access;
-use broker::categories::QUEUE;
-use broker::ids::{NODE_SHARD, NodeId, Origin, QueueId, ShardId, Where};
+use broker::ids::{NODE_SHARD, Where};
 use broker::placements::Placements;
 use broker::settings::Settings;
-use broker::unguessable::{KEY_BYTES, Names};
+use broker::unguessable::Names;
+use catalog::access::Access;
+use catalog::categories::QUEUE;
+use catalog::ids::{NodeId, Origin, QueueId, ShardId};
+use catalog::unguessable::KEY_BYTES;
 use tokio::sync::mpsc;
 use wal::files::Sharing;
 use wal::{

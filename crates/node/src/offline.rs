@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use broker::access::PasswordHash;
-use broker::catalog::{AccountChange, CatalogError, Command};
+use catalog::access::PasswordHash;
+use catalog::{AccountChange, CatalogError, Command};
 use wal::files::Sharing;
 use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, Records};
 

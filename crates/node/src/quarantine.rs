@@ -17,7 +17,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use broker::ids::QueueId;
+use catalog::ids::QueueId;
 use queue::Fact;
 use wal::files::{Sharing, create_directory};
 use wal::{Cut, Damage, Owners, Records, Recovery, is_cut};

@@ -1,10 +1,10 @@
 //! Replaces outdated password hashes.
 
-use broker::access::{Access, Login, Renewal};
-use broker::catalog::{AccountChange, Command};
-use broker::categories::PEER;
 use broker::ids::NODE_SHARD;
 use broker::mail::{Mail, Proposal};
+use catalog::access::{Access, Login, Renewal};
+use catalog::categories::PEER;
+use catalog::{AccountChange, Command};
 
 use crate::incoming::{Incoming, Shards};
 use crate::randomness::random;

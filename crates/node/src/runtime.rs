@@ -25,8 +25,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::categories::{CONNECTION, PEER};
-use broker::ids::ShardId;
+use catalog::categories::{CONNECTION, PEER};
+use catalog::ids::ShardId;
 use hashbrown::HashMap;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;

@@ -4,9 +4,9 @@
 //!  | length u32 | change |  ...     big-endian; a change is encoded as in the log
 //! ```
 
-use broker::access::Users;
-use broker::catalog::{Catalog, Change, decode_change, definitions_of, encode_change};
 use bytes::{Buf as _, BufMut as _, BytesMut};
+use catalog::access::Users;
+use catalog::{Catalog, Change, decode_change, definitions_of, encode_change};
 use wal::{Adopted, CopyEnd, CopyFile, Disk};
 
 /// Encodes all users.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
-use broker::catalog::{
+use bytes::Bytes;
+use catalog::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
+use catalog::pattern::Pattern;
+use catalog::{
     AccountChange, Answer, Arguments, Binding, Caller, Catalog, Change, Command, DeclareExchange,
     DeclareQueue, Destination, ParameterKey, VhostPatch,
 };
-use broker::pattern::Pattern;
-use bytes::Bytes;
 use message::{Annotations, Basic, Death, DeathReason, Format, LastRoute, Message, Parts, Route};
 use node::entries;
 use node::facts::{Restored, push_change, push_fact, push_group, push_noted};

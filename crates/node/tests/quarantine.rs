@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
-use broker::access::Access;
-use broker::catalog::{Arguments, Command, DeclareQueue};
-use broker::ids::QueueId;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
+use catalog::access::Access;
+use catalog::ids::QueueId;
+use catalog::{Arguments, Command, DeclareQueue};
 use message::{Message, Parts, Route};
 use node::facts::Restored;
 use node::quarantine::{DefinitionsLost, quarantine};

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
 use amqp10::Value;
-use broker::access::Access;
-use broker::catalog::{
-    Answer, Binding, Caller, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, SetPolicy,
-};
-use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
+use catalog::access::Access;
+use catalog::ids::{QueueId, ShardId};
+use catalog::{
+    Answer, Binding, Caller, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+};
 use message::{Message, Parts, Route};
 use node::facts::Restored;
 use node::shard::Shard;

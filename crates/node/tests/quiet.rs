@@ -1,6 +1,6 @@
 //! When a turn ends, nothing that could move is waiting. Otherwise it would wait for the next timer of its shard.
 
-use broker::ids::ShardId;
+use catalog::ids::ShardId;
 use node::shard::{Shard, Writes};
 use wal::{Completion, Handover, StreamAnswer, StreamJob};
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, Hashing, Permissions, User};
-use broker::catalog::{AccountChange, Command, Decision};
 use broker::settings::Settings;
+use catalog::access::{Access, Hashing, Permissions, User};
+use catalog::{AccountChange, Command, Decision};
 use node::facts::{Restored, push_change};
 use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
 use wal::{Handover, Log, Options, Records};

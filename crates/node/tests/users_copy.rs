@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::asks::Asks;
 use amqp10::sasl::Secret;
-use broker::access::{Access, Hashing, Permissions, TopicPermissions, UserLimits, Users};
-use broker::catalog::{AccountChange, Arguments, Change, Command, DeclareQueue};
 use broker::settings::Settings;
+use catalog::access::{Access, Hashing, Permissions, TopicPermissions, UserLimits, Users};
+use catalog::{AccountChange, Arguments, Change, Command, DeclareQueue};
 use node::facts::{Restored, push_change};
 use node::quarantine::{DefinitionsLost, Quarantined, quarantine};
 use node::shard::Shard;

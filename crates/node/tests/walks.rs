@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use crate::asks::{Asks, keep};
 use amqp10::Value;
-use broker::access::Access;
-use broker::catalog::{Answer, BindingCursor, Catalog, CatalogError, Command, DeclareQueue, SetPolicy};
-use broker::ids::QueueId;
 use broker::mail::Mail;
 use broker::placements::Placements;
 use broker::settings::Settings;
 use bytes::Bytes;
+use catalog::access::Access;
+use catalog::ids::QueueId;
+use catalog::{Answer, BindingCursor, Catalog, CatalogError, Command, DeclareQueue, SetPolicy};
 use message::{Message, Parts, Route};
 use node::facts::Restored;
 use node::questions::{AnswerTo, Look, PLACES_PER_PART, Part, Question, Read};

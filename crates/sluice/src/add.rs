@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use amqp10::sasl::Secret;
-use broker::access::Hashing;
+use catalog::access::Hashing;
 use clap::{Args, Subcommand};
 use hyper::header::IF_NONE_MATCH;
 use hyper::{Method, StatusCode};

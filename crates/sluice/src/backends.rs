@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::access::{Backend, BackendPair, ExternalBackend};
+use catalog::access::{Backend, BackendPair, ExternalBackend};
 use identity::SettingError;
 use identity::cache::Cache;
 use identity::http::Http;

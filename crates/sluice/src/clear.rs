@@ -1,6 +1,6 @@
 //! `sluice clear`: removes what `sluice set` has set.
 
-use broker::catalog::DEFAULT_VHOST;
+use catalog::DEFAULT_VHOST;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::json;

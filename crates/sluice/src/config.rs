@@ -41,9 +41,9 @@ use std::time::Duration;
 
 use admin::{HeaderOptions, PageLogin};
 use amqp10::sasl::Secret;
-use broker::access::{Hashing, Permissions};
-use broker::nearest::did_you_mean;
 use broker::settings::Settings;
+use catalog::access::{Hashing, Permissions};
+use catalog::nearest::did_you_mean;
 use node::proxy::{Network, Proxies};
 use node::{AlarmLimits, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use admin::{Definitions, Reading};
-use broker::access::Identity;
+use catalog::access::Identity;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use identity::url::hide;

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use amqp10::sasl::Secret;
-use broker::access::{Identity, MAKE_A_USER, Users};
 use broker::admin_api::AdminApi as _;
+use catalog::access::{Identity, MAKE_A_USER, Users};
 use node::Node;
 
 use crate::config::{BackendName, Config};
@@ -152,7 +152,7 @@ fn nobody(
 
 #[cfg(test)]
 mod tests {
-    use broker::access::Hashing;
+    use catalog::access::Hashing;
 
     use super::*;
 

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use broker::categories::{CHANNEL, CONNECTION, PEER, QUEUE, USER, USER_CHANGE};
+use catalog::categories::{CHANNEL, CONNECTION, PEER, QUEUE, USER, USER_CHANGE};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
@@ -266,10 +266,9 @@ impl Visit for Words<'_> {
 
 #[cfg(test)]
 mod tests {
-    use broker::access::Identity;
     use broker::audit::{Actor, Rate};
-    use broker::categories::RA;
-    use broker::counters::Protocol;
+    use catalog::access::{Identity, Protocol};
+    use catalog::categories::RA;
     use tracing::Subscriber;
     use tracing_subscriber::filter::FilterExt as _;
     use tracing_subscriber::layer::Layer;

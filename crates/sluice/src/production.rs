@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use broker::access::Hashing;
+use catalog::access::Hashing;
 use tls::Verify;
 
 use crate::config::{BackendName, Config, ExternalName, SetValues};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use admin::{Setting, SettingChange, SettingRefusal, SettingsInForce};
-use broker::categories::USER;
+use catalog::categories::USER;
 use node::Node;
 use tokio::sync::mpsc;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use broker::pattern::Pattern;
+use catalog::pattern::Pattern;
 use clap::Args;
 use serde_json::{Map, Value};
 

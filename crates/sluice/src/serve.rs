@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use broker::access::{Access, Identity, User};
 use broker::admin_api::AdminApi as _;
 use broker::settings::SLUICE_VERSION;
+use catalog::access::{Access, Identity, User};
 use clap::Args;
 use node::{Backends, Listening, Node, NodeOptions, StartError};
 use tls::Tls;

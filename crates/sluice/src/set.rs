@@ -1,6 +1,6 @@
 //! `sluice set`: changes a property of an object, or creates an object that has only a value.
 
-use broker::catalog::DEFAULT_VHOST;
+use catalog::DEFAULT_VHOST;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map as Fields, Value, json};

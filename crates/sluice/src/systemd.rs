@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use broker::access::Identity;
 use broker::admin_api::AdminApi as _;
+use catalog::access::Identity;
 use node::NodeAdminApi;
 use sd_notify::NotifyState;
 

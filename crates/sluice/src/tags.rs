@@ -1,7 +1,7 @@
 //! Warns of tags of users that give no rights. Any tag is allowed, as in RabbitMQ.
 
-use broker::access::TAGS;
-use broker::nearest::did_you_mean;
+use catalog::access::TAGS;
+use catalog::nearest::did_you_mean;
 
 use crate::escape;
 use crate::output::warn;

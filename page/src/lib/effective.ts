@@ -26,7 +26,7 @@ function seconds(span: unknown): number {
 }
 
 /**
- * The broker merges an argument and a policy so (crates/broker/src/catalog/policy.rs): the smaller number or span counts if both have
+ * The broker merges an argument and a policy so (crates/catalog/src/policy.rs): the smaller number or span counts if both have
  * one, the overflow is that of the policy, and of other values the argument counts.
  */
 function effective(row: QueueRow, key: string): unknown {

@@ -1,4 +1,4 @@
-/** The name that was probably meant by one that is unknown, by the same rule as the broker (crates/broker/src/nearest.rs). */
+/** The name that was probably meant by one that is unknown, by the same rule as the broker (crates/catalog/src/nearest.rs). */
 
 /** The most letters to insert, delete or change between a name and the one that was meant. */
 const EDITS_MAX = 2;

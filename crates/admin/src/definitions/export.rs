@@ -4,9 +4,9 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use broker::access::{UserRecord, Users};
 use broker::admin_api::{AdminApi, Contents};
-use broker::catalog::{Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings};
+use catalog::access::{UserRecord, Users};
+use catalog::{Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings};
 use serde_json::{Value, json};
 
 use super::unchanged;

@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{Hashing, Identity, Permissions, TopicPermissions};
 use broker::admin_api::{AdminApi, AdminError};
-use broker::catalog::{
+use catalog::access::{Hashing, Identity, Permissions, TopicPermissions};
+use catalog::{
     AccountChange, Arguments, Binding, CLUSTER_NAME, CLUSTER_TAGS, Caller, CatalogError, Command,
     DeclareExchange, DeclareQueue, Destination, ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
     is_obsolete_argument, is_policy_key,

@@ -1,9 +1,9 @@
 //! The passwords of users in definitions.
 
 use amqp10::sasl::Secret;
-use broker::access::{Identity, PasswordHash};
 use broker::admin_api::AdminApi;
-use broker::catalog::{AccountChange, Command};
+use catalog::access::{Identity, PasswordHash};
+use catalog::{AccountChange, Command};
 
 use crate::reply::Failure;
 

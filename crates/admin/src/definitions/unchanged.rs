@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use broker::catalog::{Command, ParameterKey};
+use catalog::{Command, ParameterKey};
 use sha2::{Digest as _, Sha256};
 
 /// RabbitMQ's name of the parameter.

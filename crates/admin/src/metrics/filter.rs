@@ -1,6 +1,6 @@
 //! Which objects a request for metrics wants.
 
-use broker::pattern::Pattern;
+use catalog::pattern::Pattern;
 
 /// Which objects have rows.
 #[derive(Default)]

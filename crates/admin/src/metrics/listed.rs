@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use broker::access::Identity;
 use broker::admin_api::amqp091_rows::ChannelRow;
 use broker::admin_api::{AdminApi, ConnectionCursor, ConnectionRow, ProtocolRow};
-use broker::catalog::Exchange;
+use catalog::Exchange;
+use catalog::access::Identity;
 
 use super::families::Rows;
 use crate::budget::Reservation;

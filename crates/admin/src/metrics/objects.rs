@@ -1,7 +1,7 @@
 //! Generates families with rows of objects, page by page.
 
-use broker::access::Identity;
 use broker::admin_api::{AdminApi, Overview};
+use catalog::access::Identity;
 
 use super::families::{Family, Rows};
 use super::filter::Filter;

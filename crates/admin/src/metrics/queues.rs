@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use broker::access::Identity;
 use broker::admin_api::{AdminApi, QueueRow};
+use catalog::access::Identity;
 
 use super::families::{Measure, OfQueue, Value};
 use super::filter::Filter;

@@ -18,13 +18,13 @@ mod watched;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use broker::access::Identity;
 use broker::admin_api::{
     AdminApi, AdminError, ConnectionRow, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, ShardRow,
     VhostNumbers,
 };
-use broker::exchange_counts::ExchangeId;
-use broker::ids::QueueId;
+use catalog::ExchangeId;
+use catalog::access::Identity;
+use catalog::ids::QueueId;
 use serde_json::{Map, Value};
 
 pub(crate) use self::details::Ranges;

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::counters::{AuthAttempts, Protocol};
+use catalog::access::{AuthAttempts, Protocol};
 
 use super::http::{Server, request};
 use super::test_node::{Options, TestNode};

@@ -3,7 +3,7 @@
 use amqp10::Value;
 use amqp10::sasl::Secret;
 use broker::admin_api::AdminApi as _;
-use broker::catalog::{Binding, Destination};
+use catalog::{Binding, Destination};
 
 use super::http::Server;
 

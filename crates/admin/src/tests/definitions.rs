@@ -3,9 +3,9 @@
 use amqp10::sasl::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::access::{Hashing, Identity, PasswordHash};
 use broker::admin_api::AdminApi as _;
-use broker::catalog::AccountChange;
+use catalog::AccountChange;
+use catalog::access::{Hashing, Identity, PasswordHash};
 
 use super::http::Server;
 use super::test_node::TestNode;
@@ -634,7 +634,7 @@ async fn what_has_a_route_of_its_own_is_no_parameter() {
 /// An older version has kept parameters that have no effect. An import would make them take effect, so they are not exported.
 #[tokio::test]
 async fn parameters_that_an_older_version_has_kept_are_not_exported() {
-    use broker::catalog::ParameterKey;
+    use catalog::ParameterKey;
     let server = Server::start().await;
     let who = server.api.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap();
     for component in ["vhost-limits", "policy", "operator_policy", "ours"] {

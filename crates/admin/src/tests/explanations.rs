@@ -1,9 +1,9 @@
 //! Explanations, and the list of what is not well.
 
-use broker::access::{Authority, Guessing};
 use broker::explain::{
     AddressFacts, ConnectionFacts, LinkFacts, LinkId, Role, SessionFacts, ShardFacts, Trouble,
 };
+use catalog::access::{Authority, Guessing};
 
 use super::http::Server;
 use crate::explain::address_to_json;

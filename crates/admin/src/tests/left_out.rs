@@ -1,6 +1,6 @@
 //! What a file of RabbitMQ has and this broker does not have: an import says so, and leaves it out if it is asked to.
 
-use broker::access::Identity;
+use catalog::access::Identity;
 
 use super::http::Server;
 use super::test_node::TestNode;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use broker::access::Identity;
 use broker::admin_api::{AdminApi as _, GroupRow, ShardRow};
-use broker::counters::{AuthAttempts, Counters, Deliveries, Deprecated, Protocol, RaftSums, Traffic};
+use broker::counters::{Counters, Deliveries, Deprecated, RaftSums, Traffic};
 use broker::exchange_counts::ExchangeCounts;
 use broker::load::BusyTime;
 use broker::settings::SLUICE_VERSION;
+use catalog::access::Identity;
+use catalog::access::{AuthAttempts, Protocol};
 
 use super::connection;
 use super::http::{Server, request};

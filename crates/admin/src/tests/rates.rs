@@ -3,8 +3,9 @@
 use std::cell::Cell;
 
 use broker::admin_api::{Depth, ProtocolRow, ShardRow, VhostNumbers};
-use broker::counters::{Deliveries, Protocol};
+use broker::counters::Deliveries;
 use broker::exchange_counts::ExchangeCounts;
+use catalog::access::Protocol;
 use serde_json::{Value, json};
 
 use super::http::Server;

@@ -8,11 +8,12 @@ mod state;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use broker::access::{Access, Hashing, Resource, Verb};
 use broker::admin_api::{BrowsedRow, Reclaimed};
-use broker::catalog::{Catalog, Command};
 use broker::explain::Resources;
 use broker::settings::Settings;
+use catalog::access::{Access, Hashing, Resource, Verb};
+use catalog::ids::QueueId;
+use catalog::{Catalog, Command};
 use message::{Message, Parts, Route, trim};
 use node::admin_api::detached::{Detached, ShardEnd, ToShard};
 use node::facts::Restored;
@@ -349,7 +350,7 @@ impl State {
     }
 }
 
-fn is_stream(catalog: &Catalog, queue: broker::ids::QueueId) -> bool {
+fn is_stream(catalog: &Catalog, queue: QueueId) -> bool {
     catalog.queue_by_id(queue).is_some_and(|queue| queue.is_stream())
 }
 

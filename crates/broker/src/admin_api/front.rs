@@ -7,6 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
+use catalog::ExchangeId;
+use catalog::access::{Identity, PasswordHash, Permissions, Users};
+use catalog::ids::QueueId;
+use catalog::{AccountChange, Binding, Command, ParameterKey, Parameters, Policy, QueueRecord, SetPolicy};
 use queue::{Peek, Start};
 
 use super::{
@@ -14,16 +18,11 @@ use super::{
     ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedPart, QueueRow, QueueSpec,
     Reclaimed, VhostNumbers,
 };
-use crate::access::{Identity, PasswordHash, Permissions, Users};
-use crate::catalog::{
-    AccountChange, Binding, Command, ParameterKey, Parameters, Policy, QueueRecord, SetPolicy,
-};
-use crate::exchange_counts::{ExchangeCounts, ExchangeId};
+use crate::exchange_counts::ExchangeCounts;
 use crate::explain::{AddressFacts, Explanation, Subject, Troubles};
-use crate::ids::QueueId;
 use crate::traces::{TraceChange, Traces};
 
-/// The admin API. Every call checks the permissions of the given identity by the table of verbs ([`crate::access::Verb`]).
+/// The admin API. Every call checks the permissions of the given identity by the table of verbs ([`catalog::access::Verb`]).
 pub trait AdminApi: Clone + Send + Sync + 'static {
     fn login(
         &self,
@@ -47,7 +46,7 @@ pub trait AdminApi: Clone + Send + Sync + 'static {
     /// Returns the type of a new queue whose declaration names none.
     fn default_queue_type(&self) -> queue::QueueType;
 
-    /// See [`DeclareRules::is_left_over`](crate::catalog::DeclareRules::is_left_over).
+    /// See [`DeclareRules::is_left_over`](catalog::DeclareRules::is_left_over).
     fn is_left_over_exchange(&self, vhost: &str, name: &str) -> bool;
 
     fn overview(&self, who: &Identity) -> impl Future<Output = Result<Overview, AdminError>> + Send;

@@ -11,7 +11,7 @@ pub struct Move {
     pub count: Option<u64>,
     /// The message with this sequence number only.
     pub seq: Option<u64>,
-    /// Messages with all of these headers only: see [`crate::catalog::has_headers`].
+    /// Messages with all of these headers only: see [`catalog::has_headers`].
     pub headers: Vec<(String, String)>,
     /// At most so many messages per second. `None` means as many as possible; 0 means the same as 1.
     pub per_second: Option<u32>,

@@ -1,6 +1,6 @@
 //! Explains why logins from one address wait.
 
-use crate::access::Guessing;
+use catalog::access::Guessing;
 
 /// What is known about the logins of an address. For IPv6, it is that of the first 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use catalog::access::{Authority, UserRef};
 use queue::Lately;
 
 use super::trouble::{Kind, Object, Trouble, Troubles};
-use crate::access::{Authority, UserRef};
 
 /// A connection that has ended before this time is brief. Few clients have done their work in it.
 const BRIEF_MS: u64 = 10_000;

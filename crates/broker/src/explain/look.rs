@@ -6,8 +6,9 @@ use super::{
     ConnectionFacts, Explanation, Facts, LinkId, LinkInPlace, LogFacts, Pace, QueueFacts, Role, ShardFacts,
     Subject,
 };
-use crate::catalog::{Catalog, CatalogError, QueueRecord};
-use crate::ids::{QueueId, Where};
+use crate::ids::Where;
+use catalog::ids::QueueId;
+use catalog::{Catalog, CatalogError, QueueRecord};
 
 /// Selects the connections that matter for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]

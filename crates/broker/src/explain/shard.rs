@@ -1,7 +1,8 @@
 //! The shards that an explanation is about.
 
+use catalog::ids::ShardId;
+
 use super::{Facts, LinkInPlace};
-use crate::ids::ShardId;
 
 /// What is known about a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Tests the table of causes: which facts lead to which cause.
 
+use catalog::CatalogError;
+use catalog::access::Authority;
 use queue::{Lately, Report};
 
 use super::*;
-use crate::access::Authority;
-use crate::catalog::CatalogError;
 use crate::ids::Where;
 
 /// Returns the worst cause.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::catalog::QueueRecord;
+use catalog::QueueRecord;
 
 /// The most objects that an entry names. It counts the others. Ten names fit on a screen, and show what the objects have in
 /// common.

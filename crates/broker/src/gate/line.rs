@@ -21,14 +21,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
+use catalog::access::{Credentials, Identity, Login, LoginRefused, Resource, Verb};
+use catalog::ids::QueueId;
+use catalog::{Answer, CatalogError, Command, DeclareQueue, QueueRecord};
 use message::Route;
 use queue::{DeliveryRef, Effect, GoneReason, Mode, Outcome, SettleAnswer, Ticket, Verdict};
 
 use super::{BadFrame, Ending, Output, Phase};
-use crate::access::{Credentials, Identity, Login, LoginRefused, Resource, Verb};
-use crate::catalog::{Answer, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::cx::Cx;
-use crate::ids::QueueId;
 use crate::intake::{Arrived, Body, Intake, Refused, Target, may_publish};
 use crate::mail::GateAddress;
 use crate::outlet::{Holder, Outlet, PeerEvent, Wanted};

@@ -12,22 +12,20 @@ use std::sync::Arc;
 
 use buffers::Output;
 use bytes::Bytes;
+use catalog::access::{Identity, LoginRefused, Protocol};
+use catalog::ids::{QueueId, ShardId};
+use catalog::reply_to::ReplyTo;
+use catalog::{Answer, CatalogError};
 use hashbrown::HashMap;
 use message::Message;
 use queue::{ConsumerId, DeliveryRef, Effect, Ticket, Verdict};
 
-use crate::access::{Identity, LoginRefused};
-
 use crate::admin_api::{ConnectionRow, PassedCounts};
-use crate::catalog::{Answer, CatalogError};
 use crate::client_budget::Unread;
-use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::explain::{ConnectionFacts, HeldLong, Wanted};
-use crate::ids::{QueueId, ShardId};
 use crate::mail::GateAddress;
 use crate::peer::Peer;
-use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
 /// The state of a connection.

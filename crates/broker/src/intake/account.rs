@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
+use catalog::QueueRecord;
 use queue::Verdict;
 use ranges::{Range, replace_joined};
 
 use super::adaptive::{Adaptive, CREDIT_MAX, PACED_CREDIT_MAX};
 use crate::ages::Ages;
-use crate::catalog::QueueRecord;
 use crate::credit_budget::CreditBudget;
 use crate::settings::{LinkCredit, Settings};
 

@@ -22,6 +22,10 @@ use std::sync::Arc;
 
 use amqp10::sections::{self, SectionError, Sections};
 use bytes::Bytes;
+use catalog::ExchangeId;
+use catalog::access::Protocol;
+use catalog::ids::QueueId;
+use catalog::{QueueRecord, RouteTarget};
 use message::{Basic, Message, Route};
 use queue::{Publish, PublisherId, Request, Verdict};
 
@@ -35,12 +39,8 @@ use self::traced::trace_published;
 use self::unanswered::Left;
 pub use self::unanswered::Unanswered;
 use crate::admin_api::PassedCounts;
-use crate::catalog::{QueueRecord, RouteTarget};
-use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::exchange_counts::ExchangeId;
 use crate::explain;
-use crate::ids::QueueId;
 use crate::input::{COPY_MAX, copy_of, copy_of_parts};
 use crate::mail::{GateAddress, PublisherAddress};
 

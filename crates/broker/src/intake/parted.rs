@@ -1,13 +1,13 @@
 //! A publisher that sends nothing more, and whose last messages have no outcome yet.
 
+use catalog::access::Protocol;
+use catalog::ids::QueueId;
 use queue::{PublisherId, Verdict};
 
 use super::account::Account;
 use super::unanswered::Left;
 use super::{Intake, Publication, Run, Unanswered};
-use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::ids::QueueId;
 use crate::mail::{GateAddress, PublisherAddress};
 
 /// What is left of an [`Intake`] until the outcomes of its messages are known. Call [`Parted::close`] when they are, or when

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use catalog::access::{AccessRefused, Identity, Question, Resource, Verb};
+use catalog::{Exchange, Routable, RouteTarget, RouteTargets, Routed, Unrouted};
 use message::Route;
 use queue::PublisherId;
 
 use super::Arrived;
-use crate::access::{AccessRefused, Identity, Question, Resource, Verb};
-use crate::catalog::{Exchange, Routable, RouteTarget, RouteTargets, Routed, Unrouted};
 use crate::cx::Cx;
 use crate::searches::{Asker, LongRoute, REMEMBERED_MAX};
 
-/// The most routing keys of one message if somebody else decides each of them ([`crate::access::Remote`]): each costs a question,
+/// The most routing keys of one message if somebody else decides each of them ([`catalog::access::Remote`]): each costs a question,
 /// and together they must fit into the answers that are remembered.
 const REMOTE_KEYS_MAX: usize = 100;
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use catalog::RouteTarget;
 use message::Route;
 
 use super::{Arrived, Sender};
-use crate::catalog::RouteTarget;
 use crate::cx::Cx;
 use crate::traces::{Passing, Traces, traced_copy};
 

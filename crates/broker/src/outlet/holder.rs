@@ -1,12 +1,12 @@
 //! Messages that are fetched on request, without a consumer.
 
+use catalog::QueueRecord;
+use catalog::access::Protocol;
+use catalog::ids::QueueId;
 use queue::{ConsumerId, DeliveryRef, Outcome, QueueType, Request, SettleAnswer, Ticket};
 
 use crate::ages::Ages;
-use crate::catalog::QueueRecord;
-use crate::counters::Protocol;
 use crate::cx::Cx;
-use crate::ids::QueueId;
 use crate::mail::GateAddress;
 
 /// Holds messages that were fetched from one queue until they are settled. Call [`Holder::close`] when the holder

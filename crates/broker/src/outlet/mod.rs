@@ -17,6 +17,9 @@ mod holder;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use catalog::QueueRecord;
+use catalog::access::Protocol;
+use catalog::ids::QueueId;
 use message::{DeliveryMax, Message};
 use queue::{
     Attach, ConsumerId, ConsumerTimeout, DeliveryRef, Effect, GoneReason, Lately, Mode, Outcome, QueueType,
@@ -30,11 +33,9 @@ pub use self::holder::Holder;
 use crate::admin_api::ConsumerRow;
 use crate::ages::Ages;
 use crate::announced::Announced;
-use crate::catalog::QueueRecord;
-use crate::counters::{Counters, Deliveries, Protocol};
+use crate::counters::{Counters, Deliveries};
 use crate::cx::Cx;
 use crate::explain;
-use crate::ids::QueueId;
 use crate::mail::GateAddress;
 
 /// The maximum number of messages that one request annotates. A frame may name thousands, and the annotations of all of

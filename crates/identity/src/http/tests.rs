@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
 use amqp10::sasl::Secret;
-use broker::access::{Permission, Resource, Users, Verb};
+use catalog::access::{Permission, Resource, Users, Verb};
 use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use broker::access::{Grants, Identity};
+use catalog::access::{Grants, Identity};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
 

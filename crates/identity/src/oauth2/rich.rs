@@ -64,7 +64,7 @@ fn place(location: &str, id: &str) -> Option<String> {
             return None;
         }
     }
-    if !broker::access::matches_wildcard(cluster?, id) {
+    if !catalog::access::matches_wildcard(cluster?, id) {
         return None;
     }
     Some(format!("{}/{}/{}", vhost.unwrap_or("*"), name.unwrap_or("*"), key.unwrap_or("*")))

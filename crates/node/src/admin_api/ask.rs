@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use broker::access::Identity;
 use broker::admin_api::{AdminError, QueueNumbers};
-use broker::catalog::{Answer, Caller, Catalog, CatalogError, Command, QueueRecord};
-use broker::ids::{NODE_SHARD, QueueId, Where};
+use broker::ids::{NODE_SHARD, Where};
 use broker::placements::Placements;
+use catalog::access::Identity;
+use catalog::ids::QueueId;
+use catalog::{Answer, Caller, Catalog, CatalogError, Command, QueueRecord};
 use queue::{Effect, Refusal, Request, Ticket};
 use tokio::sync::oneshot;
 

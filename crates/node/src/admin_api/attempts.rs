@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use broker::admin_api::{AdminError, AttemptsRow};
-use broker::counters::{AuthAttempts, Counters, Protocol};
+use broker::counters::Counters;
+use catalog::access::{AuthAttempts, Protocol};
 
 use super::NodeAdminApi;
 use crate::shard::looks;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use broker::access::Identity;
 use broker::admin_api::AdminError;
+use catalog::access::Identity;
 
 use super::NodeAdminApi;
 use crate::incoming::{Accepted, Incoming, Way};

@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use broker::access::Access;
 use broker::explain::Resources;
-use broker::ids::ShardId;
 use broker::settings::Settings;
+use catalog::access::Access;
+use catalog::ids::ShardId;
 use tokio::sync::mpsc;
 
 use super::{NodeAdminApi, Run, Ways};

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use broker::access::{Identity, Resource, Verb};
 use broker::admin_api::{AdminError, QueueNumbers};
 use broker::explain::{ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted};
+use catalog::access::{Identity, Resource, Verb};
 
 use super::NodeAdminApi;
 use crate::questions::PLACES_PER_PART;

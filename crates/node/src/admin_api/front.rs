@@ -6,25 +6,26 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 
 use amqp10::sasl::Secret;
-use broker::access::{
-    Credentials, Identity, Login, PasswordHash, Permissions, Refusal, Resource, Users, Verb, permit_exchange,
-    permit_policy, permit_queue,
-};
 use broker::admin_api::{
     AdminApi, AdminError, Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionCursor, ConnectionRow,
     Contents, ExchangeRow, ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedPart,
     QueueRow, QueueSpec, Reclaimed, ResourceLimits, Start, VhostNumbers,
 };
-use broker::catalog::{
+use broker::exchange_counts::ExchangeCounts;
+use broker::explain::{AddressFacts, Explanation, Resources, Subject, Troubles};
+use broker::settings::SLUICE_VERSION;
+use broker::traces::{TraceChange, Traces};
+use catalog::ExchangeId;
+use catalog::access::Protocol;
+use catalog::access::{
+    Credentials, Identity, Login, PasswordHash, Permissions, Refusal, Resource, Users, Verb, permit_exchange,
+    permit_policy, permit_queue,
+};
+use catalog::ids::QueueId;
+use catalog::{
     AccountChange, Answer, Binding, Caller, Catalog, Command, DeclareExchange, DeclareQueue, ParameterKey,
     Parameters, Policy, QueueRecord, SetPolicy,
 };
-use broker::counters::Protocol;
-use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::explain::{AddressFacts, Explanation, Resources, Subject, Troubles};
-use broker::ids::QueueId;
-use broker::settings::SLUICE_VERSION;
-use broker::traces::{TraceChange, Traces};
 use queue::{Effect, Peek, Replay, Request};
 
 use super::ask::{NO_TICKET, refused};

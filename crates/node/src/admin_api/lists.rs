@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use broker::access::{Identity, Verb};
 use broker::admin_api::{AdminError, ConnectionRow, ExchangeRow};
-use broker::catalog::{Binding, BindingCursor, Catalog, Exchange, ExchangeKind, Policy, QueueRecord};
-use broker::exchange_counts::{ExchangeCounts, ExchangeId};
+use broker::exchange_counts::ExchangeCounts;
+use catalog::ExchangeId;
+use catalog::access::{Identity, Verb};
+use catalog::{Binding, BindingCursor, Catalog, Exchange, ExchangeKind, Policy, QueueRecord};
 
 use super::NodeAdminApi;
 use crate::questions::{PLACES_PER_PART, Part};

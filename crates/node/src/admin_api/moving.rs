@@ -8,11 +8,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::access::{Identity, Resource, Verb};
 use broker::admin_api::{AdminError, Move, MoveEnd, MoveRefusal, MoveTo, Moved, RedriveTo, Which};
-use broker::catalog::{CatalogError, QueueRecord, Routable, has_headers};
 use broker::ids::NODE_SHARD;
 use broker::moving::Moving;
+use catalog::access::{Identity, Resource, Verb};
+use catalog::{CatalogError, QueueRecord, Routable, has_headers};
 use message::{Message, Route};
 use queue::{ConsumerId, Delivery, Effect, Outcome, Refusal, Report, Request, SettleAnswer};
 use tokio::time::Instant;

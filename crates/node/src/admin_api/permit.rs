@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use broker::access::{AccessRefused, Identity, Resource, Verb, permit_binding};
 use broker::admin_api::{AdminError, ConnectionRow};
-use broker::catalog::Binding;
+use catalog::Binding;
+use catalog::access::{AccessRefused, Identity, Resource, Verb, permit_binding};
 
 use super::NodeAdminApi;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::admin_api::{AdminError, MemberChange, PeekedPart, Reclaimed};
-use broker::catalog::QueueRecord;
+use catalog::QueueRecord;
 use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
 
 use super::NodeAdminApi;

@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use broker::access::{Identity, Verb};
 use broker::admin_api::{AdminError, ConnectionCursor, ConnectionRow, ExchangeRow, QueueRow, VhostNumbers};
-use broker::exchange_counts::{ExchangeCounts, ExchangeId};
-use broker::ids::QueueId;
+use broker::exchange_counts::ExchangeCounts;
+use catalog::ExchangeId;
+use catalog::access::{Identity, Verb};
+use catalog::ids::QueueId;
 
 use super::NodeAdminApi;
 use crate::shard::looks;

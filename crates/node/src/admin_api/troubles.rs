@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use broker::access::{Authority, Identity, Resource, UserRef, Verb};
 use broker::admin_api::AdminError;
 use broker::explain::{Comer, Kind, LogFacts, Object, ShardFacts, Trouble, Troubles};
+use catalog::access::{Authority, Identity, Resource, UserRef, Verb};
 
 use super::NodeAdminApi;
 use crate::shard::looks::{TroublesSeen, WhatIsWrong};

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use broker::access::{Access, Standing, network};
+use catalog::access::{Access, Standing, network};
 use hashbrown::HashMap;
 
 use super::Question;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use broker::access::{Checking, ExternalBackend, Failed, Users};
+use catalog::access::{Checking, ExternalBackend, Failed, Users};
 use tokio::runtime::Handle as Runtime;
 
 use super::*;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use broker::access::{AccessRefused, Identity};
 use broker::admin_api::{MoveRefusal, Reclaimed};
-use broker::catalog::{Answer, CatalogError, Command};
-use broker::ids::QueueId;
 use broker::moving::Moving;
 use broker::traces::Traces;
+use catalog::access::{AccessRefused, Identity};
+use catalog::ids::QueueId;
+use catalog::{Answer, CatalogError, Command};
 use queue::{ConsumerId, Effect, Peek, Peeked, Refusal, Request};
 
 use super::{AnswerTo, PLACES_PER_PART};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use broker::catalog::Catalog;
 use broker::placements::Placements;
+use catalog::Catalog;
 
 use super::AnswerTo;
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::categories::{CONNECTION, PEER};
+use catalog::categories::{CONNECTION, PEER};
 
 use super::Host;
 use super::address::canonical;

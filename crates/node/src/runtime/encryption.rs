@@ -6,9 +6,9 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use broker::categories::{CONNECTION, PEER};
 use broker::secured::{PeerCertificate, Secured};
 use buffers::Output;
+use catalog::categories::{CONNECTION, PEER};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::Host;

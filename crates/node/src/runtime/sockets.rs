@@ -10,10 +10,10 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use broker::categories::{CONNECTION, PEER};
 use broker::gate::Phase;
-use broker::ids::ShardId;
 use bytes::BufMut;
+use catalog::categories::{CONNECTION, PEER};
+use catalog::ids::ShardId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;

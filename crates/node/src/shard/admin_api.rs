@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
-use broker::access::{AccessRefused, Identity, Resource, UserRef, Verb};
 use broker::admin_api::MoveRefusal;
-use broker::catalog::{Answer, Catalog, CatalogError};
-use broker::ids::QueueId;
 use broker::mail::TicketOwner;
 use broker::placements::Placements;
+use catalog::access::{AccessRefused, Identity, Resource, UserRef, Verb};
+use catalog::ids::QueueId;
+use catalog::{Answer, Catalog, CatalogError};
 use hashbrown::HashMap;
 use queue::{Effect, Peeked, Refusal, Request, Ticket};
 

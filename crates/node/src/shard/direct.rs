@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use broker::ids::QueueId;
+use broker::ids::shard_of;
 use broker::mail::{Direct, Mail};
-use broker::reply_to::ReplyTo;
+use catalog::ids::QueueId;
+use catalog::reply_to::ReplyTo;
 use queue::{Effect, Publish, Refusal, Report, Requester, Verdict};
 
 use super::Shard;
@@ -13,10 +14,8 @@ use super::receipts::Receipt;
 impl Shard {
     /// Sends a request to the shard of the link. A name with an invalid shard is answered here.
     pub(super) fn dispatch_direct(&mut self, to: ReplyTo, vhost: Arc<str>, request: Direct) {
-        let shard = match self.mail.shards().contains(&to.shard()) {
-            true => to.shard(),
-            false => self.here.id,
-        };
+        let of_name = shard_of(to.outlet.0);
+        let shard = if self.mail.shards().contains(&of_name) { of_name } else { self.here.id };
         self.do_or_send(shard, Mail::Direct { to, vhost, request });
     }
 

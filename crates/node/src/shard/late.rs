@@ -1,7 +1,7 @@
 //! A shard that was late: its clients do not pay for that (docs/operations/size.md, Late turns).
 
-use broker::categories::PEER;
-use broker::counters::Protocol;
+use catalog::access::Protocol;
+use catalog::categories::PEER;
 
 use super::Shard;
 

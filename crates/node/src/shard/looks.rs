@@ -4,12 +4,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use broker::access::{Authority, UserRef};
 use broker::admin_api::{BudgetRow, ConnectionRow, QueueNumbers, ShardRow, VhostNumbers};
 use broker::counters::Counters;
-use broker::exchange_counts::{ExchangeCounts, ExchangeId};
+use broker::exchange_counts::ExchangeCounts;
 use broker::explain::{Comer, ConnectionFacts, LogFacts, Role, ShardFacts, Troubles, Wanted};
-use broker::ids::QueueId;
+use catalog::ExchangeId;
+use catalog::access::{Authority, UserRef};
+use catalog::ids::QueueId;
 use queue::ConsumerId;
 
 use super::Shard;

@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-use broker::ids::{QueueId, ShardId};
 use broker::mail::{Mail, Post};
+use catalog::ids::{QueueId, ShardId};
 use queue::Request;
 
 use super::receipts::Receipts;

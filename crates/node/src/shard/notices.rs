@@ -1,10 +1,11 @@
 //! Publishes the notices of this shard: the messages of the broker itself (docs/decisions/0042).
 
-use broker::catalog::{Change, argument_warnings, events_of};
-use broker::categories::{PEER, QUEUE};
+use broker::catalog_events::events_of;
 use broker::mail::PublisherAddress;
 use broker::notices::{NOTICES, Notice};
 use broker::searches::{Asker, Own};
+use catalog::categories::{PEER, QUEUE};
+use catalog::{Change, argument_warnings};
 use queue::{Publish, PublisherId};
 
 use super::Shard;

@@ -1,8 +1,9 @@
 //! Receipts on their way from queues to publishers.
 
-use broker::ids::{QueueId, shard_of};
+use broker::ids::shard_of;
 use broker::mail::{Mail, PublisherAddress};
 use broker::moving::name_of;
+use catalog::ids::QueueId;
 use queue::{Arrival, PublisherId, Request, Verdict};
 use ranges::{Range, Ranges};
 

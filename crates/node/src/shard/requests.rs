@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::vec;
 
-use broker::ids::QueueId;
+use catalog::ids::QueueId;
 use hashbrown::{HashMap, HashSet};
 use queue::Request;
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use broker::access::{Identity, UserRef};
 use broker::explain::{Comer, Comers, Troubles};
 use broker::ids::NODE_SHARD;
+use catalog::access::{Identity, UserRef};
 
 use super::Shard;
 use super::connections::Conn;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use broker::ids::{NODE_SHARD, ShardId};
+use broker::ids::NODE_SHARD;
 use broker::mail::{Mail, Proposal, TicketOwner};
+use catalog::ids::ShardId;
 use queue::Ticket;
 
 use super::Shard;

@@ -26,7 +26,7 @@ pub(super) const ROWS_PER_TURN: usize = 2 * PLACES_PER_PART;
 /// Matching a name against this many policies takes about as long as a row of another walk.
 const POLICIES_PER_ROW: usize = 16;
 
-/// This many steps of patterns ([`broker::pattern::Pattern::steps`]) take at most about 10 times as long as a row of another walk, and
+/// This many steps of patterns ([`catalog::pattern::Pattern::steps`]) take at most about 10 times as long as a row of another walk, and
 /// usually less than that row: a pattern seldom takes all of its steps.
 const POLICY_STEPS_PER_ROW: u64 = 1024;
 

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use broker::catalog::{Answer, CatalogError, Command};
+use catalog::{Answer, CatalogError, Command};
 use node::questions::{Act, AnswerTo, Look, Question};
 use node::shard::Shard;
 

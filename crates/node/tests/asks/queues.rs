@@ -1,6 +1,6 @@
 //! Questions to queues, as the admin API asks them.
 
-use broker::ids::QueueId;
+use catalog::ids::QueueId;
 use node::questions::{Act, Question};
 use node::shard::Shard;
 use queue::{Effect, Request, Ticket};

@@ -1,7 +1,7 @@
 //! Publishers wait for a disk that is slower than they are.
 
-use broker::catalog::Arguments;
 use broker::settings::Settings;
+use catalog::Arguments;
 use node::StorageLimits;
 use wal::{Extent, PackJob, Packed, WriteFailure};
 

@@ -1,9 +1,9 @@
 //! The counters of shards for definitions, sessions and deliveries.
 
 use broker::admin_api::{ProtocolRow, VhostNumbers};
-use broker::catalog::Arguments;
 use broker::exchange_counts::ExchangeCounts;
 use broker::settings::Settings;
+use catalog::Arguments;
 use node::shard::Shard;
 
 use super::client091::Client091;

@@ -1,9 +1,9 @@
 //! Dead letters on their way from queue to queue.
 
 use amqp10::{DeliveryState, Role, Value};
-use broker::catalog::Arguments;
 use broker::mail::Mail;
 use broker::settings::Settings;
+use catalog::Arguments;
 
 use super::house::House;
 

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use broker::catalog::{
+use broker::settings::Settings;
+use catalog::ids::ConnectionId;
+use catalog::{
     Answer, Arguments, Binding, Caller, CatalogError, Command, DeclareExchange, DeclareQueue, Destination,
 };
-use broker::ids::ConnectionId;
-use broker::settings::Settings;
 
 use super::house::House;
 use crate::asks::Asks;

@@ -3,8 +3,8 @@
 
 use super::house::House;
 use amqp10::Value;
-use broker::catalog::Arguments;
 use broker::settings::Settings;
+use catalog::Arguments;
 
 const ACCEPTED: &str = "Accepted";
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use amqp10::{Described, Map, Role, Source, Symbol, Target, Value};
-use broker::catalog::QueueRecord;
 use broker::explain::{Cause, Explanation, Look, QueueFacts, Subject, Wanted};
 use broker::load::BusyTime;
 use broker::settings::Settings;
 use bytes::BytesMut;
+use catalog::QueueRecord;
 use node::StorageLimits;
 use wal::{BlockRead, Completion, Extent, Flaw, PackJob, Packed, ReadError, ReadJob, Step, WriteError};
 

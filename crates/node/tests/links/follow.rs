@@ -1,8 +1,8 @@
 //! Connections that follow the queue of their first link to its shard (docs/decisions/0017).
 
 use amqp10::{Attach, Role, Source, Target, TargetArchetype};
-use broker::catalog::Arguments;
 use broker::settings::Settings;
+use catalog::Arguments;
 
 use super::house::House;
 

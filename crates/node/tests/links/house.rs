@@ -16,12 +16,12 @@ use amqp10::{
     SaslInit, SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype,
     TerminusExpiryPolicy, TransferHead, Value, Violation, put_transfer_frame,
 };
-use broker::access::{Access, Credentials, Grants, Hashing, Identity, Login, Permissions, User};
-use broker::catalog::{Answer, Arguments, Binding, Caller, Command, DeclareQueue, Destination};
-use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::{BufMut, Bytes, BytesMut};
+use catalog::access::{Access, Credentials, Grants, Hashing, Identity, Login, Permissions, User};
+use catalog::ids::{QueueId, ShardId};
+use catalog::{Answer, Arguments, Binding, Caller, Command, DeclareQueue, Destination};
 use node::facts::Restored;
 use node::shard::{Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};

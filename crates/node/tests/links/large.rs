@@ -3,9 +3,9 @@
 use std::io::IoSlice;
 
 use amqp10::{DeliveryState, Role};
-use broker::catalog::Arguments;
 use broker::settings::Settings;
 use bytes::BytesMut;
+use catalog::Arguments;
 
 use super::house::House;
 

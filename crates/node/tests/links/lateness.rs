@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use amqp10::{DeliveryState, Modified, Role, Value};
-use broker::access::Grants;
-use broker::catalog::Arguments;
 use broker::gate::Phase;
 use broker::mail::Mail;
 use broker::settings::Settings;
+use catalog::Arguments;
+use catalog::access::Grants;
 
 use super::client091::Client091;
 use super::house::House;

@@ -1,9 +1,9 @@
 //! A frame that makes more bytes of records than one turn should write.
 
 use amqp10::{DeliveryState, Map, Modified, Role, Symbol};
-use broker::catalog::Arguments;
-use broker::ids::QueueId;
 use broker::settings::Settings;
+use catalog::Arguments;
+use catalog::ids::QueueId;
 
 use super::house::House;
 

@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use broker::ids::ShardId;
 use broker::settings::Settings;
 use bytes::BytesMut;
+use catalog::ids::ShardId;
 use wal_testing::Random;
 
 use super::house::{House, take};

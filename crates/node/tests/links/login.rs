@@ -5,11 +5,11 @@ use std::sync::Arc;
 use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::sasl::Secret;
 use amqp10::{Open, SaslFrame, SaslInit, Symbol, put_frame, put_sasl_frame};
-use broker::access::{Grants, Hashing, Identity, LoginRefused, Permissions, Resource, Verb};
-use broker::catalog::{AccountChange, Command};
 use broker::gate::Phase;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
+use catalog::access::{Grants, Hashing, Identity, LoginRefused, Permissions, Resource, Verb};
+use catalog::{AccountChange, Command};
 
 use super::client091::Client091;
 use super::house::House;

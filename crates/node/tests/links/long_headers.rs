@@ -1,9 +1,9 @@
 //! Messages whose content headers do not fit into a frame of a client of AMQP 0.9.1.
 
 use amqp10::Value;
-use broker::catalog::Arguments;
 use broker::explain::{Cause, Explanation, Subject};
 use broker::settings::Settings;
+use catalog::Arguments;
 
 use super::client091::Client091;
 use super::house::House;

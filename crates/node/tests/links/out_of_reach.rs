@@ -1,9 +1,10 @@
 //! Queues that are on no shard of this node: on another node, or on none in reach. No code of one node puts them there.
 
-use broker::catalog::Arguments;
-use broker::ids::{NodeId, QueueId, Where};
+use broker::ids::Where;
 use broker::mail::Mail;
 use broker::settings::Settings;
+use catalog::Arguments;
+use catalog::ids::{NodeId, QueueId};
 
 use super::house::House;
 

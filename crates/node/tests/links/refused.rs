@@ -1,9 +1,9 @@
 //! Refused requests leave nothing behind.
 
-use broker::catalog::Arguments;
 use broker::counters::Deprecated;
 use broker::settings::Settings;
 use bytes::Bytes;
+use catalog::Arguments;
 
 use super::house::House;
 

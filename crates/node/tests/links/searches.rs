@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use amqp10::{Map, Role, Source, Symbol, Target, Value, encode};
-use broker::catalog::{Arguments, Command, DeclareExchange};
 use broker::moving::Moving;
 use broker::notices::Notice;
 use broker::settings::Settings;
 use bytes::{BufMut, Bytes, BytesMut};
+use catalog::{Arguments, Command, DeclareExchange};
 
 use ::message::{Basic, Message, Route};
 use node::questions::{Act, Question};

@@ -2,8 +2,8 @@
 
 use amqp10::link::NAME_MAX;
 use amqp10::{Attach, Map, Role, Source, Symbol, Target, TargetArchetype};
-use broker::catalog::Arguments;
 use broker::settings::{CHANNEL_BYTES, LINK_BYTES, Settings};
+use catalog::Arguments;
 
 use super::client091::Client091;
 use super::house::{GUEST, House, OTHER};

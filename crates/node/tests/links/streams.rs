@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use broker::ids::QueueId;
 use broker::settings::Settings;
+use catalog::ids::QueueId;
 use queue::{Effect, Replay, Request, Start};
 use wal::{ChunkJob, Chunks, ChunksRead, Position, StreamError};
 

@@ -2,9 +2,9 @@
 //! closed.
 
 use amqp10::TransferHead;
-use broker::catalog::Arguments;
 use broker::settings::Settings;
 use bytes::BytesMut;
+use catalog::Arguments;
 
 use super::house::{House, OTHER, message};
 

@@ -1,7 +1,7 @@
 //! What waits to be written. A client that makes the broker write and does not read is not read any more.
 
-use broker::catalog::Arguments;
 use broker::settings::Settings;
+use catalog::Arguments;
 
 use super::client091::Client091;
 use super::house::{House, OTHER};

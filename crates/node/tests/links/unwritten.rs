@@ -1,10 +1,10 @@
 //! Messages that are settled before they are written are never written to the log (docs/decisions/0022).
 
 use amqp10::{DeliveryState, Role, Value};
-use broker::catalog::{Arguments, Command};
-use broker::ids::QueueId;
 use broker::mail::Mail;
 use broker::settings::Settings;
+use catalog::ids::QueueId;
+use catalog::{Arguments, Command};
 
 use super::house::House;
 use crate::asks::Asks;

@@ -5,8 +5,8 @@ use std::io::IoSlice;
 
 use amqp10::frame::{self, HEADER_SIZE};
 use amqp10::{Attach, Role, Source, Target, TargetArchetype};
-use broker::catalog::Arguments;
 use broker::settings::Settings;
+use catalog::Arguments;
 
 use super::house::House;
 

@@ -10,12 +10,12 @@ use amqp091::{
     BasicPublish, Config, Connection, ConnectionStartOk, Content, Event, Method, Output, Properties,
     QueueDeclare, Secret, Table, TableWriter, Value,
 };
-use broker::access::{Access, Hashing, Identity, Permissions, User};
-use broker::catalog::Command;
-use broker::ids::ShardId;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
+use catalog::Command;
+use catalog::access::{Access, Hashing, Identity, Permissions, User};
+use catalog::ids::ShardId;
 use node::facts::Restored;
 use node::questions::{Act, AnswerTo, Question};
 use node::shard::{Shard, Writes};

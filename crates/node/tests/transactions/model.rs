@@ -6,9 +6,9 @@ use amqp091::{
     BasicAck, BasicConsume, BasicGet, BasicNack, BasicQos, BasicRecover, BasicReject, ConfirmSelect,
     ExchangeDeclare, ExchangeDelete, Method, QueueBind, TxCommit, TxRollback, TxSelect, Value,
 };
-use broker::access::Permissions;
-use broker::catalog::{AccountChange, Command};
-use broker::pattern::Pattern;
+use catalog::access::Permissions;
+use catalog::pattern::Pattern;
+use catalog::{AccountChange, Command};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use amqp091::{BasicAck, BasicGet, Method, QueueBind, TxCommit, TxSelect};
-use broker::access::{About, Answering, Authorizer, Identity, Question};
+use catalog::access::{About, Answering, Authorizer, Identity, Question};
 
 use super::broker::{Broker, Killed, Kind, Seen};
 

@@ -13,12 +13,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use amqp10::Value;
-use broker::access::{Access, Hashing, Permissions, User};
-use broker::catalog::Arguments;
-use broker::ids::ShardId;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::BytesMut;
+use catalog::Arguments;
+use catalog::access::{Access, Hashing, Permissions, User};
+use catalog::ids::ShardId;
 use node::facts::Restored;
 use node::questions::{Act, Question};
 use node::shard::{Migration, Occupancy, Shard, Writes};

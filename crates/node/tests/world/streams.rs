@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use amqp10::Value;
-use broker::catalog::{Arguments, Command, DeclareQueue};
+use catalog::{Arguments, Command, DeclareQueue};
 use message::Entries;
 use wal::{
     ChunkJob, ChunksRead, NewChunk, Retained, StreamAnswer, StreamError, StreamJob, StreamReader,

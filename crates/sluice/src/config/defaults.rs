@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 
 use amqp10::Value;
 use amqp10::sasl::Secret;
-use broker::access::{Maximum, PasswordHash, Permissions};
-use broker::catalog::{
-    Arguments, CatalogError, DefaultLimits, DefaultPolicy, DefaultUser, SetPolicy, VhostDefaults,
-};
-use broker::pattern::Pattern;
+use catalog::access::{Maximum, PasswordHash, Permissions};
+use catalog::pattern::Pattern;
+use catalog::{Arguments, CatalogError, DefaultLimits, DefaultPolicy, DefaultUser, SetPolicy, VhostDefaults};
 
 use super::values::{binary_bytes, free_name, maximum, text};
 use super::wrong::Wrong;
@@ -195,7 +193,7 @@ fn limit(value: &str) -> Result<Maximum, String> {
 
 #[cfg(test)]
 mod tests {
-    use broker::access::Hashing;
+    use catalog::access::Hashing;
 
     use super::*;
 

@@ -12,7 +12,7 @@ pub(super) struct Events {
 
 impl Default for Events {
     fn default() -> Self {
-        Self { enabled: false, vhost: broker::catalog::DEFAULT_VHOST.to_owned() }
+        Self { enabled: false, vhost: catalog::DEFAULT_VHOST.to_owned() }
     }
 }
 

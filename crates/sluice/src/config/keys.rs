@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use amqp10::sasl::Secret;
-use broker::pattern::Pattern;
+use catalog::pattern::Pattern;
 use node::Limit;
 
 use super::key::{Key, Set, key, put, reloads, starred};

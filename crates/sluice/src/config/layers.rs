@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use broker::nearest::nearest;
+use catalog::nearest::nearest;
 use clap::Args;
 
 use super::problems::{ConfigError, Problem};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use broker::categories::{CHANNEL, CONNECTION, QUEUE, RA, USER};
+use catalog::categories::{CHANNEL, CONNECTION, QUEUE, RA, USER};
 
 use super::key::{Key, key, put, reloads};
 use super::schedule::Schedule;
@@ -124,7 +124,7 @@ pub(super) const KEYS: &[Key] = &[
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogOptions {
     pub level: &'static str,
-    /// The levels of those [`broker::categories`] that have one of their own, by their names.
+    /// The levels of those [`catalog::categories`] that have one of their own, by their names.
     pub category_levels: BTreeMap<&'static str, &'static str>,
     /// The level of lines of no category; `None` if it is that of all lines.
     pub default_level: Option<&'static str>,

@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use broker::access::{Hashing, Maximum};
 use broker::settings::{LinkCredit, QueueType};
+use catalog::access::{Hashing, Maximum};
 use hyper::Uri;
 use identity::url::{has_user, hide};
 use node::proxy::{Network, NetworkError};

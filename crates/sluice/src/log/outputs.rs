@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Stderr, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use broker::categories;
+use catalog::categories;
 use rustix::fs::fstat;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};

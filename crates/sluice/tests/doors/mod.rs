@@ -17,11 +17,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{
+use broker::admin_api::{AdminApi as _, ConnectionCursor};
+use catalog::access::{
     Hashing, Identity, Permissions, Resource, Rights, TopicPermissions, Topics, User, UserRef, Verb, permit,
 };
-use broker::admin_api::{AdminApi as _, ConnectionCursor};
-use broker::pattern::Pattern;
+use catalog::pattern::Pattern;
 
 use fixture::{Fixture, ROOT};
 

@@ -1,8 +1,8 @@
 //! Permissions that are given, and permissions that are taken away while clients are connected.
 
 use amqp10::Symbol;
-use broker::access::Identity;
 use broker::admin_api::AdminApi as _;
+use catalog::access::Identity;
 use client::management::QueueSpec;
 use client::{Connection, Management, Options, ReceiverOptions, SenderOptions, Url};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use admin::{Action, Method, ROUTES, Route, To, Whose};
 use amqp10::Value;
-use broker::access::Verb;
 use broker::admin_api::MemberChange;
 use broker::settings::Settings;
+use catalog::access::Verb;
 use client::{Connection, ReceiverOptions, SenderOptions};
 
 use super::fixture::{Fixture, From, ROOT};

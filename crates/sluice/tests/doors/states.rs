@@ -6,9 +6,9 @@ use amqp10::{Attach, Role, Source, Symbol, Target, TargetArchetype, Value};
 use amqp091::{
     BasicConsume, BasicGet, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, ReplyCode,
 };
-use broker::access::Identity;
 use broker::admin_api::AdminApi as _;
-use broker::catalog::AccountChange;
+use catalog::AccountChange;
+use catalog::access::Identity;
 use client::management::{Binding, Destination, QueueSpec};
 use client::{Connection, Credit, Error, Management, ReceiverOptions, SenderOptions, Session};
 

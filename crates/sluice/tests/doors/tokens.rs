@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::access::{Backend, Permissions};
+use catalog::access::{Backend, Permissions};
 use identity::oauth2::{Algorithm, OAuth2, Options, ProviderOptions, ResourceServer, ServerOptions};
 use jsonwebtoken::{EncodingKey, Header, encode};
 use node::Backends;

@@ -7,8 +7,8 @@ use amqp091::{
     ExchangeDelete, ExchangeUnbind, Method, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind,
     ReplyCode, Table, TableWriter, Value,
 };
-use broker::access::Verb;
 use bytes::{Bytes, BytesMut};
+use catalog::access::Verb;
 use client::amqp091::{Connection, Options};
 use client::{Error, Url};
 

@@ -3,7 +3,7 @@
 use amqp10::{
     Attach, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, TerminusExpiryPolicy, Value,
 };
-use broker::access::Verb;
+use catalog::access::Verb;
 use client::management::{Binding, Destination, ExchangeSpec, QueueSpec};
 use client::{Credit, Error, Management, ReceiverOptions, Scope, SenderOptions, Session};
 

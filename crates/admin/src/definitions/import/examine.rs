@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use broker::catalog::{AccountChange, Command, Destination};
 use broker::settings::QueueType;
+use catalog::{AccountChange, Command, Destination};
 
 use super::{Definitions, Problem};
 

@@ -1,7 +1,7 @@
 //! `POST /api/definitions`.
 
-use broker::access::Authority;
 use broker::admin_api::AdminApi;
+use catalog::access::Authority;
 use serde_json::json;
 
 use super::{Definitions, Problem, Reading, shown_first};

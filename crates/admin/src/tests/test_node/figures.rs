@@ -4,9 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use broker::admin_api::{BudgetRow, QueueNumbers};
-use broker::catalog::QueueRecord;
-use broker::exchange_counts::ExchangeId;
 use broker::explain::{LogFacts, Troubles, Wanted};
+use catalog::ExchangeId;
+use catalog::QueueRecord;
 use node::questions::{AnyLook, Asked, Look, Part};
 use node::shard::Shard;
 use node::shard::looks::{

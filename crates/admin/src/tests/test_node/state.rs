@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use amqp10::sasl::Secret;
-use broker::access::{Hashing, Permissions, User};
 use broker::admin_api::{BrowsedRow, ConnectionRow, GroupRow, ShardRow, Start, VhostNumbers};
-use broker::catalog::QueueRecord;
 use broker::counters::Counters;
 use broker::exchange_counts::ExchangeCounts;
 use broker::explain::ConnectionFacts;
+use catalog::QueueRecord;
+use catalog::access::{Hashing, Permissions, User};
 use node::admin_api::detached::OpenConnection;
 use queue::Report;
 

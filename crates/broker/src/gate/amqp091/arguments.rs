@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use amqp10::{Map, Value as CatalogValue};
 use amqp091::{Table, Value};
+use catalog::Arguments;
 use queue::{BloomFilter, FILTER_VALUES_MAX, Replay, Start};
 
 use super::{Refused, refusal};
-use crate::catalog::Arguments;
 use crate::cx::Cx;
 use crate::stream_offset::parse_offset;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use catalog::ids::QueueId;
 use hashbrown::HashMap;
 use message::Route;
 use slab::Slab;
@@ -11,7 +12,6 @@ use super::replies::Replies;
 use super::tx::Tx;
 use super::unsettled::Unsettled;
 use crate::admin_api::PassedCounts;
-use crate::ids::QueueId;
 use crate::intake::Intake;
 use crate::kept::Kept;
 use crate::outlet::{Holder, Outlet};

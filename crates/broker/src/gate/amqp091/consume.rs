@@ -5,6 +5,9 @@ use amqp091::{
     BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicQos, BasicQosOk, Method,
     ReplyCode,
 };
+use catalog::access::{Protocol, Resource, Verb};
+use catalog::categories::{CHANNEL, PEER};
+use catalog::ids::QueueId;
 use message::Additions;
 use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Mode};
 
@@ -14,12 +17,9 @@ use super::held::Deferred;
 use super::long_headers::shorten;
 use super::replies::REPLY_TO;
 use super::{Gate, REPLIES, Refused, channel_in, refusal};
-use crate::access::{Resource, Verb};
-use crate::categories::{CHANNEL, PEER};
-use crate::counters::{Deprecated, Protocol};
+use crate::counters::Deprecated;
 use crate::cx::Cx;
 use crate::follow::home_of_queue;
-use crate::ids::QueueId;
 use crate::kept::Kept;
 use crate::outlet::{Outlet, PeerEvent, Wanted};
 use crate::settings::STATE_MAX;

@@ -2,16 +2,16 @@
 //! released in one place. The answer to the client's close waits until the exclusive queues are deleted.
 
 use amqp091::{Fault, Method, ReplyCode, State};
+use catalog::categories::{CHANNEL, CONNECTION, PEER};
+use catalog::names::cut;
 
 use super::channel::Role;
 use super::held::Deferred;
 use super::refusal::{self, Refused};
 use super::report::counts_of;
 use super::{Gate, Phase};
-use crate::categories::{CHANNEL, CONNECTION, PEER};
 use crate::cx::Cx;
 use crate::gate::Ending;
-use crate::names::cut;
 
 /// The time that a client has for its answer to `connection.close`, in milliseconds. Then its socket is closed without it.
 const CLOSE_OK_MAX_MS: u64 = 3000;

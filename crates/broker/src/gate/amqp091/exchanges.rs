@@ -6,11 +6,11 @@ use amqp091::{
     ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk,
     ExchangeUnbind, ExchangeUnbindOk, Method, ReplyCode,
 };
+use catalog::access::{self, Resource, Verb};
+use catalog::{CatalogError, Command, DeclareExchange, Destination};
 
 use super::arguments::{arguments, without_line_breaks};
 use super::{Gate, Refused};
-use crate::access::{self, Resource, Verb};
-use crate::catalog::{CatalogError, Command, DeclareExchange, Destination};
 use crate::cx::Cx;
 
 /// The type of the exchange that a federation link of RabbitMQ declares on the broker that it reads from. Only RabbitMQ's

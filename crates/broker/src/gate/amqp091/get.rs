@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use amqp091::{BasicGet, BasicGetEmpty, BasicGetOk, Method, ReplyCode};
+use catalog::access::{Protocol, Resource, Verb};
 use queue::Effect;
 
 use super::channel::Role;
 use super::consume::{additions, is_redelivered};
 use super::long_headers::shorten;
 use super::{Gate, Refused, Waiting, channel_in, refusal};
-use crate::access::{Resource, Verb};
-use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::outlet::Holder;
 

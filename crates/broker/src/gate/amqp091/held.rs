@@ -3,11 +3,11 @@
 
 use amqp091::{BasicPublish, Content, Method, ReplyCode};
 use bytes::{BufMut, Bytes, BytesMut};
+use catalog::ids::ShardId;
 use queue::Ticket;
 
 use super::{Gate, Phase, Refused, Waiting, refusal, take};
 use crate::cx::Cx;
-use crate::ids::ShardId;
 use crate::intake::Awaited;
 use crate::searches::{HeldParts, Waiter};
 

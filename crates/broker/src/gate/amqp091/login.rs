@@ -8,16 +8,16 @@ use amqp091::{
     sasl,
 };
 use bytes::{Bytes, BytesMut};
+use catalog::access::{AccessRefused, Credentials, Identity, LoginRefused, Refusal};
+use catalog::categories::{CONNECTION, PEER};
+use catalog::names::cut;
 use queue::Ticket;
 
 use super::arguments::shown;
 use super::held::Deferred;
 use super::{Gate, Phase, Waiting, refusal, take};
-use crate::access::{AccessRefused, Credentials, Identity, LoginRefused, Refusal};
-use crate::categories::{CONNECTION, PEER};
 use crate::cx::Cx;
 use crate::intake::Awaited;
-use crate::names::cut;
 use crate::peer::{Ends, OpenRefused};
 use crate::settings::{PROPERTIES_MAX, SLUICE_VERSION};
 

@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use amqp091::{Config, Connection, Event, Fault, Method, Output};
 use bytes::{Bytes, BytesMut};
+use catalog::{Answer, CatalogError};
 use hashbrown::HashMap;
 use queue::{DeliveryRef, Effect, Ticket};
 
@@ -44,7 +45,6 @@ use self::login::Client;
 use self::queues::QueueStep;
 use self::refusal::Refused;
 use super::{BadFrame, Phase, take};
-use crate::catalog::{Answer, CatalogError};
 use crate::client_budget::Unread;
 use crate::cx::Cx;
 use crate::follow::Follow;

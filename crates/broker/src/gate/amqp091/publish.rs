@@ -5,6 +5,8 @@ use std::sync::Arc;
 use amqp091::frame::CONTENT_HEADER_SIZE;
 use amqp091::{BasicPublish, BasicReturn, Content, Method, ReplyCode};
 use bytes::Bytes;
+use catalog::CatalogError;
+use catalog::access::{Identity, Protocol};
 use message::{Basic, Route};
 
 use super::channel::{Channel, Publisher};
@@ -12,9 +14,6 @@ use super::confirms::Published;
 use super::held::{Arriving, Deferred, HeldMessage};
 use super::replies::{REPLY_TO, Replies};
 use super::{Gate, PUBLISHER, Refused, channel_in, refusal};
-use crate::access::Identity;
-use crate::catalog::CatalogError;
-use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::follow::home_of_route;
 use crate::intake::{self, Arrived, Intake, Publication as _, Target};

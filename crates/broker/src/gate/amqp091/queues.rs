@@ -7,14 +7,14 @@ use amqp091::{
     Method, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge,
     QueuePurgeOk, QueueUnbind, QueueUnbindOk, ReplyCode,
 };
+use catalog::access::{self, Resource, Verb};
+use catalog::reply_to::ReplyTo;
+use catalog::{Answer, Binding, CatalogError, Command, DeclareQueue, Destination, QueueRecord};
 use queue::{Effect, Refusal, Report, Request};
 
 use super::arguments::{NAME_PREFIX, arguments, generated_name, without_line_breaks};
 use super::{Gate, Refused, Waiting, refusal};
-use crate::access::{self, Resource, Verb};
-use crate::catalog::{Answer, Binding, CatalogError, Command, DeclareQueue, Destination, QueueRecord};
 use crate::cx::Cx;
-use crate::reply_to::ReplyTo;
 
 /// What a method about a queue waits for.
 #[derive(Debug)]

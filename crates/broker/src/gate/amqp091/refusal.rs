@@ -1,11 +1,11 @@
 //! Why a method is not carried out, as the errors of this protocol. The texts are RabbitMQ's, because clients look for them.
 
 use amqp091::{Fault, ReplyCode};
+use catalog::CatalogError;
+use catalog::access::AccessRefused;
 use message::BasicError;
 use queue::Refusal;
 
-use crate::access::AccessRefused;
-use crate::catalog::CatalogError;
 use crate::intake::Awaited;
 use crate::unguessable::NoRandomness;
 

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use amqp091::{BasicConsume, BasicConsumeOk, BasicDeliver, Method};
+use catalog::access::Protocol;
+use catalog::reply_to::ReplyTo;
 use message::{Additions, Message};
-use queue::Verdict;
+use queue::{ConsumerId, Verdict};
 
 use super::long_headers::shorten;
 use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, parts, refusal};
-use crate::counters::Protocol;
 use crate::cx::Cx;
 use crate::kept::Kept;
-use crate::reply_to::ReplyTo;
 
 /// The name that clients consume from, and that they put into the property `reply-to`.
 pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
@@ -65,7 +65,7 @@ impl Gate {
         let key = cx.names.key()?;
         let outlet = cx.consumers.insert(at).ok_or_else(refusal::busy)?;
         cx.counters.over_mut(Protocol::Amqp091).consumers += 1;
-        let to = ReplyTo::new(cx.names, outlet, key);
+        let to = ReplyTo { origin: cx.names.origin, outlet: ConsumerId(outlet), key };
         let Some(state) = channel_in(&mut self.channels, channel) else { return Ok(()) };
         state.tags.insert(tag.clone(), REPLIES);
         if !consume.nowait {

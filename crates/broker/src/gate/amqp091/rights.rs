@@ -1,8 +1,9 @@
 //! What the user of a connection may do, after the rights have changed.
 
+use catalog::access::{AccessRefused, Resource, Verb};
+
 use super::channel::{Cancelled, Role};
 use super::{Gate, Refused};
-use crate::access::{AccessRefused, Resource, Verb};
 use crate::cx::Cx;
 use crate::gate::Ending;
 

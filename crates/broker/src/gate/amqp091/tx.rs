@@ -23,6 +23,7 @@ use amqp091::{
     BasicPublish, ConfirmSelectOk, Method, ReplyCode, TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk,
 };
 use bytes::Bytes;
+use catalog::ids::QueueId;
 use queue::Verdict;
 use ranges::{Ranges, Span};
 
@@ -31,7 +32,6 @@ use super::held::{Arriving, Deferred, HeldMessage};
 use super::unsettled::Run;
 use super::{Gate, PUBLISHER, Phase, Refused, refusal};
 use crate::cx::Cx;
-use crate::ids::QueueId;
 use crate::intake;
 
 /// The class and the number of `tx.commit`.

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use catalog::access::DEFAULT_EXCHANGE_ALIAS;
 use message::Route;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-
-use crate::catalog::DEFAULT_EXCHANGE_ALIAS;
 
 /// The node that answers management requests (docs/compatibility.md, Management over AMQP).
 pub(super) const MANAGEMENT: &str = "/management";

@@ -1,12 +1,12 @@
 //! What a client wants and somebody else must allow, and messages whose routes take more than a turn. It is held until the answer
-//! or the route is there, and then handled again: by then the gate knows it ([`crate::access::Remote`], [`crate::searches`]).
+//! or the route is there, and then handled again: by then the gate knows it ([`catalog::access::Remote`], [`crate::searches`]).
 
 use amqp10::{Attach, Chunk, Delivery, Open, condition};
 use bytes::Bytes;
+use catalog::access::Question;
 use queue::Ticket;
 
 use super::{Cx, Gate, Phase, Waiting, error, take};
-use crate::access::Question;
 use crate::intake::Awaited;
 use crate::searches::{HeldParts, Waiter};
 

@@ -11,18 +11,18 @@ use super::outbound::{Consuming, Modes};
 use super::refusal::{Refused, no_exchange, not_implemented, on_link};
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
-use crate::access::{AccessRefused, Resource, Verb};
-use crate::catalog::{CatalogError, QueueRecord};
-use crate::categories::{CHANNEL, PEER};
-use crate::counters::{Deprecated, Protocol};
+use crate::counters::Deprecated;
 use crate::intake::{Intake, Target as IntakeTarget};
 use crate::outlet::{Outlet, Wanted};
-use crate::reply_to::ReplyTo;
 use crate::settings::STATE_MAX;
 use amqp10::link::NAME_MAX;
 use amqp10::{
     Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value, condition,
 };
+use catalog::access::{Protocol, Resource, Verb};
+use catalog::categories::{CHANNEL, PEER};
+use catalog::reply_to::ReplyTo;
+use catalog::{CatalogError, QueueRecord};
 use message::DeliveryMax;
 
 /// The capability of the source with which clients of JMS subscribe to a topic. Each of them expects all messages, and those that
@@ -84,7 +84,7 @@ impl Gate {
         match refused {
             Refused::Session(error) => self.end(session, error, cx),
             // Everything that a link may need was asked before its node was made.
-            Refused::Unknown(question) => self.end(session, AccessRefused::from(question).into(), cx),
+            Refused::Unknown(question) => self.end(session, super::unauthorized(question.into()), cx),
             Refused::Link(error) => {
                 let reply = match attach.role {
                     Role::Sender => Attach {
@@ -355,7 +355,7 @@ impl Gate {
         link: u32,
         attach: &Attach,
         record: &QueueRecord,
-        dynamic: Option<crate::ids::QueueId>,
+        dynamic: Option<catalog::ids::QueueId>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         let mut attach = attach.clone();

@@ -6,15 +6,13 @@ use std::sync::Arc;
 
 use amqp10::types::Described;
 use amqp10::{Attach, Flow, Map, Role, Symbol, Target, TargetArchetype, Value, condition, descriptor};
+use catalog::access::{Resource, Verb};
+use catalog::{Answer, Arguments, Binding, CatalogError, Command, DeclareQueue, Destination, QueueRecord};
 
 use super::address::queue_address;
 use super::node_address::Format;
 use super::refusal::{Refused, no_exchange, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error};
-use crate::access::{Resource, Verb};
-use crate::catalog::{
-    Answer, Arguments, Binding, CatalogError, Command, DeclareQueue, Destination, QueueRecord,
-};
 use crate::intake::Target as IntakeTarget;
 
 /// The capability by which a client asks for an exclusive queue.

@@ -2,11 +2,11 @@
 //! resources are released in one place. The answer to the client waits until their queues are deleted.
 
 use amqp10::{AmqpError, Attach, Role, condition};
+use catalog::access::Protocol;
+use catalog::categories::{CHANNEL, CONNECTION, PEER};
 
 use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
 use crate::admin_api::PassedCounts;
-use crate::categories::{CHANNEL, CONNECTION, PEER};
-use crate::counters::Protocol;
 use crate::cx::Cx;
 
 /// An answer that leaves when the queues of the ended object are deleted ([`crate::own_queues`]), and when the client knows the

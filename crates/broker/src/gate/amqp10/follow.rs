@@ -1,12 +1,12 @@
 //! The ATTACH that decides on which shard a connection stays. See [`crate::follow`].
 
 use amqp10::{Attach, Role, TargetArchetype};
+use catalog::ids::ShardId;
 
 use super::node_address::{self, Node};
 use super::{Gate, LinkRole};
 use crate::cx::Cx;
 use crate::follow::{home_of_queue, home_of_route};
-use crate::ids::ShardId;
 
 /// An ATTACH that waits until its connection is on its final shard.
 #[derive(Debug)]

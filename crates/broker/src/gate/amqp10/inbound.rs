@@ -6,12 +6,12 @@ use std::sync::Arc;
 use amqp10::sections::{self, Sections};
 use amqp10::{AmqpError, Chunk, DecodeError, Delivery, DeliveryState, Map, Reader, Symbol, Value, condition};
 use bytes::Bytes;
+use catalog::access::Identity;
 use message::{FurtherKeys, Route, TooManyKeys};
 
 use super::address::Address;
 use super::intake::Published;
 use super::{Gate, LinkRole, error, role_in};
-use crate::access::Identity;
 use crate::cx::Cx;
 use crate::intake::{Arrived, Awaited, Body, Intake, Refused, Sender, Target};
 
@@ -113,9 +113,9 @@ fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_
     };
     let (condition, reason) = match refused {
         Refused::Unroutable | Refused::TooLong(_) => return Refusal::Outcome(DeliveryState::Released),
-        Refused::AccessRefused(refused) => return Refusal::End(Box::new(refused.into())),
+        Refused::AccessRefused(refused) => return Refusal::End(Box::new(super::unauthorized(refused))),
         Refused::AccessLost(refused) => {
-            return Refusal::Detach(Box::new(refused.into()), Some(DeliveryState::Released));
+            return Refusal::Detach(Box::new(super::unauthorized(refused)), Some(DeliveryState::Released));
         }
         Refused::NoExchange(exchange) => {
             (condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))

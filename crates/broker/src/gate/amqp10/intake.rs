@@ -3,13 +3,13 @@
 use amqp10::{
     AmqpError, Delivery, DeliveryState, DispositionRange, Map, ReceiverSettleMode, Symbol, Value, condition,
 };
+use catalog::Catalog;
+use catalog::ids::QueueId;
 use queue::{RejectReason, Verdict};
 use ranges::Ranges;
 
 use super::{Gate, LinkRole, Session, parts, role_in};
-use crate::catalog::Catalog;
 use crate::cx::Cx;
-use crate::ids::QueueId;
 use crate::intake::{Publication, Run};
 
 /// What is stored of a delivery until its receipt.

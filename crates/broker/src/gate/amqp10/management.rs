@@ -9,6 +9,10 @@ use amqp10::{
     condition,
 };
 use bytes::Bytes;
+use catalog::access::{self, Identity, LoginRefused, Resource};
+use catalog::ids::QueueId;
+use catalog::reply_to::ReplyTo;
+use catalog::{Answer, Binding, CatalogError, Command, Destination};
 use queue::{Effect, Refusal, Request, Ticket};
 
 use self::request::{Parsed, Reply, Verb};
@@ -16,11 +20,7 @@ use super::address::MANAGEMENT;
 use super::outbound::refused_by_queue;
 use super::refusal::{Refused, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error};
-use crate::access::{self, Identity, LoginRefused, Resource};
-use crate::catalog::{Answer, Binding, CatalogError, Command, Destination};
-use crate::ids::QueueId;
 use crate::peer::Ends;
-use crate::reply_to::ReplyTo;
 
 pub(super) use self::request::Pending;
 

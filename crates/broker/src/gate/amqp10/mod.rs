@@ -35,6 +35,10 @@ use amqp10::{
     SessionConfig, Symbol, Violation, condition,
 };
 use bytes::Bytes;
+use catalog::access::AccessRefused;
+use catalog::names::cut;
+use catalog::reply_to::ReplyTo;
+use catalog::{Answer, CatalogError};
 use hashbrown::HashMap;
 use queue::{DeliveryRef, Effect, Ticket};
 
@@ -48,19 +52,15 @@ use self::outbound::Consuming;
 use self::parted::PartedLinks;
 use self::replies::Replies;
 use super::{BadFrame, Ending, Phase, take};
-use crate::access::AccessRefused;
 use crate::admin_api::PassedCounts;
-use crate::catalog::{Answer, CatalogError};
 use crate::client_budget::Unread;
 use crate::cx::Cx;
 use crate::follow::Follow;
 use crate::input::Input;
 use crate::intake::{Intake, Unanswered};
 use crate::mail::GateAddress;
-use crate::names::cut;
 use crate::own_queues::OwnQueues;
 use crate::peer::Peer;
-use crate::reply_to::ReplyTo;
 use crate::settings::{ANSWERS_MAX, CHANNEL_BYTES, LINK_BYTES, Settings};
 
 pub use address::{Address, BadAddress, queue_address};
@@ -596,8 +596,7 @@ fn error(condition: Symbol, description: impl Into<String>) -> AmqpError {
     AmqpError { condition, description: Some(description.into()), info: None }
 }
 
-impl From<AccessRefused> for AmqpError {
-    fn from(refused: AccessRefused) -> Self {
-        error(condition::UNAUTHORIZED_ACCESS, refused.reason)
-    }
+/// Creates the error of what a client may not do.
+fn unauthorized(refused: AccessRefused) -> AmqpError {
+    error(condition::UNAUTHORIZED_ACCESS, refused.reason)
 }

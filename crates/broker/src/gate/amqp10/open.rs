@@ -2,15 +2,15 @@
 
 use amqp10::link::NAME_MAX;
 use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
+use catalog::access::{AccessRefused, Identity, LoginRefused, Refusal};
+use catalog::categories::{CONNECTION, PEER};
+use catalog::names::cut;
 
 use queue::Ticket;
 
 use super::asking::Deferred;
 use super::ends::HeldAnswer;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error, take};
-use crate::access::{AccessRefused, Identity, LoginRefused, Refusal};
-use crate::categories::{CONNECTION, PEER};
-use crate::names::cut;
 use crate::peer::OpenRefused;
 use crate::settings::{PROPERTIES_MAX, SLUICE_VERSION};
 
@@ -131,7 +131,7 @@ impl Gate {
                 return self.hold(Deferred::Open(Box::new(open)), question, cx);
             }
             Err(OpenRefused::Denied(refused) | OpenRefused::NoVhost(refused)) => {
-                return self.fail(refused.into(), cx);
+                return self.fail(super::unauthorized(refused), cx);
             }
             Err(OpenRefused::Full(reason)) => {
                 return self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);

@@ -5,6 +5,8 @@ use amqp10::{
     Attach, Connection, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, Symbol, Tag, Value,
     condition,
 };
+use catalog::categories::{CHANNEL, PEER};
+use catalog::ids::QueueId;
 use message::{Annotations, AnnotationsError, DeliveryMax, Format};
 use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Outcome, Refusal, Span};
 
@@ -12,9 +14,7 @@ use super::address::queue_address;
 use super::dynamic::Bound;
 use super::refusal::Refused;
 use super::{Gate, LinkRole, error, role_in};
-use crate::categories::{CHANNEL, PEER};
 use crate::cx::Cx;
-use crate::ids::QueueId;
 use crate::outlet::{Outlet, PeerEvent};
 
 /// The link property that says whether this is the single active consumer (docs/compatibility.md, Consuming).

@@ -12,13 +12,13 @@
 
 use std::collections::BTreeMap;
 
+use catalog::ids::QueueId;
 use queue::Verdict;
 
 use super::ends::HeldAnswer;
 use super::intake::{Published, note_run};
 use super::{Gate, Session};
 use crate::cx::Cx;
-use crate::ids::QueueId;
 use crate::intake::{Intake, Parted};
 use crate::mail::GateAddress;
 

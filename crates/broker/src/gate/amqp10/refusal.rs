@@ -1,9 +1,9 @@
 //! The refusal of an ATTACH.
 
 use amqp10::{AmqpError, Attach, Symbol, condition};
+use catalog::access::{AccessRefused, Question};
 
 use super::{error, shown};
-use crate::access::{AccessRefused, Question};
 use crate::unguessable::NoRandomness;
 
 /// Why an ATTACH or a request is not carried out.
@@ -12,7 +12,7 @@ pub(super) enum Refused {
     Link(AmqpError),
     /// The error ends the session.
     Session(AmqpError),
-    /// This must be asked first ([`crate::access::Remote`]).
+    /// This must be asked first ([`catalog::access::Remote`]).
     Unknown(Box<Question>),
 }
 
@@ -26,7 +26,7 @@ impl From<AccessRefused> for Refused {
     fn from(refused: AccessRefused) -> Self {
         match refused.question {
             Some(question) => Self::Unknown(question),
-            None => Self::Session(refused.into()),
+            None => Self::Session(super::unauthorized(refused)),
         }
     }
 }

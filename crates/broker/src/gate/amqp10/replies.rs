@@ -6,16 +6,15 @@ use amqp10::{
     Attach, Outgoing, Part, Role, SenderSettleMode, Source, Tag, TerminusDurability, TerminusExpiryPolicy,
     condition,
 };
+use catalog::access::{Protocol, Resource, Verb};
+use catalog::reply_to::ReplyTo;
 use message::Message;
-use queue::{Effect, Verdict};
+use queue::{ConsumerId, Effect, Verdict};
 
 use super::outbound::Modes;
 use super::refusal::{Refused, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error, parts, queue_address};
-use crate::access::{Resource, Verb};
-use crate::counters::Protocol;
 use crate::intake::Target;
-use crate::reply_to::ReplyTo;
 
 /// The capability by which a client asks for a link that takes replies.
 const VOLATILE_QUEUE: &str = "rabbitmq:volatile-queue";
@@ -62,7 +61,7 @@ impl Gate {
         let outlet = cx.consumers.insert(address).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many consumers on this shard"))
         })?;
-        let to = ReplyTo::new(cx.names, outlet, key);
+        let to = ReplyTo { origin: cx.names.origin, outlet: ConsumerId(outlet), key };
         let name = to.name();
         if let Err(refused) = self.permit(Verb::Consume, &[Resource::Queue(&name)], cx) {
             cx.consumers.remove(outlet);

@@ -1,11 +1,11 @@
 //! What the user of a connection may do, now and after the rights have changed.
 
 use amqp10::Role;
+use catalog::access::{AccessRefused, Resource, Verb};
 
 use super::outbound::Consuming;
 use super::refusal::Refused;
 use super::{Ending, Gate, LinkRole};
-use crate::access::{AccessRefused, Resource, Verb};
 use crate::cx::Cx;
 
 impl Gate {
@@ -44,7 +44,7 @@ impl Gate {
             return self.end_connection(Ending::Operator, &why, cx);
         }
         for (session, link, refused) in self.lost_links(cx) {
-            self.detach(session, link, refused.into(), cx);
+            self.detach(session, link, super::unauthorized(refused), cx);
         }
     }
 

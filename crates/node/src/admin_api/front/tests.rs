@@ -1,12 +1,11 @@
 use std::time::Duration;
 
-use broker::access::{
-    Authority, Backend, BackendPair, Checking, ExternalBackend, Failed, Hashing, LoginRefused, Permissions,
-    User,
+use catalog::access::{
+    AuthAttempts, Authority, Backend, BackendPair, Checking, ExternalBackend, Failed, Hashing, LoginRefused,
+    Permissions, User,
 };
-use broker::catalog::{Arguments, Catalog, CatalogError, Destination};
-use broker::counters::AuthAttempts;
-use broker::ids::ConnectionId;
+use catalog::ids::ConnectionId;
+use catalog::{Arguments, Catalog, CatalogError, Destination};
 use tokio::sync::mpsc;
 
 use super::super::ask::{DEADLINES, Deadlines};

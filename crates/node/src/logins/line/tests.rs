@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{Credentials, Hashing, Login, User};
+use catalog::access::{Credentials, Hashing, Login, User};
 use queue::Ticket;
 use tokio::sync::{mpsc, oneshot};
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use broker::client_budget::{ClientBudget, STATE_UNCHARGED, Unread, output_room};
 use broker::gate::Ending;
-use broker::ids::ShardId;
 use broker::mail::Mail;
 use bytes::BytesMut;
+use catalog::ids::ShardId;
 
 use super::{Conn, Connections};
 use crate::ledger::{Ledger, Owner, Victim};

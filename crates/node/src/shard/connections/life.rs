@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
-use broker::access::{Identity, Login, LoginRefused, Question, Remote};
-use broker::categories::{CONNECTION, PEER};
 use broker::cx::Cx;
 use broker::gate::{Ending, Gate};
 use broker::mail::TicketOwner;
 use broker::searches::{Own, Waiter};
+use catalog::access::{Identity, Login, LoginRefused, Question, Remote};
+use catalog::categories::{CONNECTION, PEER};
 use queue::Ticket;
 
 use super::Conn;

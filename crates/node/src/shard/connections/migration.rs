@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use broker::gate::Ending;
-use broker::ids::ShardId;
 use bytes::BytesMut;
+use catalog::ids::ShardId;
 
 use super::held::uncount;
 use super::{Conn, Occupancy};

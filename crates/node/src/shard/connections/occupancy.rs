@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use broker::ids::ShardId;
+use catalog::ids::ShardId;
 
 /// The number of connections that may always share a shard, however few the others have: a publisher and a
 /// consumer of one queue.

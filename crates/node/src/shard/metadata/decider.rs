@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use broker::catalog::{Answer, Catalog, CatalogError, Change, Command, Committed, Offered, Pending};
 use broker::counters::Deprecated;
-use broker::ids::{NODE_SHARD, QueueId, ShardId, shard_of};
+use broker::ids::{NODE_SHARD, shard_of};
 use broker::mail::{Mail, Proposal, TicketOwner};
+use catalog::ids::{QueueId, ShardId};
+use catalog::{Answer, Catalog, CatalogError, Change, Command, Committed, Offered, Pending};
 use queue::{Request, Ticket};
 
 use super::Metadata;

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use broker::catalog::{Binding, Change, Destination, Exchange, RouteTarget, RouteTargets};
-use broker::categories::PEER;
 use broker::searches::{Asker, Own};
+use catalog::categories::PEER;
+use catalog::{Binding, Change, Destination, Exchange, RouteTarget, RouteTargets};
 use message::Message;
 use queue::{Publish, PublisherId};
 

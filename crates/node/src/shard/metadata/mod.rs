@@ -13,12 +13,12 @@ mod placing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use broker::access::Access;
-use broker::catalog::{Catalog, Change, Histories, QueueRecord};
-use broker::ids::{QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::traces::Traces;
+use catalog::access::Access;
+use catalog::ids::{QueueId, ShardId};
+use catalog::{Catalog, Change, Histories, QueueRecord};
 
 use self::copied::Copied;
 use self::decider::{DECIDER, Decider};

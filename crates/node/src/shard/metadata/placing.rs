@@ -1,8 +1,9 @@
 //! Where queues live. The node shard places them and notifies all shards.
 
-use broker::catalog::{Change, QueueRecord};
-use broker::ids::{NODE_SHARD, QueueId, ShardId, Where};
+use broker::ids::{NODE_SHARD, Where};
 use broker::mail::Mail;
+use catalog::ids::{QueueId, ShardId};
+use catalog::{Change, QueueRecord};
 
 use crate::shard::Shard;
 

@@ -2,8 +2,9 @@
 
 use std::{iter, vec};
 
-use broker::ids::{NODE_SHARD, QueueId, Where};
+use broker::ids::{NODE_SHARD, Where};
 use broker::mail::Mail;
+use catalog::ids::QueueId;
 use hashbrown::HashSet;
 use queue::{
     Admission, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, Fifo, GoneReason, Health,

@@ -2,11 +2,12 @@
 
 use std::vec;
 
-use broker::catalog::{Command, QueueRecord, RouteTarget};
-use broker::categories::{PEER, QUEUE};
 use broker::dead_letter;
-use broker::ids::{QueueId, shard_of};
+use broker::ids::shard_of;
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
+use catalog::categories::{PEER, QUEUE};
+use catalog::ids::QueueId;
+use catalog::{Command, QueueRecord, RouteTarget};
 use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish, Request};
 
 use super::{Forgetting, WaitingLetters};

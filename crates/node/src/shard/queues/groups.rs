@@ -10,10 +10,10 @@
 //! [`Shard::group_synced`] when the log has synced the records of a round. A group campaigns when the first request
 //! arrives.
 
-use broker::categories::RA;
 use broker::counters::RaftSums;
-use broker::ids::QueueId;
 use bytes::Bytes;
+use catalog::categories::RA;
+use catalog::ids::QueueId;
 use message::LastRoute;
 use queue::{Drive, Driver, Fact};
 use replica::{Entry, Payload, Progress, Record};

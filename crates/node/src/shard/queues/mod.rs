@@ -13,9 +13,9 @@ mod operators;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use broker::catalog::QueueRecord;
-use broker::ids::QueueId;
 use broker::mail::Mail;
+use catalog::QueueRecord;
+use catalog::ids::QueueId;
 use hashbrown::HashMap;
 use queue::{Depth, Effect, Output, Request};
 use wal::Extent;

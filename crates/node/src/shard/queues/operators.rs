@@ -1,7 +1,7 @@
 //! What operators see and do at one queue, through the admin API.
 
 use broker::admin_api::{GroupRow, Reclaimed};
-use broker::ids::QueueId;
+use catalog::ids::QueueId;
 use queue::{Block, Driver, Peek, PeekBlock, PeekEnd, Peeked, Refusal};
 use wal::{Extent, ReadError};
 

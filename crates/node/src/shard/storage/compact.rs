@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use broker::categories::QUEUE;
-use broker::ids::QueueId;
+use catalog::categories::QUEUE;
+use catalog::ids::QueueId;
 use queue::{Living, Load, Moved};
 use wal::{Block, Extent, ReadError, Run};
 

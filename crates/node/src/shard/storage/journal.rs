@@ -14,8 +14,8 @@
 
 use std::collections::VecDeque;
 
-use broker::catalog::Change;
-use broker::ids::QueueId;
+use catalog::Change;
+use catalog::ids::QueueId;
 use queue::{Effect, Fact, Level, Put};
 use replica::Member;
 use wal::{Extent, Handover, Records, WriteError};

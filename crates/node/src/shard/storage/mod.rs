@@ -31,9 +31,9 @@ mod writes;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use broker::catalog::Change;
 use broker::explain::LogFacts;
-use broker::ids::{QueueId, ShardId};
+use catalog::Change;
+use catalog::ids::{QueueId, ShardId};
 use queue::{Drive, Effect, Fact, Level, Mark, Put, Solo};
 use replica::Member;
 use wal::{Extent, Size, Step};

@@ -11,8 +11,8 @@
 //! messages take more than twice the memory budget and a job is in flight. This slows publishers down to the
 //! speed of the disk. If the disk accepts nothing, new messages are refused.
 
-use broker::categories::QUEUE;
-use broker::ids::QueueId;
+use catalog::categories::QUEUE;
+use catalog::ids::QueueId;
 use hashbrown::{HashMap, HashSet};
 use wal::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Run};
 

@@ -10,10 +10,10 @@
 
 use std::sync::atomic::Ordering;
 
-use broker::catalog::DefinitionsCursor;
 use broker::counters::RaftSums;
 use broker::ids::NODE_SHARD;
 use broker::mail::Mail;
+use catalog::DefinitionsCursor;
 use message::LastRoute;
 use queue::{ALL_DUE, Fact};
 use replica::Payload;
@@ -402,9 +402,9 @@ fn join(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 mod tests {
     use std::sync::Arc;
 
-    use broker::access::Access;
-    use broker::catalog::{Arguments, Command, DeclareQueue};
     use broker::settings::Settings;
+    use catalog::access::Access;
+    use catalog::{Arguments, Command, DeclareQueue};
     use message::{Message, Parts, Route};
     use queue::{Publish, PublisherId, Request};
     use replica::{Base, Member, Position, Vote};

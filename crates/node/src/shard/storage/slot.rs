@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use broker::ids::QueueId;
+use catalog::ids::QueueId;
 use queue::{BrowserLoad, Depth, Driver, Fact, Fifo, GoneFromRun, Load, Peek, PeekBlock, Span};
 use ranges::replace_joined;
 use wal::Extent;

@@ -4,7 +4,7 @@
 //! The driver of each queue decides which of its messages are deferred ([`queue::Solo`],
 //! docs/decisions/0022). A receipt leaves when its message is written or settled, whichever comes first.
 
-use broker::ids::QueueId;
+use catalog::ids::QueueId;
 use queue::{ALL_DUE, DEFERRED_MS, Deferral, Driver, Level, Put, Solo};
 
 use super::journal::Journal;

@@ -14,8 +14,8 @@
 
 use std::collections::VecDeque;
 
-use broker::categories::QUEUE;
-use broker::ids::QueueId;
+use catalog::categories::QUEUE;
+use catalog::ids::QueueId;
 use queue::{Request, Retained};
 use wal::{Chunks, ReadFrom, StreamError};
 

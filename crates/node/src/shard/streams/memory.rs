@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use broker::ids::QueueId;
+use catalog::ids::QueueId;
 use queue::Requester;
 use wal::{BufferBudget, Claim};
 

@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use broker::catalog::Catalog;
-use broker::categories::QUEUE;
-use broker::ids::QueueId;
+use catalog::Catalog;
+use catalog::categories::QUEUE;
+use catalog::ids::QueueId;
 use hashbrown::HashMap;
 use queue::{
     Chunk, Config, ConsumerId, GoneReason, OpenFailure, Readers, ReadersOutput, RejectReason, Request,

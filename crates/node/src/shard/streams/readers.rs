@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use broker::categories::{PEER, QUEUE};
-use broker::ids::QueueId;
+use catalog::categories::{PEER, QUEUE};
+use catalog::ids::QueueId;
 use queue::{
     Chunk, ChunkLoad, Effect, Follower, GoneReason, LoadFrom, LoadedChunks, ReadersOutput, Request,
     SegmentPosition, StreamUpdate,

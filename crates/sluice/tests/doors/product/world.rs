@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::access::Identity;
 use broker::admin_api::AdminApi as _;
-use broker::catalog::AccountChange;
 use broker::settings::Settings;
+use catalog::AccountChange;
+use catalog::access::Identity;
 use client::management::{Binding, QueueSpec};
 use client::{Connection, Management, ReceiverOptions, SenderOptions, Session, Url};
 

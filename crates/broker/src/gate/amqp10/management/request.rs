@@ -8,10 +8,8 @@ use amqp10::sasl::Secret;
 use amqp10::sections::{self, SectionKind};
 use amqp10::{Map, Properties, Reader, Value, descriptor, encode};
 use bytes::{Bytes, BytesMut};
+use catalog::{Arguments, Binding, CatalogError, DeclareExchange, DeclareQueue, Destination, QueueRecord};
 
-use crate::catalog::{
-    Arguments, Binding, CatalogError, DeclareExchange, DeclareQueue, Destination, QueueRecord,
-};
 use crate::gate::amqp10::address::{decode_segment, encode_segment};
 use crate::settings::Settings;
 

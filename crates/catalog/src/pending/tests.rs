@@ -1,0 +1,398 @@
+//! Tests [`Pending`] against a naive model that carries out one command after the other.
+
+mod same;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use amqp10::sasl::Secret;
+use proptest::prelude::*;
+
+use super::*;
+use crate::access::{Hashing, Permissions};
+use crate::exchange::topic::NODES_MAX;
+use crate::ids::{ConnectionId, QueueId};
+use crate::{
+    AccountChange, Arguments, Binding, Caller, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+    VhostPatch,
+};
+
+/// A command, or an event of the log or of a queue.
+#[derive(Clone, Debug)]
+enum Step {
+    Command(Command),
+    /// The queue of this virtual host and name ends, if it exists.
+    Forget(&'static str, &'static str),
+    /// The log syncs a part of what it has received.
+    Sync(u8),
+}
+
+/// A catalog with a log that syncs on request. A command is identified by its position in the order of proposals.
+struct World {
+    catalog: Catalog,
+    pending: Pending<usize>,
+    /// The numbers of the decisions that the log has received but not synced.
+    unsynced: Vec<u64>,
+    answers: BTreeMap<usize, Result<String, CatalogError>>,
+    proposed: usize,
+}
+
+impl World {
+    fn new(catalog: Catalog) -> Self {
+        let pending = Pending::new(&catalog);
+        Self { catalog, pending, unsynced: Vec::new(), answers: BTreeMap::new(), proposed: 0 }
+    }
+
+    fn propose(&mut self, command: Command) {
+        self.proposed += 1;
+        self.offer(command, self.proposed);
+    }
+
+    fn offer(&mut self, command: Command, who: usize) {
+        match self.pending.offer(&self.catalog, command, who) {
+            Offered::Waits => {}
+            Offered::Decided { number, .. } => self.unsynced.push(number),
+            Offered::Committed(committed) => self.commit(committed),
+        }
+    }
+
+    fn commit(&mut self, Committed { who, changes, result }: Committed<usize>) {
+        changes.iter().for_each(|change| self.catalog.apply(change));
+        assert!(self.answers.insert(who, result.map(told)).is_none(), "{who} is answered twice");
+    }
+
+    fn sync(&mut self, part: u8) {
+        let count = self.unsynced.len().min(usize::from(part) + 1);
+        let Some(last) = self.unsynced.drain(..count).next_back() else { return };
+        while let Some(committed) = self.pending.handle_synced(last) {
+            self.commit(committed);
+        }
+        for (command, who) in self.pending.take_line() {
+            self.offer(command, who);
+        }
+    }
+
+    fn settle(&mut self) {
+        while !self.unsynced.is_empty() {
+            self.sync(u8::MAX);
+        }
+        assert!(self.pending.claimed.is_empty() && self.pending.waiting.is_empty());
+    }
+}
+
+/// Formats an answer without the ids of queues, which depend on the order of decisions.
+fn told(answer: Answer) -> String {
+    match answer {
+        Answer::Queue { record, created } => format!("{} {created}", record.name),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Returns everything in the catalog, without ids.
+fn contents(catalog: &Catalog) -> Vec<String> {
+    let vhosts = catalog.vhosts().map(|name| format!("vhost {name}"));
+    let queues = catalog.queues().map(|q| {
+        let policy = q.policy.as_ref().map(|policy| &policy.name);
+        format!("queue {} {} {} {:?} {policy:?}", q.vhost, q.name, q.durable, q.exclusive)
+    });
+    let exchanges = catalog.exchanges().map(|x| format!("exchange {} {} {}", x.vhost, x.name, x.auto_delete));
+    let bindings = catalog.bindings().into_iter().map(|binding| format!("{binding:?}"));
+    let policies = catalog.policies(false).map(|policy| format!("{policy:?}"));
+    let users = catalog.users().iter().map(|user| {
+        let permissions: BTreeMap<_, _> = user.permissions.iter().collect();
+        format!("user {} {:?} {:?} {permissions:?}", user.name, user.hash.expose(), user.tags)
+    });
+    let mut all: Vec<String> =
+        vhosts.chain(queues).chain(exchanges).chain(bindings).chain(policies).chain(users).collect();
+    all.sort();
+    all
+}
+
+fn run_one(catalog: &mut Catalog, command: Command) -> Result<String, CatalogError> {
+    let decision = catalog.decide(command, &mut catalog.queue_ids())?;
+    decision.changes.iter().for_each(|change| catalog.apply(change));
+    Ok(told(decision.answer))
+}
+
+const VHOSTS: [&str; 2] = ["/", "v"];
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn declare(vhost: &str, name: &str, durable: bool) -> Command {
+    let connection = (!durable).then(ConnectionId::default);
+    let declare = DeclareQueue::new(vhost, name, Arguments::new());
+    Command::DeclareQueue(DeclareQueue { durable, exclusive: !durable, connection, ..declare })
+}
+
+fn exchange(vhost: &str, name: &str, durable: bool, auto_delete: bool) -> Command {
+    Command::DeclareExchange(DeclareExchange {
+        vhost: vhost.into(),
+        name: name.into(),
+        kind: "fanout".into(),
+        durable,
+        auto_delete,
+        internal: false,
+        arguments: Arguments::new(),
+    })
+}
+
+fn binding(vhost: &str, source: &str, destination: Destination, key: &str) -> Binding {
+    let (vhost, source, key) = (vhost.into(), source.into(), key.into());
+    Binding { vhost, source, destination, key, arguments: Arguments::new() }
+}
+
+fn policy(vhost: &str, name: &str) -> Command {
+    Command::SetPolicy(SetPolicy {
+        vhost: vhost.into(),
+        name: name.into(),
+        operator: false,
+        pattern: format!("^{name}"),
+        priority: 0,
+        apply_to: "queues".into(),
+        definition: [("max-length".to_owned(), amqp10::Value::Int(1))].into(),
+    })
+}
+
+fn set_user(name: &str) -> Command {
+    let hash = Hashing::Sha256.hash([1; 16], &Secret::new("p"));
+    Command::Account(AccountChange::SetUser { name: name.into(), hash, tags: [].into() })
+}
+
+fn set_password(name: &str, password: &'static str) -> Command {
+    let hash = Some(Hashing::Sha256.hash([1; 16], &Secret::new(password)));
+    Command::Account(AccountChange::PatchUser { name: name.into(), hash, tags: None })
+}
+
+fn set_tags(name: &str, tag: &str) -> Command {
+    let tags = Some([tag.to_owned()].into());
+    Command::Account(AccountChange::PatchUser { name: name.into(), hash: None, tags })
+}
+
+fn add_user(name: &str) -> Command {
+    let hash = Hashing::Sha256.hash([1; 16], &Secret::new("added"));
+    Command::Account(AccountChange::AddUser { name: name.into(), hash, tags: [].into() })
+}
+
+fn set_permissions(user: &str, vhost: &str) -> Command {
+    Command::Account(AccountChange::SetPermissions {
+        user: user.into(),
+        vhost: vhost.into(),
+        permissions: Permissions::ALL,
+    })
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let place = (prop::sample::select(&VHOSTS[..]), prop::sample::select(&NAMES[..]));
+    let destination = (prop::sample::select(&NAMES[..]), any::<bool>()).prop_map(|(name, is_queue)| {
+        if is_queue { Destination::Queue(name.into()) } else { Destination::Exchange(name.into()) }
+    });
+    let bound = (place.clone(), destination, prop::sample::select(&["", "k"][..]))
+        .prop_map(|((vhost, source), to, key)| binding(vhost, source, to, key));
+    let command = prop_oneof![
+        4 => (place.clone(), any::<bool>()).prop_map(|((vhost, name), durable)| declare(vhost, name, durable)),
+        4 => (place.clone(), any::<bool>(), any::<bool>()).prop_map(|((vhost, name), durable, auto_delete)| {
+            exchange(vhost, name, durable, auto_delete)
+        }),
+        8 => bound.clone().prop_map(|binding| Command::Bind(binding, Caller::Management)),
+        3 => bound.prop_map(|binding| Command::Unbind(binding, Caller::Management)),
+        2 => (place.clone(), any::<bool>()).prop_map(|((vhost, name), if_unused)| {
+            Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused }
+        }),
+        1 => place.clone().prop_map(|(vhost, name)| policy(vhost, name)),
+        1 => place.clone().prop_map(|(vhost, name)| {
+            Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator: false }
+        }),
+        1 => (prop::option::of(0_u32..4), place.clone(), any::<bool>()).prop_map(|(max_queues, place, is_new)| {
+            let (name, creator) = (if is_new { "w" } else { "v" }.into(), Some(place.1.into()));
+            let patch = VhostPatch { max_queues: Some(max_queues), ..VhostPatch::default() };
+            Command::Account(AccountChange::SetVhost { name, patch, creator })
+        }),
+        1 => Just(Command::Account(AccountChange::DeleteVhost { name: "v".into() })),
+        1 => place.clone().prop_map(|(_, name)| set_user(name)),
+        1 => place.clone().prop_map(|(_, name)| add_user(name)),
+        1 => place.clone().prop_map(|(vhost, name)| set_password(name, vhost)),
+        1 => place.clone().prop_map(|(vhost, name)| set_tags(name, vhost)),
+        1 => place.clone().prop_map(|(_, name)| Command::Account(AccountChange::DeleteUser { name: name.into() })),
+        1 => place.clone().prop_map(|(vhost, name)| set_permissions(name, vhost)),
+        1 => place.clone().prop_map(|(vhost, user)| {
+            Command::Account(AccountChange::ClearPermissions { user: user.into(), vhost: vhost.into() })
+        }),
+    ];
+    let step = prop_oneof![
+        20 => command.prop_map(Step::Command),
+        3 => place.prop_map(|(vhost, name)| Step::Forget(vhost, name)),
+        4 => (0..4_u8).prop_map(Step::Sync),
+    ];
+    prop::collection::vec(step, 0..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// Every command gets the same answer as if each command were carried out before the next one is decided. The
+    /// resulting catalog is the same too.
+    #[test]
+    fn answers_are_as_if_commands_ran_one_by_one(steps in steps()) {
+        let mut model = Catalog::default();
+        run_one(&mut model, Command::Account(AccountChange::add_vhost("v"))).unwrap();
+        let mut world = World::new(model.clone());
+        let (mut expected, mut ended) = (BTreeMap::new(), BTreeSet::new());
+        for step in steps {
+            let (asked, of_model) = match step {
+                Step::Command(command) => (command.clone(), command),
+                Step::Forget(vhost, name) => {
+                    // Only a committed queue has a machine that can end, and it ends once. In the model the
+                    // queue has another id, so it is looked up by name.
+                    let queue = world.catalog.listed_queue(vhost, name).map(|q| q.id);
+                    let Some(queue) = queue.filter(|queue| ended.insert(*queue)) else { continue };
+                    let in_model = model.listed_queue(vhost, name).unwrap().id;
+                    (Command::ForgetQueue { queue }, Command::ForgetQueue { queue: in_model })
+                }
+                Step::Sync(part) => {
+                    world.sync(part);
+                    continue;
+                }
+            };
+            world.propose(asked);
+            expected.insert(world.proposed, run_one(&mut model, of_model));
+        }
+        world.settle();
+        prop_assert_eq!(world.answers, expected);
+        prop_assert_eq!(contents(&world.catalog), contents(&model));
+    }
+}
+
+#[test]
+fn commands_without_conflicts_share_a_sync() {
+    let mut world = World::new(Catalog::default());
+    for name in NAMES {
+        world.propose(declare("/", name, true));
+        world.propose(exchange("/", name, true, false));
+    }
+    for name in NAMES {
+        let to = |key| binding("/", "amq.fanout", Destination::Queue(name.into()), key);
+        world.propose(Command::Bind(to("1"), Caller::Management));
+        world.propose(Command::Bind(to("2"), Caller::Management));
+    }
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 6), "bindings wait for their queues");
+    assert!(world.answers.is_empty() && world.catalog.queues().count() == 0);
+    world.sync(u8::MAX);
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 0), "bindings wait for nothing else");
+    world.sync(u8::MAX);
+    assert!(world.answers.values().all(Result::is_ok) && world.answers.len() == 12);
+}
+
+#[test]
+fn changes_that_are_not_durable_wait_for_no_sync() {
+    let mut world = World::new(Catalog::default());
+    world.propose(exchange("/", "x", true, false));
+    world.propose(declare("/", "durable", true));
+    world.propose(declare("/", "own", false));
+    let bind = |source: &str, to: &str| {
+        Command::Bind(binding("/", source, Destination::Queue(to.into()), ""), Caller::Management)
+    };
+    world.propose(bind("amq.fanout", "own"));
+    assert_eq!(world.answers.keys().collect::<Vec<_>>(), [&3, &4]);
+    // This binding depends on an exchange whose declaration is not synced.
+    world.propose(bind("x", "own"));
+    assert_eq!(world.answers.len(), 2);
+    let own = world.catalog.listed_queue("/", "own").unwrap().id;
+    world.sync(0);
+    assert_eq!(world.answers.len(), 4, "its exchange exists now");
+    world.propose(Command::ForgetQueue { queue: own });
+    assert_eq!(world.answers.len(), 5);
+    world.propose(declare("/", "next", false));
+    let next = world.catalog.listed_queue("/", "next").unwrap().id;
+    assert_eq!(next.slot(), own.slot(), "its place is free");
+    assert!(world.catalog.is_to_come(QueueId::new(next.incarnation() + 1, own.slot() as u32)));
+    assert!(!world.catalog.is_to_come(own) && world.catalog.is_to_come(QueueId::new(1, 0)), "one is pending");
+    world.settle();
+    let durable = world.catalog.listed_queue("/", "durable").unwrap().id;
+    assert_ne!(durable.slot(), next.slot());
+    assert!(durable.incarnation() < own.incarnation(), "ids are not given in the order of the commits");
+}
+
+/// Two administrators who change a user at the same time do not know of each other.
+#[test]
+fn of_two_changes_of_a_user_at_the_same_time_none_is_lost() {
+    let mut world = World::new(Catalog::default());
+    world.propose(set_user("anna"));
+    world.settle();
+    let permissions = set_permissions("anna", "/");
+    for change in [set_password("anna", "new"), set_tags("anna", "management"), permissions] {
+        world.propose(change);
+    }
+    assert!(world.answers.len() == 1 && world.unsynced.len() == 1, "the second waits for the first");
+    world.settle();
+    assert!(world.answers.values().all(Result::is_ok), "{:?}", world.answers);
+    let anna = world.catalog.users().get("anna").unwrap();
+    assert!(anna.hash.is_of(&Secret::new("new")) && *anna.tags == ["management"], "{anna:?}");
+    assert_eq!(anna.permissions.len(), 1);
+
+    world.propose(set_password("nobody", "p"));
+    assert!(matches!(world.answers[&5], Err(CatalogError::NotFound { .. })));
+}
+
+#[test]
+fn of_two_users_who_are_added_with_one_name_the_second_is_refused() {
+    let mut world = World::new(Catalog::default());
+    world.propose(add_user("anna"));
+    world.propose(set_tags("anna", "management"));
+    world.propose(add_user("anna"));
+    world.settle();
+    assert!(world.answers[&1].is_ok() && world.answers[&2].is_ok(), "{:?}", world.answers);
+    let reason = "user 'anna' exists already".to_owned();
+    assert_eq!(world.answers[&3], Err(CatalogError::PreconditionFailed { reason }));
+    assert_eq!(*world.catalog.users().get("anna").unwrap().tags, ["management"]);
+}
+
+#[test]
+fn too_many_waiting_commands_are_refused_except_ends_of_queues() {
+    let mut world = World::new(Catalog::default());
+    world.propose(declare("/", "a", true));
+    world.sync(0);
+    let queue = world.catalog.listed_queue("/", "a").unwrap().id;
+    world.propose(policy("/", "a"));
+    for _ in 0..WAITING_MAX {
+        world.propose(declare("/", "a", true));
+    }
+    assert_eq!(world.answers.len(), 1);
+    world.propose(declare("/", "a", true));
+    assert!(matches!(world.answers.last_key_value(), Some((_, Err(CatalogError::Busy { .. })))));
+    world.propose(Command::ForgetQueue { queue });
+    assert_eq!(world.answers.len(), 2);
+    world.settle();
+    assert!(world.catalog.listed_queue("/", "a").is_none());
+}
+
+/// Bindings share the room of a topic exchange as long as it suffices for all of them, and none of them gets more than is left.
+#[test]
+fn bindings_that_wait_for_the_log_do_not_exceed_the_room_of_their_exchange() {
+    const WORDS: usize = 250;
+    let mut catalog = Catalog::default();
+    run_one(&mut catalog, declare("/", "a", true)).unwrap();
+    let bind = |n: usize| {
+        let key = format!("{n}{}", ".".repeat(WORDS - 1));
+        Command::Bind(binding("/", "amq.topic", Destination::Queue("a".into()), &key), Caller::Management)
+    };
+    let most = NODES_MAX / WORDS;
+    for n in 0..most - 3 {
+        run_one(&mut catalog, bind(n)).unwrap();
+    }
+    let mut world = World::new(catalog);
+    (0..5).for_each(|n| world.propose(bind(most + n)));
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (3, 2), "three have room");
+    world.propose(bind(0));
+    world.sync(u8::MAX);
+    let refused = |answer: &Result<_, _>| matches!(answer, Err(CatalogError::LimitReached { .. }));
+    assert_eq!(
+        world.answers.values().map(refused).collect::<Vec<_>>(),
+        [false, false, false, true, true, false]
+    );
+    // What a removal frees is there for the next command, but not before the log has it.
+    let Command::Bind(first, _) = bind(0) else { unreachable!() };
+    world.propose(Command::Unbind(first, Caller::Management));
+    world.propose(bind(most + 3));
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (1, 1));
+    world.settle();
+    assert_eq!(world.answers.values().filter(|answer| refused(answer)).count(), 2);
+    assert_eq!(world.catalog.binding_room("/", "amq.topic"), Some(0));
+}

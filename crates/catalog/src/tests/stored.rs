@@ -1,0 +1,230 @@
+//! Changes and definitions restore the catalog, and each form of a record keeps its meaning.
+
+use super::*;
+use crate::EVENT_EXCHANGE;
+
+/// The definitions rebuild the final state of the catalog, even if it changes while they are walked in parts.
+#[test]
+fn definitions_told_in_parts_rebuild_the_catalog() {
+    let declare = |name: &str, kind: &str| {
+        Command::DeclareExchange(DeclareExchange {
+            vhost: "/".into(),
+            name: name.into(),
+            kind: kind.into(),
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            arguments: Arguments::new(),
+        })
+    };
+    let binding = |source: &str, to: &str, key: &str| Binding {
+        vhost: "/".into(),
+        source: source.into(),
+        destination: Destination::Queue(to.into()),
+        key: key.into(),
+        arguments: Arguments::new(),
+    };
+    let bind =
+        |source: &str, to: &str, key: &str| Command::Bind(binding(source, to, key), Caller::Management);
+    let forget = |catalog: &Catalog, name: &str| Command::ForgetQueue {
+        queue: catalog.listed_queue("/", name).unwrap().id,
+    };
+    let mut before = Catalog::default();
+    for name in ["a", "b", "c"] {
+        run(&mut before, queue(name, &[]));
+    }
+    for (name, kind) in [("x", "topic"), ("hash", "x-consistent-hash")] {
+        run(&mut before, declare(name, kind));
+        for to in ["c", "a", "b"] {
+            run(&mut before, bind(name, to, "2"));
+        }
+    }
+    let expected = |catalog: &Catalog| {
+        let mut queues: Vec<_> = catalog.queues().map(|queue| (queue.name.clone(), queue.id)).collect();
+        queues.sort();
+        let mut exchanges: Vec<_> = catalog.exchanges().map(|exchange| exchange.name.clone()).collect();
+        exchanges.sort();
+        let of = |source: &str| -> Vec<_> {
+            catalog.bindings().into_iter().filter(|b| &*b.source == source).collect()
+        };
+        let mut bindings = of("x");
+        bindings.sort_by(|a, b| (&a.destination, &a.key).cmp(&(&b.destination, &b.key)));
+        (queues, exchanges, bindings, of("hash"))
+    };
+    for at in 0..40 {
+        for rows in 1..5 {
+            let (mut catalog, mut restored) = (before.clone(), Catalog::default());
+            let mut cursor = DefinitionsCursor::default();
+            for part in 0..40 {
+                catalog.walk_definitions(&mut cursor, rows, |change| restored.apply(&change));
+                if part != at {
+                    continue;
+                }
+                for command in [
+                    forget(&catalog, "b"),
+                    queue("d", &[]),
+                    bind("hash", "d", "1"),
+                    bind("x", "d", "#"),
+                    Command::Unbind(binding("hash", "c", "2"), Caller::Management),
+                    declare("new", "fanout"),
+                    bind("new", "a", ""),
+                ] {
+                    for change in catalog.decide(command, &mut catalog.queue_ids()).unwrap().changes {
+                        assert!(catalog.is_durable(&change));
+                        catalog.apply(&change);
+                        restored.apply(&change);
+                    }
+                }
+            }
+            assert!(cursor.is_at_end());
+            assert_eq!(expected(&restored), expected(&catalog), "{rows} rows, changed behind part {at}");
+        }
+    }
+}
+
+/// Changes that are stored and read back rebuild the same catalog, in whatever order policies and queues were made.
+#[test]
+fn stored_changes_restore_the_catalog() {
+    let mut catalog = Catalog::default();
+    let mut stored = Vec::new();
+    let ttl = [("message-ttl", Value::Int(7)), ("fsync", Value::Boolean(true))];
+    for command in [
+        policy("p", false, "^q", -3, &ttl),
+        queue("q1", &[]),
+        policy("op", true, "1$", 0, &[("expires", Value::Int(9))]),
+        queue("q2", &[]),
+        policy("gone", false, "", 9, &ttl),
+        clear("gone", false),
+        Command::Account(AccountChange::add_vhost("v")),
+        Command::Account(AccountChange::SetUser {
+            name: "u".into(),
+            hash: Hashing::Sha256.hash([1; 16], &Secret::new("p")),
+            tags: [].into(),
+        }),
+        Command::Account(AccountChange::SetPermissions {
+            user: "u".into(),
+            vhost: "v".into(),
+            permissions: Permissions::ALL,
+        }),
+    ] {
+        for change in run(&mut catalog, command).1 {
+            assert!(catalog.is_durable(&change));
+            let mut bytes = BytesMut::new();
+            encode_change(&change, &mut bytes);
+            assert_eq!(decode_change(&bytes).as_ref(), Some(&change));
+            stored.push(bytes);
+        }
+    }
+    let mut restored = Catalog::default();
+    stored.iter().for_each(|bytes| restored.apply(&decode_change(bytes).unwrap()));
+    for name in ["q1", "q2"] {
+        let record = restored.listed_queue("/", name).unwrap();
+        assert_eq!(Some(&record), catalog.listed_queue("/", name).as_ref());
+        assert_eq!((record.config.message_ttl_ms, record.fsync), (Some(7), true));
+    }
+    assert_eq!(restored.listed_queue("/", "q1").unwrap().config.expires_ms, Some(9));
+    assert_eq!(restored.policies(false).count(), 1);
+
+    // All definitions are applied at once, on top of an empty catalog and on top of the restored one.
+    let again = catalog.definitions();
+    for mut base in [Catalog::default(), restored] {
+        again.iter().for_each(|change| base.apply(change));
+        for name in ["q1", "q2"] {
+            assert_eq!(base.listed_queue("/", name), catalog.listed_queue("/", name));
+        }
+        let names = |c: &Catalog| [false, true].map(|o| c.policies(o).cloned().collect::<Vec<_>>());
+        assert_eq!(names(&base), names(&catalog));
+        assert_eq!(base.users().get("u"), catalog.users().get("u"));
+        assert!(base.has_vhost("v") && base.users().have_begun());
+    }
+}
+
+/// Format 1: everything that was ever written can be read forever.
+#[test]
+fn formats_are_versioned() {
+    let arguments = |pairs: &[(&str, Value)]| -> Arguments {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect()
+    };
+    let kind = |kind, arguments| {
+        Change::ExchangeDeclared(Arc::new(Exchange::new("/".into(), "x".into(), kind, arguments)))
+    };
+    let golden: &[(Change, &str)] = &[
+        (
+            kind(ExchangeKind::ConsistentHash, arguments(&[("hash-header", "h".into())])),
+            "c03208 5003 a1012f a10178 a111782d636f6e73697374656e742d68617368 41 42 42 \
+             c11102 a10b686173682d686561646572 a10168",
+        ),
+        (
+            Change::PolicySet(Arc::new(Policy {
+                vhost: "/".into(),
+                name: "p".into(),
+                operator: false,
+                pattern: Pattern::new("^q").unwrap(),
+                priority: -2,
+                apply_to: ApplyTo::ClassicQueues,
+                definition: arguments(&[("max-length", Value::Long(5))]),
+            })),
+            "c03108 5008 a1012f a10170 42 a1025e71 55fe a10e636c61737369635f717565756573 \
+             c10f02 a10a6d61782d6c656e677468 5505",
+        ),
+        (
+            Change::PolicyCleared { vhost: "/".into(), name: "p".into(), operator: true },
+            "c00a04 5009 a1012f a10170 41",
+        ),
+    ];
+    for (change, hex) in golden {
+        let mut bytes = BytesMut::new();
+        encode_change(change, &mut bytes);
+        let got: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(got, hex.replace(' ', ""), "{change:?}");
+        assert_eq!(decode_change(&bytes).as_ref(), Some(change));
+    }
+    assert_eq!(decode_change(b""), None);
+}
+
+/// Before version 8 of the log, the exchange of events was not stored. While the setting was off, its bindings did not end with their
+/// queues.
+#[test]
+fn bindings_of_exchanges_of_settings_are_restored_from_older_logs() {
+    let mut catalog = Catalog::default();
+    let mut declared = Catalog::default();
+    let (answer, changes) = run(&mut declared, queue("q", &[]));
+    let Answer::Queue { record, .. } = answer else { panic!("{answer:?}") };
+    let bound = |to: Destination| {
+        let (vhost, source) = ("/".into(), EVENT_EXCHANGE.into());
+        Change::Bound(Arc::new(Binding {
+            vhost,
+            source,
+            destination: to,
+            key: "#".into(),
+            arguments: Arguments::new(),
+        }))
+    };
+    changes.iter().for_each(|change| catalog.restore(change));
+    for to in [Destination::Queue("q".into()), Destination::Exchange("amq.fanout".into())] {
+        catalog.restore(&bound(to));
+    }
+    let of_events = |catalog: &Catalog| {
+        catalog.bindings().into_iter().filter(|binding| &*binding.source == EVENT_EXCHANGE).count()
+    };
+    assert!(catalog.exchange("/", EVENT_EXCHANGE).is_some_and(|exchange| exchange.internal));
+    assert_eq!(of_events(&catalog), 2);
+    catalog.restore(&Change::QueueForgotten { queue: record.id });
+    assert_eq!(of_events(&catalog), 1, "the binding ends with its queue");
+    catalog.restore(&Change::ExchangeDeleted { vhost: "/".into(), name: "amq.fanout".into() });
+    assert_eq!(of_events(&catalog), 0);
+}
+
+/// Before version 8 of the log, incarnations were the upper 32 bits of an id. Such an id is a valid one of today.
+#[test]
+fn ids_of_older_logs_are_never_given_again() {
+    // An AMQP list of a ubyte 7 and a uint 5: the next incarnation is 5.
+    let next = decode_change(&[0xc0, 5, 2, 0x50, 7, 0x52, 5]);
+    let mut catalog = Catalog::default();
+    catalog.apply(&next.expect("a change of kind 7"));
+    let newest_of_old = QueueId(4 << 32 | 0xff_ffff);
+    let (answer, _) = run(&mut catalog, queue("q", &[]));
+    let Answer::Queue { record, .. } = answer else { panic!("{answer:?}") };
+    assert!(record.id.incarnation() > newest_of_old.incarnation(), "{:?}", record.id);
+    assert_eq!(newest_of_old.slot(), 0xff_ffff);
+}
