@@ -1,7 +1,7 @@
 //! `POST /api/queues/{vhost}/{name}/move`: moves messages to another queue or to an exchange.
 //! `POST /api/queues/{vhost}/{name}/redrive`: sends dead letters back to where they died.
 
-use broker::admin_api::{AdminApi, DeathReason, Move, MoveEnd, MoveTo, Moved, Redrive, RedriveTo, Which};
+use broker::admin_api::{DeathReason, Move, MoveEnd, MoveTo, Moved, Redrive, RedriveTo, Which};
 use catalog::access::DEFAULT_EXCHANGE_ALIAS;
 use serde_json::{Map as Object, Value, json};
 
@@ -43,7 +43,7 @@ const REASONS: [DeathReason; 4] =
 /// # Errors
 /// 400 for a bad field and for a queue that refuses, for example a stream; 401 without the permissions, 404 without the queue,
 /// 503 if the broker does not answer in time.
-pub(crate) async fn move_messages<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn move_messages(call: &Call<'_>) -> Result<Reply, Failure> {
     let wanted = wanted_move(&call.fields)?;
     let _place = place(call, "nothing was moved").await?;
     let moved = call.api.move_messages(&call.who, call.param(0), call.param(1), &wanted).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn move_messages<D: AdminApi>(call: &Call<'_, D>) -> Result<Rep
 ///
 /// # Errors
 /// As for a move.
-pub(crate) async fn redrive<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn redrive(call: &Call<'_>) -> Result<Reply, Failure> {
     let wanted = wanted_redrive(&call.fields, now_ms())?;
     let _place = place(call, "nothing was redriven").await?;
     let moved = call.api.move_messages(&call.who, call.param(0), call.param(1), &wanted).await?;

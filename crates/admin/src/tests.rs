@@ -92,7 +92,7 @@ async fn the_peer_address_is_checked() {
     let headers = headers.into_iter().collect();
     let (ports, uri) = (crate::Ports::default(), "/api/whoami".parse().unwrap());
     let from = async |peer: &str| {
-        crate::auth::authenticate(&*api, &ports, &uri, &headers, peer.parse().unwrap()).await
+        crate::auth::authenticate(&api, &ports, &uri, &headers, peer.parse().unwrap()).await
     };
     assert_eq!(&*from("[::ffff:127.0.0.1]:1").await.unwrap().who.user, "guest");
     assert_eq!(from("10.0.0.1:1").await.unwrap_err().status, 401);

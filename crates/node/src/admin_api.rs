@@ -38,7 +38,7 @@ use crate::notices::NoticeWay;
 
 /// The admin API of a node. See the module.
 #[derive(Clone, Debug)]
-pub struct NodeAdminApi {
+pub struct AdminApi {
     inner: Arc<Inner>,
 }
 
@@ -77,7 +77,7 @@ struct Inner {
     deadlines: Deadlines,
 }
 
-impl NodeAdminApi {
+impl AdminApi {
     pub(crate) fn new(
         Ways { shards, notices }: Ways,
         settings: Arc<Settings>,

@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use wal::{BlockRead, ChunksRead, Completion, CopyEnd, Packed, StreamAnswer};
 
 use crate::handshakes::Handshake;
-use crate::questions::Question;
 use crate::shard::Migration;
+use crate::shard::questions::Question;
 
 /// The result of checking a login.
 pub(crate) type Checked = Result<Identity, LoginRefused>;

@@ -25,7 +25,7 @@ use wal::{
     StreamReader, Streams, Writer,
 };
 
-use crate::admin_api::{NodeAdminApi, Run, Ways};
+use crate::admin_api::{AdminApi, Run, Ways};
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
@@ -74,7 +74,7 @@ pub struct Node {
     threads: Vec<JoinHandle<io::Result<()>>>,
     storage: Storage,
     admission: Arc<Admission>,
-    api: NodeAdminApi,
+    api: AdminApi,
     watch: Watch,
 }
 
@@ -240,7 +240,7 @@ impl Node {
             Watch::start(alarms, &data_dir, on_change, move || to_count.count(Instant::now())).map_err(
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
-        let api = NodeAdminApi::new(
+        let api = AdminApi::new(
             Ways { shards: shards.clone(), notices },
             settings,
             access,
@@ -253,7 +253,7 @@ impl Node {
     }
 
     /// The management front end of this node.
-    pub fn api(&self) -> &NodeAdminApi {
+    pub fn api(&self) -> &AdminApi {
         &self.api
     }
 

@@ -11,11 +11,11 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::Response;
-use broker::admin_api::{AdminApi as _, QueueSpec};
+use broker::admin_api::QueueSpec;
 use catalog::access::Identity;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use node::NodeAdminApi;
+use node::AdminApi;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -63,11 +63,11 @@ async fn health_checks_answer_on_a_crowded_port() {
 /// The number of queues. With eleven measures each, the metrics have about 3 MB of text.
 const QUEUES: usize = 4_000;
 
-async fn guest(api: &NodeAdminApi) -> Identity {
+async fn guest(api: &AdminApi) -> Identity {
     api.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap()
 }
 
-async fn declare_queues(api: &NodeAdminApi, names: impl Iterator<Item = String>) {
+async fn declare_queues(api: &AdminApi, names: impl Iterator<Item = String>) {
     let who = guest(api).await;
     for name in names {
         let (durable, auto_delete) = (true, false);
@@ -78,7 +78,7 @@ async fn declare_queues(api: &NodeAdminApi, names: impl Iterator<Item = String>)
 }
 
 /// Declares queues named `q0000` and so on.
-async fn declare_many_queues(api: &NodeAdminApi) {
+async fn declare_many_queues(api: &AdminApi) {
     declare_queues(api, (0..QUEUES).map(|number| format!("q{number:04}"))).await;
 }
 

@@ -3,7 +3,6 @@
 use amqp10::sasl::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::admin_api::AdminApi as _;
 use catalog::AccountChange;
 use catalog::access::{Hashing, Identity, PasswordHash};
 
@@ -365,20 +364,20 @@ async fn several_files_are_one_import_that_names_the_wrong_file() {
     let warnings = wrong.warnings();
     assert!(warnings[0].starts_with("1.json: exchange 'x'"), "{warnings:?}");
     assert!(warnings[1].starts_with("3.json: binding from 'x' to 'q'"), "{warnings:?}");
-    let refused = wrong.import_at_start(&*api, &who, false).await.unwrap_err();
+    let refused = wrong.import_at_start(&api, &who, false).await.unwrap_err();
     assert_eq!(refused.reason, "2.json: line 2: queue 'q' in vhost 'w': no vhost 'w'");
     assert_eq!(api.vhosts(&who).await.unwrap().len(), 1);
 
     let right = r#"{"name":"q","vhost":"v"}"#;
-    assert!(of(right).import_at_start(&*api, &who, true).await.unwrap());
-    assert!(!of(right).import_at_start(&*api, &who, true).await.unwrap(), "unchanged");
-    assert!(of(right).import_at_start(&*api, &who, false).await.unwrap(), "not asked for");
-    assert!(of(r#"{"name":"r","vhost":"v"}"#).import_at_start(&*api, &who, true).await.unwrap());
-    assert!(of(right).import_at_start(&*api, &who, true).await.unwrap(), "others were carried out since");
+    assert!(of(right).import_at_start(&api, &who, true).await.unwrap());
+    assert!(!of(right).import_at_start(&api, &who, true).await.unwrap(), "unchanged");
+    assert!(of(right).import_at_start(&api, &who, false).await.unwrap(), "not asked for");
+    assert!(of(r#"{"name":"r","vhost":"v"}"#).import_at_start(&api, &who, true).await.unwrap());
+    assert!(of(right).import_at_start(&api, &who, true).await.unwrap(), "others were carried out since");
     // An import over HTTP is the last one then.
-    Definitions::parse("{}", Reading::default()).unwrap().import(&*api, &who).await.unwrap();
+    Definitions::parse("{}", Reading::default()).unwrap().import(&api, &who).await.unwrap();
     assert!(api.parameters(&who).await.unwrap().is_empty());
-    assert!(of(right).import_at_start(&*api, &who, true).await.unwrap());
+    assert!(of(right).import_at_start(&api, &who, true).await.unwrap());
 }
 
 #[tokio::test]
@@ -529,7 +528,7 @@ async fn a_user_keeps_the_hash_that_is_of_the_password() {
     let import = async |password: &str| {
         let text = format!(r#"{{"users":[{{"name":"anna","password":"{password}","tags":""}}]}}"#);
         let definitions = Definitions::parse(&text, Reading::default()).unwrap();
-        definitions.import(&*api, &who).await.unwrap();
+        definitions.import(&api, &who).await.unwrap();
         api.users(&who).unwrap().get("anna").unwrap().hash.clone()
     };
     assert_eq!(import("secret").await, known);

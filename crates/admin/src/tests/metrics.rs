@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use broker::admin_api::{AdminApi as _, GroupRow, ShardRow};
+use broker::admin_api::{GroupRow, ShardRow};
 use broker::counters::{Counters, Deliveries, Deprecated, RaftSums, Traffic};
 use broker::exchange_counts::ExchangeCounts;
 use broker::load::BusyTime;

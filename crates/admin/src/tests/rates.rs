@@ -38,7 +38,7 @@ impl World {
     /// Takes a sample at this time, in seconds. Later requests are answered at the same time.
     async fn sample(&self, at_s: u64) {
         self.at(at_s);
-        self.ports.samples().take(&*self.server.api, at_s * 1000).await.unwrap();
+        self.ports.samples().take(&self.server.api, at_s * 1000).await.unwrap();
     }
 
     /// Later requests are answered at this time, in seconds. The server runs on the thread of the test.
@@ -137,7 +137,7 @@ async fn shards_have_the_part_of_the_time_in_which_they_were_busy() {
     set([1_100, 5_200], 6_000);
     // The sample is a little late, which changes nothing.
     TIME_MS.set(105_020);
-    world.ports.samples().take(&*world.server.api, 105_020).await.unwrap();
+    world.ports.samples().take(&world.server.api, 105_020).await.unwrap();
     assert_eq!(busy().await, [0.2, 1.0]);
     set([9_100, 5_200], 16_000);
     assert_eq!(busy().await, [0.2, 1.0], "the part between the last two samples");
@@ -512,7 +512,7 @@ async fn an_admin_api_that_does_not_answer_costs_one_sample() {
     let world = World::start().await;
     world.sample(100).await;
     world.server.api.state().stuck = true;
-    world.ports.samples().take(&*world.server.api, 105_000).await.unwrap_err();
+    world.ports.samples().take(&world.server.api, 105_000).await.unwrap_err();
     world.server.api.state().stuck = false;
     world.receive(100);
     world.sample(110).await;

@@ -17,9 +17,9 @@ use catalog::{Catalog, Command};
 use message::{Message, Parts, Route, trim};
 use node::admin_api::detached::{Detached, ShardEnd, ToShard};
 use node::facts::Restored;
-use node::questions::{Act, AnswerTo, Question};
+use node::shard::questions::{Act, AnswerTo, Question};
 use node::shard::{Shard, Writes};
-use node::{NodeAdminApi, StorageLimits, make_shards};
+use node::{AdminApi, StorageLimits, make_shards};
 use queue::{
     ConsumerId, Delivery, Effect, Peek, PeekEnd, Peeked, PeekedMessage, Refusal, Replay, Request, Requester,
     Start, Ticket,
@@ -35,7 +35,7 @@ const NOW_MS: u64 = 8_000;
 /// An admin API and what is behind it.
 #[derive(Clone)]
 pub(super) struct TestNode {
-    api: NodeAdminApi,
+    api: AdminApi,
     inside: Arc<Inside>,
 }
 
@@ -47,9 +47,9 @@ struct Inside {
 }
 
 impl Deref for TestNode {
-    type Target = NodeAdminApi;
+    type Target = AdminApi;
 
-    fn deref(&self) -> &NodeAdminApi {
+    fn deref(&self) -> &AdminApi {
         &self.api
     }
 }
@@ -105,7 +105,7 @@ impl TestNode {
             listeners: listeners.into_iter().filter(|_| listens).collect(),
             resources: resources.clone(),
         };
-        let (api, ends) = NodeAdminApi::detached(detached).expect("threads for passwords");
+        let (api, ends) = AdminApi::detached(detached).expect("threads for passwords");
         let (state, shard) = (Mutex::new(State::new(shards)), Mutex::new(RunningShard::new(shard)));
         let inside = Arc::new(Inside { state, shard, access, resources });
         for (shard, end) in (0..).zip(ends) {
@@ -115,7 +115,7 @@ impl TestNode {
     }
 
     /// The admin API alone.
-    pub(super) fn api(&self) -> NodeAdminApi {
+    pub(super) fn api(&self) -> AdminApi {
         self.api.clone()
     }
 

@@ -13,10 +13,10 @@ use catalog::{Answer, Caller, Catalog, CatalogError, Command, QueueRecord};
 use queue::{Effect, Refusal, Request, Ticket};
 use tokio::sync::oneshot;
 
-use super::NodeAdminApi;
+use super::AdminApi;
 use crate::incoming::Incoming;
-use crate::questions::{Act, AnswerTo, Look, PLACES_PER_PART, Part, Question, Read};
 use crate::shard::looks;
+use crate::shard::questions::{Act, AnswerTo, Look, PLACES_PER_PART, Part, Question, Read};
 
 /// How long the admin API waits for an answer.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ pub(super) const NO_TICKET: Ticket = Ticket(0);
 /// A question that a shard has not answered yet. Dropping it gives the question up, and the shard is
 /// notified.
 pub(super) struct Waiting<T> {
-    api: NodeAdminApi,
+    api: AdminApi,
     shard: usize,
     number: u64,
     answer: oneshot::Receiver<T>,
@@ -78,7 +78,7 @@ impl<T> Drop for Waiting<T> {
     }
 }
 
-impl NodeAdminApi {
+impl AdminApi {
     /// Reads from the catalog and the placements, and visits as many rows as `rows` says. Waits up to [`Deadlines::numbers`].
     pub(super) async fn read<R: Send + 'static>(
         &self,

@@ -9,15 +9,15 @@ use catalog::access::Access;
 use catalog::ids::ShardId;
 use tokio::sync::mpsc;
 
-use super::{NodeAdminApi, Run, Ways};
+use super::{AdminApi, Run, Ways};
 use crate::admission::Admission;
 use crate::clock::Clock;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Accepted, Incoming};
 use crate::logins::Logins;
 use crate::notices::NoticeWay;
-use crate::questions::Question;
 use crate::shard::Occupancy;
+use crate::shard::questions::Question;
 
 /// What an admin API without a node needs to know.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl ShardEnd {
     }
 }
 
-impl NodeAdminApi {
+impl AdminApi {
     /// Creates an admin API without a node. Also returns the end of the channel to each shard, by its number.
     ///
     /// # Errors

@@ -1,14 +1,17 @@
 //! Explains why nothing moves, from two observations of all shards. A third one tells how fast clients acknowledge.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use broker::admin_api::{AdminError, QueueNumbers};
-use broker::explain::{ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted};
+use broker::explain::{
+    AddressFacts, ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted,
+};
 use catalog::access::{Identity, Resource, Verb};
 
-use super::NodeAdminApi;
-use crate::questions::PLACES_PER_PART;
+use super::AdminApi;
 use crate::shard::looks::{Links, LinksSeen};
+use crate::shard::questions::PLACES_PER_PART;
 
 /// The time between the two observations: long enough to see progress if there is any.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -20,12 +23,18 @@ const LOOK_LATER: Duration = Duration::from_millis(900);
 /// explain a queue.
 const LOOK_MAX: usize = 1000;
 
-impl NodeAdminApi {
-    pub(super) async fn explained(
-        &self,
-        who: &Identity,
-        subject: &Subject,
-    ) -> Result<Explanation, AdminError> {
+impl AdminApi {
+    /// Returns what is known about the logins of an address.
+    pub async fn explain_address(&self, who: &Identity, address: IpAddr) -> Result<AddressFacts, AdminError> {
+        self.permit_by_tag(who, Verb::ReadNodes)?;
+        let guessing = self.inner.access.guessing(address, self.inner.clock.now_ms());
+        Ok(AddressFacts { guessing, unchecked: self.inner.checker.unchecked(address) })
+    }
+
+    /// Explains why nothing moves: one cause, and the numbers that support it. The admin API inspects the subject
+    /// twice, with a pause between.
+    pub async fn explain(&self, who: &Identity, subject: Subject) -> Result<Explanation, AdminError> {
+        let subject = &subject;
         if let Subject::Queue { vhost, name } = subject {
             self.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)]).await?;
         }

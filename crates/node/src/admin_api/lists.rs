@@ -9,9 +9,9 @@ use catalog::ExchangeId;
 use catalog::access::{Identity, Verb};
 use catalog::{Binding, BindingCursor, Catalog, Exchange, ExchangeKind, Policy, QueueRecord};
 
-use super::NodeAdminApi;
-use crate::questions::{PLACES_PER_PART, Part};
+use super::AdminApi;
 use crate::shard::looks;
+use crate::shard::questions::{PLACES_PER_PART, Part};
 
 type PartOfBindings = Part<Arc<Binding>, BindingCursor>;
 
@@ -19,7 +19,7 @@ fn queue_at(catalog: &Catalog, place: usize) -> Option<(usize, Arc<QueueRecord>)
     Some((place, catalog.queue_at(place)?))
 }
 
-impl NodeAdminApi {
+impl AdminApi {
     /// Returns the connections that the user may see.
     pub(super) async fn visible_connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, AdminError> {
         let mut rows = self.all_connections(None).await?;

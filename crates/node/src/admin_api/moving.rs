@@ -17,9 +17,9 @@ use message::{Message, Route};
 use queue::{ConsumerId, Delivery, Effect, Outcome, Refusal, Report, Request, SettleAnswer};
 use tokio::time::Instant;
 
-use super::NodeAdminApi;
+use super::AdminApi;
 use super::ask::{NO_TICKET, refused, refused_for};
-use crate::questions::Act;
+use crate::shard::questions::Act;
 
 /// The time for one move. It is half of the time of a request, because the other half is for the last batch. A move that
 /// takes longer ends, and its client repeats the request.
@@ -38,8 +38,27 @@ const PERMITTED_MAX: usize = 1_000;
 /// A move with a rate sends at most so many batches per second, as long as a batch has more than one message.
 const BATCHES_PER_SECOND: u64 = 10;
 
-impl NodeAdminApi {
-    /// See [`broker::admin_api::AdminApi::move_messages`]. The caller has checked that the user may get messages of the queue.
+impl AdminApi {
+    /// Moves messages of a queue to a queue or an exchange, or sends dead letters back to where they died. A message leaves the
+    /// queue only after its target has taken it. The messages that do not match stay in their places; they count as
+    /// delivered before, but not as failed. One call is bounded in time and in the messages that it skips, and ends early if a
+    /// target refuses a message: see [`MoveEnd`]. It is carried out even if the future is dropped.
+    ///
+    /// # Errors
+    /// The queue does not exist or is a stream, the user may not get its messages or publish to the first target, or
+    /// no ready message with [`Move::seq`] matches.
+    pub async fn move_messages(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        wanted: &Move,
+    ) -> Result<Moved, AdminError> {
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
+        self.moved(who, vhost, name, wanted).await
+    }
+
+    /// See [`crate::AdminApi::move_messages`]. The caller has checked that the user may get messages of the queue.
     pub(super) async fn moved(
         &self,
         who: &Identity,
@@ -149,7 +168,7 @@ impl NodeAdminApi {
 /// The messages that a move has fetched and not accepted. Dropping it returns them to their places, even if nobody waits for
 /// the move any more.
 struct Holding<'a> {
-    api: &'a NodeAdminApi,
+    api: &'a AdminApi,
     source: &'a QueueRecord,
     holder: ConsumerId,
 }

@@ -1,17 +1,85 @@
 //! What operators do at quorum queues and their Raft groups. There is one node, so each group has one member, which is here.
 
+use catalog::access::{Identity, Resource, Verb};
 use std::sync::Arc;
 
 use broker::admin_api::{AdminError, MemberChange, PeekedPart, Reclaimed};
 use catalog::QueueRecord;
 use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
 
-use super::NodeAdminApi;
+use super::AdminApi;
 use super::ask::refused_for;
 use super::messages::peeked_row;
-use crate::questions::{Act, PLACES_PER_PART};
+use crate::shard::questions::{Act, PLACES_PER_PART};
 
-impl NodeAdminApi {
+impl AdminApi {
+    /// Returns ready messages of a queue from a position on, fewer than wanted if they are large or on the disk. Nothing is
+    /// consumed.
+    pub async fn peek(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        peek: Peek,
+    ) -> Result<PeekedPart, AdminError> {
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
+        self.peeked(vhost, name, peek).await
+    }
+
+    /// Writes a new base of a quorum queue's group, which replaces all entries up to it. Returns its index.
+    pub async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.checkpointed(vhost, name).await
+    }
+
+    /// Frees memory of a quorum queue, and begins to page out its ready messages.
+    pub async fn reclaim_memory(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+    ) -> Result<Reclaimed, AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.reclaimed(vhost, name).await
+    }
+
+    /// Changes the group of one quorum queue. Succeeds if nothing has to be done.
+    pub async fn change_member(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        node: &str,
+        change: MemberChange,
+    ) -> Result<(), AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.member_changed(vhost, name, node, change).await
+    }
+
+    /// Adds a member on this node to every quorum queue that has none there.
+    ///
+    /// # Errors
+    /// The user may not do this, or there is no such node.
+    pub fn grow(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
+        self.permit_by_tag(who, Verb::MaintainGroups)?;
+        self.grown(node)
+    }
+
+    /// Removes the members of all quorum queues on this node. Succeeds if there are none.
+    pub async fn shrink(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.shrunk(node).await
+    }
+
+    /// Distributes the leaders of all quorum queues evenly over the nodes.
+    ///
+    /// # Errors
+    /// The user may not do this.
+    pub fn rebalance(&self, who: &Identity) -> Result<(), AdminError> {
+        // The leaders of all groups are on the only node, so they are balanced.
+        self.permit_by_tag(who, Verb::MaintainGroups)
+    }
+
     pub(super) async fn peeked(&self, vhost: &str, name: &str, peek: Peek) -> Result<PeekedPart, AdminError> {
         let record = self.usable(vhost, name).await?;
         if record.is_stream() {

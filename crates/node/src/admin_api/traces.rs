@@ -4,11 +4,32 @@ use std::sync::{Arc, PoisonError};
 
 use broker::admin_api::AdminError;
 use broker::traces::{TRACES_MAX, TraceChange, Traces};
+use catalog::access::{Identity, Verb};
 
-use super::NodeAdminApi;
-use crate::questions::Act;
+use super::AdminApi;
+use crate::shard::questions::Act;
 
-impl NodeAdminApi {
+impl AdminApi {
+    /// Returns what is traced.
+    ///
+    /// # Errors
+    /// The user may not read it.
+    pub fn traces(&self, who: &Identity) -> Result<Traces, AdminError> {
+        self.permit_by_tag(who, Verb::Administer)?;
+        Ok(self.current_traces())
+    }
+
+    /// Returns true if all messages of the virtual host are traced. Whoever sees the virtual host may know that.
+    pub fn is_traced(&self, vhost: &str) -> bool {
+        self.current_traces().has_vhost(vhost)
+    }
+
+    /// Changes what is traced. When this returns, all shards do so. Returns false if there was no trace to end.
+    pub async fn change_traces(&self, who: &Identity, change: TraceChange) -> Result<bool, AdminError> {
+        self.permit(who, "", Verb::Administer, &[]).await?;
+        self.set_traces(change).await
+    }
+
     /// Returns what is traced now.
     pub(super) fn current_traces(&self) -> Traces {
         let mut traces = self.inner.traces.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,12 +7,12 @@ use broker::admin_api::AdminError;
 use broker::explain::{Comer, Kind, LogFacts, Object, ShardFacts, Trouble, Troubles};
 use catalog::access::{Authority, Identity, Resource, UserRef, Verb};
 
-use super::NodeAdminApi;
+use super::AdminApi;
 use crate::shard::looks::{TroublesSeen, WhatIsWrong};
 
-impl NodeAdminApi {
-    /// See [`broker::admin_api::AdminApi::troubles`].
-    pub(super) async fn all_troubles(&self, who: &Identity) -> Result<Troubles, AdminError> {
+impl AdminApi {
+    /// Returns everything that is not well, as far as the user may see it. Certificates are not known here.
+    pub async fn troubles(&self, who: &Identity) -> Result<Troubles, AdminError> {
         self.permit(who, "", Verb::ReadOverview, &[]).await?;
         let is_monitor = self.permit(who, "", Verb::ReadNodes, &[]).await.is_ok();
         let resources = self.resources();

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use queue::{Effect, Peeked, Refusal, Request, Ticket};
 
 use super::Shard;
-use crate::questions::{Act, AnswerTo, Question};
+use crate::shard::questions::{Act, AnswerTo, Question};
 
 /// Questions in progress. They are bounded by the HTTP requests in flight.
 #[derive(Debug, Default)]

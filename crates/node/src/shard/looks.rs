@@ -15,7 +15,7 @@ use queue::ConsumerId;
 
 use super::Shard;
 use super::connections::OpenSessions;
-use crate::questions::{Look, Part};
+use crate::shard::questions::{Look, Part};
 
 /// Asks for the reports of these queues; `None` for a queue that does not live on the shard.
 #[derive(Clone, Debug)]

@@ -37,6 +37,7 @@ mod mail;
 mod metadata;
 mod moving;
 mod notices;
+pub mod questions;
 mod queues;
 mod receipts;
 mod requests;

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use catalog::{Answer, CatalogError, Command};
-use node::questions::{Act, AnswerTo, Look, Question};
 use node::shard::Shard;
+use node::shard::questions::{Act, AnswerTo, Look, Question};
 
 /// Calls the callback of an answer if it has arrived. Returns false if it may still arrive.
 type Poll = Box<dyn FnMut() -> bool>;

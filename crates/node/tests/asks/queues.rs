@@ -1,8 +1,8 @@
 //! Questions to queues, as the admin API asks them.
 
 use catalog::ids::QueueId;
-use node::questions::{Act, Question};
 use node::shard::Shard;
+use node::shard::questions::{Act, Question};
 use queue::{Effect, Request, Ticket};
 
 use crate::asks::keep;

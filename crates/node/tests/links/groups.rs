@@ -10,7 +10,7 @@ use broker::settings::Settings;
 use bytes::Bytes;
 use catalog::ids::QueueId;
 use node::StorageLimits;
-use node::questions::{Act, AnswerTo, Question};
+use node::shard::questions::{Act, AnswerTo, Question};
 use queue::{Peek, PeekEnd, Peeked, Refusal};
 use wal::{BlockRead, Extent, Flaw, Packed, ReadError, ReadJob};
 

@@ -12,7 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use catalog::{Arguments, Command, DeclareExchange};
 
 use ::message::{Basic, Message, Route};
-use node::questions::{Act, Question};
+use node::shard::questions::{Act, Question};
 use queue::Request;
 
 use super::client091::Client091;

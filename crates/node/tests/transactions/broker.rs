@@ -17,7 +17,7 @@ use catalog::Command;
 use catalog::access::{Access, Hashing, Identity, Permissions, User};
 use catalog::ids::ShardId;
 use node::facts::Restored;
-use node::questions::{Act, AnswerTo, Question};
+use node::shard::questions::{Act, AnswerTo, Question};
 use node::shard::{Shard, Writes};
 use node::{StorageLimits, make_shards};
 use wal::{Completion, Handover, Log, Options, StreamAnswer, StreamJob};

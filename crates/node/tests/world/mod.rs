@@ -20,7 +20,7 @@ use catalog::Arguments;
 use catalog::access::{Access, Hashing, Permissions, User};
 use catalog::ids::ShardId;
 use node::facts::Restored;
-use node::questions::{Act, Question};
+use node::shard::questions::{Act, Question};
 use node::shard::{Migration, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 use wal::{

@@ -7,12 +7,12 @@ use broker::admin_api::{BudgetRow, QueueNumbers};
 use broker::explain::{LogFacts, Troubles, Wanted};
 use catalog::ExchangeId;
 use catalog::QueueRecord;
-use node::questions::{AnyLook, Asked, Look, Part};
 use node::shard::Shard;
 use node::shard::looks::{
     Connections, CountsOfExchanges, Links, LinksSeen, NumbersOfVhosts, Reports, Sums, Totals, TroublesSeen,
     UsedQueues, WhatIsWrong,
 };
+use node::shard::questions::{AnyLook, Asked, Look, Part};
 
 use super::{NOW_MS, State};
 

@@ -412,8 +412,8 @@ mod tests {
 
     use super::*;
     use crate::facts::Restored;
-    use crate::questions::{Act, AnswerTo, Question};
     use crate::shard::CHORES_MS;
+    use crate::shard::questions::{Act, AnswerTo, Question};
     use crate::{StorageLimits, make_shards};
 
     /// Returns the question for a change of the catalog.
