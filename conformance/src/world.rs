@@ -16,8 +16,8 @@ use catalog::{
     Arguments, Binding, Caller, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
 };
 use node::make_shards;
-use node::questions::{Question, Reply};
 use node::shard::Shard;
+use node::shard::questions::{Act, AnswerTo, Question};
 use queue::{Effect, Report, Request};
 
 use crate::fields::Seen;
@@ -371,10 +371,8 @@ impl World {
     // ---- the operator ---------------------------------------------------------------------------------------
 
     fn propose(&mut self, command: Command) -> Parsed<()> {
-        match self.question(Question::Change(command, "guest".into()))? {
-            Reply::Changed(result) => result.map(|_| ()).map_err(|error| error.to_string()),
-            other => Err(format!("another answer: {other:?}")),
-        }
+        let result = self.act(|to| Act::Change { command, by: "guest".into(), to })?;
+        result.map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// Declares a queue.
@@ -448,18 +446,15 @@ impl World {
         self.settle();
         let id = self.shards[0].catalog().listed_queue(DEFAULT_VHOST, queue).map(|q| q.id);
         let id = id.ok_or_else(|| format!("no queue {queue}"))?;
-        match self.question(Question::Queue { queue: id, request: request(queue::Ticket(0)) })? {
-            Reply::Effect(effect) => Ok(*effect),
-            other => Err(format!("another answer: {other:?}")),
-        }
+        self.act(|to| Act::Request { queue: id, request: request(queue::Ticket(0)), to })
     }
 
-    /// Asks the first shard a question, as the admin API does.
-    fn question(&mut self, question: Question) -> Parsed<Reply> {
-        self.shards[0].handle_question(0, question);
+    /// Has the first shard do something, as the admin API does.
+    fn act<T>(&mut self, act: impl FnOnce(AnswerTo<T>) -> Act) -> Parsed<T> {
+        let (to, mut answer) = AnswerTo::new(0);
+        self.shards[0].handle_question(Question::Act(act(to)));
         self.settle();
-        let reply = self.shards[0].poll_replies().next();
-        reply.map(|(_, reply)| reply).ok_or_else(|| "no answer".into())
+        answer.try_recv().map_err(|_| "no answer".into())
     }
 
     /// Starts or ends a memory or disk alarm.

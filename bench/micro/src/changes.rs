@@ -50,10 +50,9 @@ fn with_queues() -> (Catalog, Pending<()>) {
 
 /// Carries out a command whose changes are durable.
 fn change(catalog: &mut Catalog, pending: &mut Pending<()>, command: Command) -> Answer {
-    let Offered::Decided { number, .. } = pending.offer(catalog, command, ()) else {
-        panic!("it is durable")
-    };
-    let committed = pending.handle_synced(number).expect("it is synced");
+    let offered = pending.offer(catalog, command, ());
+    assert!(matches!(offered, Offered::Decided { .. }), "it is durable");
+    let committed = pending.handle_synced().expect("it is synced");
     committed.changes.iter().for_each(|change| catalog.apply(change));
     committed.result.expect("it is allowed")
 }

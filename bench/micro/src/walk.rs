@@ -20,8 +20,8 @@ use bytes::BytesMut;
 use catalog::access::{Access, Hashing, Permissions, User};
 use catalog::{Arguments, Command, DEFAULT_VHOST, DeclareQueue};
 use node::facts::Restored;
-use node::questions::Question;
 use node::shard::Shard;
+use node::shard::questions::{Act, AnswerTo, Question};
 use node::{StorageLimits, make_shards};
 use wal::{Completion, Retained, Size, Step, StreamAnswer, StreamJob};
 
@@ -87,7 +87,7 @@ pub(crate) fn change() -> Box<dyn FnMut() -> u64> {
     let mut world = World::new(Arguments::default(), Some(CREDIT), true);
     for i in 0..QUEUES {
         let declare = DeclareQueue::new(DEFAULT_VHOST, format!("q{i}"), Arguments::default());
-        world.shard.handle_question(0, Question::Change(Command::DeclareQueue(declare), "guest".into()));
+        declare_queue(&mut world.shard, declare);
         world.turn();
     }
     let frames = amqp091::declare_and_delete("one more");
@@ -117,6 +117,12 @@ fn in_turns(mut move_a_turn: impl FnMut() -> u64 + 'static) -> Box<dyn FnMut() -
         sent += 1;
         if sent % TURN == 0 { move_a_turn() } else { 0 }
     })
+}
+
+/// Declares a queue as the admin API does. Nobody waits for the answer.
+fn declare_queue(shard: &mut Shard, declare: DeclareQueue) {
+    let (command, (to, _)) = (Command::DeclareQueue(declare), AnswerTo::new(0));
+    shard.handle_question(Question::Act(Act::Change { command, by: "guest".into(), to }));
 }
 
 struct World {
@@ -151,7 +157,7 @@ impl World {
         let shards = make_shards(Restored::default(), 1, &settings, &access, limits, now_ms);
         let mut shard = shards.into_iter().next().expect("one shard was requested");
         let declare = DeclareQueue::new(DEFAULT_VHOST, QUEUE, arguments);
-        shard.handle_question(0, Question::Change(Command::DeclareQueue(declare), "guest".into()));
+        declare_queue(&mut shard, declare);
         let local: SocketAddr = ([127, 0, 0, 1], 1000).into();
         let (publisher, consumer) = (shard.connect(local, local), shard.connect(local, local));
         let message = if speaks_091 { amqp091::publish(QUEUE) } else { TRANSFER.to_vec() };

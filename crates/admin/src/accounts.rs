@@ -3,7 +3,7 @@
 use amqp10::sasl::Secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::admin_api::{AdminApi, AdminError};
+use broker::admin_api::AdminError;
 use catalog::access::{Hashing, Maximum, PasswordHash, Permissions, UserLimits, UserRecord, Users};
 use catalog::{AccountChange, CatalogError};
 use serde_json::{Map, Value, json};
@@ -15,17 +15,15 @@ use crate::reply::{Failure, Reply};
 use crate::tags::{tags, tags_of};
 use crate::{json, shape, vhosts};
 
-pub(crate) async fn list_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list_users(call: &Call<'_>) -> Result<Reply, Failure> {
     user_rows(call, |_| true).await
 }
 
-pub(crate) async fn list_users_without_permissions<D: AdminApi>(
-    call: &Call<'_, D>,
-) -> Result<Reply, Failure> {
+pub(crate) async fn list_users_without_permissions(call: &Call<'_>) -> Result<Reply, Failure> {
     user_rows(call, |user| user.permissions.is_empty()).await
 }
 
-pub(crate) fn get_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn get_user(call: &Call<'_>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     Ok(Reply::Json(shape::columns(user_json(known(&users, call.param(0))?), &call.query)))
 }
@@ -35,7 +33,7 @@ pub(crate) fn get_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure
 ///
 /// # Errors
 /// 412 with this header, if the user exists.
-pub(crate) async fn put_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_user(call: &Call<'_>) -> Result<Reply, Failure> {
     let (name, tags) = (call.param(0).into(), tags(&call.fields)?);
     let hash = match secret(call).await? {
         Some(hash) => hash,
@@ -58,7 +56,7 @@ pub(crate) async fn put_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, F
 ///
 /// # Errors
 /// 404 if there is no such user, and 400 if the body names nothing.
-pub(crate) async fn patch_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn patch_user(call: &Call<'_>) -> Result<Reply, Failure> {
     let tags = call.fields.get("tags").map(tags_of).transpose()?;
     let hash = secret(call).await?;
     if tags.is_none() && hash.is_none() {
@@ -71,7 +69,7 @@ pub(crate) async fn patch_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply,
 
 /// Reads the password or its hash; `None` if there is neither. An empty hash is one that no password has. A password or a hash of null
 /// is refused, unless the other one is there: otherwise a mistake of a client would leave the user without a password.
-async fn secret<D: AdminApi>(call: &Call<'_, D>) -> Result<Option<PasswordHash>, Failure> {
+async fn secret(call: &Call<'_>) -> Result<Option<PasswordHash>, Failure> {
     let fields = &call.fields;
     if let Some(hash) = given_hash(fields)? {
         return Ok(Some(hash));
@@ -85,13 +83,13 @@ async fn secret<D: AdminApi>(call: &Call<'_, D>) -> Result<Option<PasswordHash>,
     }
 }
 
-pub(crate) async fn delete_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_user(call: &Call<'_>) -> Result<Reply, Failure> {
     let name = call.param(0);
     delete(call, AccountChange::DeleteUser { name: name.into() }, || no_user(name)).await
 }
 
 /// Deletes the users of a list, one after the other. Those that do not exist are ignored, as in RabbitMQ.
-pub(crate) async fn delete_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_users(call: &Call<'_>) -> Result<Reply, Failure> {
     let not_names = || Failure::bad_request("'users' is not a list of names");
     let names = call.fields.get("users").and_then(Value::as_array).ok_or_else(not_names)?;
     let names: Option<Vec<&str>> = names.iter().map(Value::as_str).collect();
@@ -103,7 +101,7 @@ pub(crate) async fn delete_users<D: AdminApi>(call: &Call<'_, D>) -> Result<Repl
 
 /// Hashes a password with the configured algorithm, for definitions that are written by hand. Nothing is stored. The password is
 /// in the body, or in the path, where proxies and shells may keep it.
-pub(crate) async fn hash_password<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn hash_password(call: &Call<'_>) -> Result<Reply, Failure> {
     let password = match call.optional_param(0) {
         Some(password) => Some(not_empty(password.to_owned())?),
         None => given_password(&call.fields)?,
@@ -114,45 +112,45 @@ pub(crate) async fn hash_password<D: AdminApi>(call: &Call<'_, D>) -> Result<Rep
 }
 
 /// The permissions of all users, or of one, or in one virtual host.
-pub(crate) async fn list_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list_permissions(call: &Call<'_>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     permission_rows(&users, call, |_, _| true).await
 }
 
-pub(crate) async fn permissions_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn permissions_of_user(call: &Call<'_>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     let wanted = known(&users, call.param(0))?;
     permission_rows(&users, call, |user, _| user.name == wanted.name).await
 }
 
-pub(crate) async fn permissions_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn permissions_in_vhost(call: &Call<'_>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     vhosts::require(call, call.param(0)).await?;
     permission_rows(&users, call, |_, vhost| *vhost == *call.param(0)).await
 }
 
-pub(crate) fn get_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn get_permissions(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let users = call.api.users(&call.who)?;
     let found = known(&users, name)?.permissions.get(vhost).ok_or_else(|| no_permissions(vhost, name))?;
     Ok(Reply::Json(shape::columns(permissions_json(name, vhost, found), &call.query)))
 }
 
-pub(crate) async fn put_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_permissions(call: &Call<'_>) -> Result<Reply, Failure> {
     let [configure, write, read] = ["configure", "write", "read"].map(|field| required_text(call, field));
     let permissions = Permissions::new([&configure?, &write?, &read?]).map_err(Failure::bad_request)?;
     let (vhost, user) = (call.param(0).into(), call.param(1).into());
     set(call, AccountChange::SetPermissions { user, vhost, permissions }).await
 }
 
-pub(crate) async fn delete_permissions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_permissions(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let change = AccountChange::ClearPermissions { user: name.into(), vhost: vhost.into() };
     delete(call, change, || no_permissions(vhost, name)).await
 }
 
 /// The limits of all users that have some, or of one user.
-pub(crate) async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn limits(call: &Call<'_>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     if let Some(name) = call.optional_param(0) {
         known(&users, name)?;
@@ -163,16 +161,16 @@ pub(crate) async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fai
     Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["user"]).await?))
 }
 
-pub(crate) async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_limit(call: &Call<'_>) -> Result<Reply, Failure> {
     let max = maximum(&call.fields, "value")?;
     set_limit(call, max).await
 }
 
-pub(crate) async fn delete_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_limit(call: &Call<'_>) -> Result<Reply, Failure> {
     set_limit(call, None).await
 }
 
-async fn set_limit<D: AdminApi>(call: &Call<'_, D>, max: Maximum) -> Result<Reply, Failure> {
+async fn set_limit(call: &Call<'_>, max: Maximum) -> Result<Reply, Failure> {
     let (max_connections, max_channels) = match call.param(1) {
         "max-connections" => (Some(max), None),
         "max-channels" => (None, Some(max)),
@@ -194,7 +192,7 @@ fn limits_json(limits: UserLimits) -> Value {
 }
 
 /// Reads a text that must be there.
-pub(crate) fn required_text<D: AdminApi>(call: &Call<'_, D>, field: &str) -> Result<String, Failure> {
+pub(crate) fn required_text(call: &Call<'_>, field: &str) -> Result<String, Failure> {
     if !call.fields.contains_key(field) {
         return Err(Failure::bad_request(format!("'{field}' is missing")));
     }
@@ -253,18 +251,15 @@ pub(crate) fn given_hash(fields: &Map<String, Value>) -> Result<Option<PasswordH
     })
 }
 
-async fn user_rows<D: AdminApi>(
-    call: &Call<'_, D>,
-    wanted: impl Fn(&UserRecord) -> bool,
-) -> Result<Reply, Failure> {
+async fn user_rows(call: &Call<'_>, wanted: impl Fn(&UserRecord) -> bool) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     let rows = users.iter().filter(|user| wanted(user)).map(user_json).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["name"]).await?))
 }
 
-async fn permission_rows<D: AdminApi>(
+async fn permission_rows(
     users: &Users,
-    call: &Call<'_, D>,
+    call: &Call<'_>,
     wanted: impl Fn(&UserRecord, &str) -> bool,
 ) -> Result<Reply, Failure> {
     let of_user = |user: &UserRecord| -> Vec<Value> {

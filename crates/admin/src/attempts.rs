@@ -1,6 +1,6 @@
 //! `/api/auth/attempts` and the metrics of logins: how many there were, by protocol or by source.
 
-use broker::admin_api::{AdminApi, AttemptsRow, Overview};
+use broker::admin_api::{AttemptsRow, Overview};
 use catalog::access::{AuthAttempts, Protocol};
 use serde_json::{Value, json};
 
@@ -10,14 +10,14 @@ use crate::pages::PAGE_BYTES;
 use crate::reply::{Failure, Reply};
 use crate::shape;
 
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>, by_source: bool) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>, by_source: bool) -> Result<Reply, Failure> {
     let rows = call.api.auth_attempts(&call.who, call.param(0), by_source).await?;
     let order: &[&str] = if by_source { &["remote_address", "username", "protocol"] } else { &["protocol"] };
     Ok(Reply::Json(shape::list(rows.iter().map(to_json).collect(), &call.query, order).await?))
 }
 
 /// Resets the counts by protocol and those by source together, as RabbitMQ does.
-pub(crate) async fn reset<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn reset(call: &Call<'_>) -> Result<Reply, Failure> {
     call.api.reset_auth_attempts(&call.who, call.param(0)).await?;
     Ok(Reply::NoContent)
 }

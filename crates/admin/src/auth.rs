@@ -8,9 +8,10 @@ use amqp10::sasl::Secret;
 use axum::http::{HeaderMap, Uri, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::admin_api::{AdminApi, AdminError};
+use broker::admin_api::AdminError;
 use broker::audit::Actor;
 use catalog::access::{self, Identity, Protocol, Rights, Verb};
+use node::AdminApi;
 
 use crate::origin::host_of;
 use crate::ports::Ports;
@@ -50,8 +51,8 @@ impl Sender {
 ///
 /// # Errors
 /// 401, with a challenge unless the host is the reason; 503 if the credentials were not checked in time.
-pub(crate) async fn authenticate<D: AdminApi>(
-    api: &D,
+pub(crate) async fn authenticate(
+    api: &AdminApi,
     ports: &Ports,
     uri: &Uri,
     headers: &HeaderMap,

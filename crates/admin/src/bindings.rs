@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use broker::admin_api::AdminApi;
 use catalog::{Binding, Destination};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -24,7 +23,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 const DEFAULT_SORT: &[&str] =
     &["vhost", "source", "destination_type", "destination", "routing_key", "properties_key"];
 
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
@@ -37,37 +36,37 @@ pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failu
 ///
 /// # Errors
 /// 404 if there is no such virtual host, or the admin API's error.
-async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Vec<Arc<Binding>>, Failure> {
+async fn in_vhost(call: &Call<'_>) -> Result<Vec<Arc<Binding>>, Failure> {
     let vhost = call.param(0);
     vhosts::require(call, vhost).await?;
     Ok(call.api.bindings(&call.who, Some(vhost)).await?)
 }
 
-pub(crate) async fn of_source<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_source(call: &Call<'_>) -> Result<Reply, Failure> {
     let name = unaliased(call.param(1));
     let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| *b.source == *name)).await
 }
 
-pub(crate) async fn of_exchange_destination<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_exchange_destination(call: &Call<'_>) -> Result<Reply, Failure> {
     let wanted = Destination::Exchange(unaliased(call.param(1)).into());
     let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| b.destination == wanted)).await
 }
 
-pub(crate) async fn of_queue<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_queue(call: &Call<'_>) -> Result<Reply, Failure> {
     let wanted = Destination::Queue(call.param(1).into());
     let all = in_vhost(call).await?;
     reply(call, all.iter().filter(|b| b.destination == wanted)).await
 }
 
-pub(crate) async fn of_pair<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub(crate) async fn of_pair(call: &Call<'_>, to: To) -> Result<Reply, Failure> {
     vhosts::require(call, call.param(0)).await?;
     let all = pair(call, to).await?;
     reply(call, all.iter()).await
 }
 
-pub(crate) async fn create<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub(crate) async fn create(call: &Call<'_>, to: To) -> Result<Reply, Failure> {
     let binding = Binding {
         vhost: call.param(0).into(),
         source: unaliased(call.param(1)).into(),
@@ -82,7 +81,7 @@ pub(crate) async fn create<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Re
     Ok(Reply::Created(Some(location)))
 }
 
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>, to: To) -> Result<Reply, Failure> {
     let found = find(call, to).await?;
     Ok(Reply::Json(shape::columns(to_json(&found.binding), &call.query)))
 }
@@ -92,7 +91,7 @@ pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply
 /// # Errors
 /// 400 if the key fits several bindings: as it is, or one as it is and another one that lacks an encoding. The wrong one of them
 /// would be lost.
-pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub(crate) async fn delete(call: &Call<'_>, to: To) -> Result<Reply, Failure> {
     let Found { binding, same, other } = find(call, to).await?;
     if same > 1 {
         return Err(Failure::bad_request(format!(
@@ -113,22 +112,22 @@ pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Re
     Ok(Reply::NoContent)
 }
 
-async fn reply<'a, D>(
-    call: &Call<'_, D>,
+async fn reply<'a>(
+    call: &Call<'_>,
     bindings: impl Iterator<Item = &'a Arc<Binding>>,
 ) -> Result<Reply, Failure> {
     let rows = bindings.map(|b| to_json(b)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, DEFAULT_SORT).await?))
 }
 
-fn destination<D>(call: &Call<'_, D>, to: To) -> Destination {
+fn destination(call: &Call<'_>, to: To) -> Destination {
     match to {
         To::Queue => Destination::Queue(call.param(2).into()),
         To::Exchange => Destination::Exchange(unaliased(call.param(2)).into()),
     }
 }
 
-async fn pair<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, Failure> {
+async fn pair(call: &Call<'_>, to: To) -> Result<Vec<Arc<Binding>>, Failure> {
     let (source, wanted) = (unaliased(call.param(1)), destination(call, to));
     let mut all = call.api.bindings(&call.who, Some(call.param(0))).await?;
     all.retain(|b| *b.source == *source && b.destination == wanted);
@@ -148,7 +147,7 @@ struct Found {
 ///
 /// If no key fits exactly, two other forms are accepted, each if it fits only one binding: a key that lacks one level of encoding,
 /// as in `Location`, and one that is encoded in another way, such as `a%2fb`.
-async fn find<D: AdminApi>(call: &Call<'_, D>, to: To) -> Result<Found, Failure> {
+async fn find(call: &Call<'_>, to: To) -> Result<Found, Failure> {
     let props = call.param(3);
     let all = pair(call, to).await?;
     let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();

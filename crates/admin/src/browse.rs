@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::admin_api::{AdminApi, AdminError, BrowsedRow, Peek, PeekedRow, ShownMessage, Start};
+use broker::admin_api::{AdminError, BrowsedRow, Peek, PeekedRow, ShownMessage, Start};
 use broker::stream_offset::parse_offset;
 use client::Message;
 use serde_json::{Map as Object, Value};
@@ -26,7 +26,7 @@ const COUNT_DEFAULT: u32 = 10;
 /// The most messages of a response; a request for more is refused. The admin API bounds the bytes.
 const COUNT_MAX: u32 = 1_000;
 
-pub(crate) async fn browse<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn browse(call: &Call<'_>) -> Result<Reply, Failure> {
     let start = start(&call.query, now_ms())?;
     let count = count(&call.query)?;
     let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
@@ -42,7 +42,7 @@ pub(crate) async fn browse<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fai
     Ok(Reply::Rows(text.into()))
 }
 
-pub(crate) async fn peek<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn peek(call: &Call<'_>) -> Result<Reply, Failure> {
     let position = call.param(2);
     let not_a_number = || Failure::bad_request(format!("position '{position}' is not a whole number"));
     let at: u64 = position.parse().map_err(|_| not_a_number())?;

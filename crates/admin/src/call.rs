@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use catalog::access::Identity;
+use node::AdminApi;
 use serde_json::{Map, Value};
 
 use crate::ports::Ports;
@@ -11,8 +12,8 @@ use crate::query::Query;
 
 /// An authenticated request.
 #[derive(Debug)]
-pub(crate) struct Call<'a, D> {
-    pub api: &'a D,
+pub(crate) struct Call<'a> {
+    pub api: &'a AdminApi,
     pub ports: &'a Ports,
     pub who: Identity,
     /// The address of the HTTP client.
@@ -30,7 +31,7 @@ pub(crate) struct Call<'a, D> {
     pub params: &'a [String],
 }
 
-impl<D> Call<'_, D> {
+impl Call<'_> {
     /// Returns the segment that matches the route's part in braces with this index; empty if there is none.
     pub(crate) fn param(&self, index: usize) -> &str {
         self.params.get(index).map_or("", String::as_str)
@@ -44,7 +45,7 @@ impl<D> Call<'_, D> {
 
 /// The state that handlers use to answer requests.
 #[derive(Clone)]
-pub(crate) struct Source<D> {
-    pub api: D,
+pub(crate) struct Source {
+    pub api: AdminApi,
     pub ports: Ports,
 }

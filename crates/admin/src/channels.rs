@@ -5,7 +5,7 @@
 
 use broker::admin_api::amqp10_rows::SessionRow;
 use broker::admin_api::amqp091_rows::{Amqp091Row, ChannelRow};
-use broker::admin_api::{AdminApi, ConnectionRow, ConsumerRow, ProtocolRow};
+use broker::admin_api::{ConnectionRow, ConsumerRow, ProtocolRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -21,20 +21,20 @@ const CONSUMER_NAMES: [&str; 4] =
     ["consumer_tag", "queue.name", "channel_details.name", "channel_details.user"];
 
 /// Lists the channels of all virtual hosts, or of the one that the request names.
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let view = View::of(call)?;
     let rows = rows.iter().flat_map(|row| view.channels(row)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["name"]).await?))
 }
 
-pub(crate) async fn of_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_connection(call: &Call<'_>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
     Ok(Reply::Json(shape::list(View::of(call)?.channels(&row), &call.query, &["name"]).await?))
 }
 
 /// Returns a channel with its consumers.
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let name = call.param(0);
     let missing = || Failure::not_found(format!("no channel '{name}'"));
     let (connection, number) = split_name(name).ok_or_else(missing)?;
@@ -48,7 +48,7 @@ pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
 }
 
 /// Lists the consumers of all virtual hosts, or of the one that the request names.
-pub(crate) async fn consumers<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn consumers(call: &Call<'_>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let shown = rows.iter().flat_map(|row| consumers_of(row, None)).collect();
     let sort = ["channel_details.name", "consumer_tag"];
@@ -56,8 +56,8 @@ pub(crate) async fn consumers<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, 
 }
 
 /// Returns the consumers of a queue, as far as the user may see their connections.
-pub(crate) async fn consumers_of_queue<D: AdminApi>(
-    call: &Call<'_, D>,
+pub(crate) async fn consumers_of_queue(
+    call: &Call<'_>,
     vhost: &str,
     queue: &str,
 ) -> Result<Vec<Value>, Failure> {

@@ -1,7 +1,7 @@
 //! `/api/connections`, and the sessions and links of connections.
 
 use broker::admin_api::amqp10_rows::{LinkRow, SessionRow};
-use broker::admin_api::{AdminApi, ConnectionRow, ProtocolRow};
+use broker::admin_api::{ConnectionRow, ProtocolRow};
 use catalog::access::{self, Resource, Rights, UserRef, Verb};
 use serde_json::{Value, json};
 
@@ -19,19 +19,19 @@ const CLOSE_REASON: &str = "Closed via management plugin";
 const SESSION_NAMES: [&str; 3] = ["name", "container_id", "user"];
 
 /// Lists connections. Users without the tag `monitoring` see only their own.
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     let rows = call.api.connections(&call.who).await?;
     Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"]).await?))
 }
 
 /// Lists the connections to one virtual host.
-pub(crate) async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn in_vhost(call: &Call<'_>) -> Result<Reply, Failure> {
     let rows = visible(call, Some(call.param(0))).await?;
     Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["name"]).await?))
 }
 
 /// Lists the connections of one user.
-pub(crate) async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_user(call: &Call<'_>) -> Result<Reply, Failure> {
     let mut rows = visible(call, None).await?;
     rows.retain(|row| *row.user == *call.param(0));
     Ok(Reply::Json(shape::list(View::of(call)?.connections(&rows), &call.query, &["vhost", "name"]).await?))
@@ -41,7 +41,7 @@ pub(crate) async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fa
 ///
 /// # Errors
 /// 401 if they are those of another user, and the caller is no administrator.
-pub(crate) async fn close_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn close_of_user(call: &Call<'_>) -> Result<Reply, Failure> {
     let user = call.param(0);
     let may_close = |owner: UserRef<'_>| {
         access::permit(&call.who, Rights::NONE, "", Verb::CloseConnection, &[Resource::Connection(owner)])
@@ -62,10 +62,7 @@ pub(crate) async fn close_of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Rep
 ///
 /// # Errors
 /// 404 if there is no such virtual host.
-pub(crate) async fn visible<D: AdminApi>(
-    call: &Call<'_, D>,
-    vhost: Option<&str>,
-) -> Result<Vec<ConnectionRow>, Failure> {
+pub(crate) async fn visible(call: &Call<'_>, vhost: Option<&str>) -> Result<Vec<ConnectionRow>, Failure> {
     let mut rows = call.api.connections(&call.who).await?;
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
@@ -74,12 +71,12 @@ pub(crate) async fn visible<D: AdminApi>(
     Ok(rows)
 }
 
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
     Ok(Reply::Json(shape::columns(View::of(call)?.connection(&row), &call.query)))
 }
 
-pub(crate) async fn close<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn close(call: &Call<'_>) -> Result<Reply, Failure> {
     let (name, reason) = (call.param(0), call.reason.as_deref().unwrap_or(CLOSE_REASON));
     if call.api.close_connection(&call.who, name, reason).await? {
         return Ok(Reply::NoContent);
@@ -88,14 +85,14 @@ pub(crate) async fn close<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fail
 }
 
 /// Lists the sessions of all virtual hosts, or of the one that the request names.
-pub(crate) async fn sessions<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn sessions(call: &Call<'_>) -> Result<Reply, Failure> {
     let rows = visible(call, call.optional_param(0)).await?;
     let view = View::of(call)?;
     let rows = rows.iter().flat_map(|row| view.sessions_with_owner(row)).collect();
     Ok(Reply::Json(shape::list_named_by(&SESSION_NAMES, rows, &call.query, &["name"]).await?))
 }
 
-pub(crate) async fn sessions_of_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn sessions_of_connection(call: &Call<'_>) -> Result<Reply, Failure> {
     let (row, view) = (require_connection(call).await?, View::of(call)?);
     let rows = match &row.protocol {
         ProtocolRow::Amqp10(ours) => {
@@ -111,7 +108,7 @@ pub(crate) async fn sessions_of_connection<D: AdminApi>(call: &Call<'_, D>) -> R
 ///
 /// # Errors
 /// 404 if there is none, or if the user may not see it.
-pub(crate) async fn require_connection<D: AdminApi>(call: &Call<'_, D>) -> Result<ConnectionRow, Failure> {
+pub(crate) async fn require_connection(call: &Call<'_>) -> Result<ConnectionRow, Failure> {
     let name = call.param(0);
     call.api.connection(&call.who, name).await?.ok_or_else(|| no_connection(name))
 }

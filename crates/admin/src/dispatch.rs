@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{Response, StatusCode, header};
-use broker::admin_api::AdminApi;
+use node::AdminApi;
 use serde_json::Map;
 
 use crate::aside::aside;
@@ -27,8 +27,8 @@ use crate::{
 /// The number of characters of the header `X-Reason` that are passed on. They must fit into one frame.
 const REASON_CHARS_MAX: usize = 255;
 
-pub(crate) async fn handle<D: AdminApi>(
-    State(Source { api, ports }): State<Source<D>>,
+pub(crate) async fn handle(
+    State(Source { api, ports }): State<Source>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Response<Body> {
@@ -39,12 +39,7 @@ pub(crate) async fn handle<D: AdminApi>(
     }
 }
 
-async fn answer<D: AdminApi>(
-    api: &D,
-    ports: &Ports,
-    peer: SocketAddr,
-    request: Request,
-) -> Result<Reply, Failure> {
+async fn answer(api: &AdminApi, ports: &Ports, peer: SocketAddr, request: Request) -> Result<Reply, Failure> {
     let (head, body) = request.into_parts();
     let method = Method::parse(head.method.as_str());
     let (route, params, in_vhost) = match find(method, head.uri.path()) {
@@ -70,8 +65,8 @@ async fn answer<D: AdminApi>(
 }
 
 /// Carries out a request of a user. `in_vhost` says whether the first of `params` is a virtual host.
-async fn carry_out<D: AdminApi>(
-    api: &D,
+async fn carry_out(
+    api: &AdminApi,
     ports: &Ports,
     sender: &Sender,
     route: &Route,
@@ -124,7 +119,7 @@ async fn carry_out<D: AdminApi>(
     }
 }
 
-async fn dispatch<D: AdminApi>(action: Action, call: &Call<'_, D>) -> Result<Reply, Failure> {
+async fn dispatch(action: Action, call: &Call<'_>) -> Result<Reply, Failure> {
     match action {
         // `answer` has served these.
         Action::Index | Action::Asset | Action::PageLogin => Err(Failure::unknown_path()),

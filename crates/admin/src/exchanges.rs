@@ -1,6 +1,6 @@
 //! `/api/exchanges`.
 
-use broker::admin_api::{AdminApi, ExchangeRow, ExchangeSpec};
+use broker::admin_api::{ExchangeRow, ExchangeSpec};
 use catalog::access::DEFAULT_EXCHANGE_ALIAS;
 use catalog::{Exchange, unknown_exchange_arguments};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::reply::{Failure, Reply};
 use crate::view::View;
 use crate::{json, shape, vhosts};
 
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     let exchanges = call.api.exchanges(&call.who, vhost).await?;
     if let Some(vhost) = vhost
@@ -23,13 +23,13 @@ pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failu
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let row = require_exchange(call, vhost, name).await?;
     Ok(Reply::Json(shape::columns(View::of(call)?.exchange(&row), &call.query)))
 }
 
-pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put(call: &Call<'_>) -> Result<Reply, Failure> {
     let spec = ExchangeSpec {
         vhost: call.param(0).into(),
         name: unaliased(call.param(1)).into(),
@@ -43,7 +43,7 @@ pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), unaliased(call.param(1)));
     let if_unused = call.query.flag("if-unused");
     if call.api.delete_exchange(&call.who, vhost, name, if_unused).await? {
@@ -56,8 +56,8 @@ pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fai
 ///
 /// # Errors
 /// 404 if it does not exist, or the admin API's error.
-pub(crate) async fn require_exchange<D: AdminApi>(
-    call: &Call<'_, D>,
+pub(crate) async fn require_exchange(
+    call: &Call<'_>,
     vhost: &str,
     name: &str,
 ) -> Result<ExchangeRow, Failure> {

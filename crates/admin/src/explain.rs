@@ -1,50 +1,50 @@
 //! `/api/explain`: why nothing moves.
 
-use broker::admin_api::AdminApi;
-use broker::explain::{AddressCause, Explanation, LinkId, Numbers, Reason, Subject};
+use broker::explain::{AddressCause, AddressFacts, Explanation, LinkId, Numbers, Reason, Subject};
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
 use crate::reply::{Failure, Reply};
 
-pub(crate) async fn link<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn link(call: &Call<'_>) -> Result<Reply, Failure> {
     link_named(call, None, 0).await
 }
 
-pub(crate) async fn link_of_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn link_of_vhost(call: &Call<'_>) -> Result<Reply, Failure> {
     link_named(call, Some(call.param(0).to_owned()), 1).await
 }
 
-async fn link_named<D: AdminApi>(
-    call: &Call<'_, D>,
-    vhost: Option<String>,
-    name: usize,
-) -> Result<Reply, Failure> {
+async fn link_named(call: &Call<'_>, vhost: Option<String>, name: usize) -> Result<Reply, Failure> {
     let connection = call.query.get("connection").map(str::to_owned);
     explain(call, "link", name, Subject::Link { vhost, name: call.param(name).to_owned(), connection }).await
 }
 
-pub(crate) async fn queue<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn queue(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0).to_owned(), call.param(1).to_owned());
     explain(call, "queue", 1, Subject::Queue { vhost, name }).await
 }
 
-pub(crate) async fn connection<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn connection(call: &Call<'_>) -> Result<Reply, Failure> {
     explain(call, "connection", 0, Subject::Connection { name: call.param(0).to_owned() }).await
 }
 
 /// Why logins from an address wait.
-pub(crate) async fn address<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn address(call: &Call<'_>) -> Result<Reply, Failure> {
     let address = call.param(0);
     let address =
         address.parse().map_err(|_| Failure::bad_request(format!("'{address}' is no IP address")))?;
     let facts = call.api.explain_address(&call.who, address).await?;
-    let cause = AddressCause::of(&facts);
+    Ok(Reply::Json(address_to_json(call.param(0), &facts)))
+}
+
+/// Returns the explanation of an address from what is known about it.
+pub(crate) fn address_to_json(address: &str, facts: &AddressFacts) -> Value {
+    let cause = AddressCause::of(facts);
     let numbers = shown(facts.numbers().to_vec());
     let advice: Vec<&str> = cause.advice().into_iter().collect();
-    Ok(Reply::Json(json!({
+    json!({
         "kind": "address",
-        "name": call.param(0),
+        "name": address,
         "cause": cause.word(),
         "sentence": cause.sentence(),
         "at": null,
@@ -58,15 +58,10 @@ pub(crate) async fn address<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fa
             "at": null,
             "numbers": numbers,
         }],
-    })))
+    })
 }
 
-async fn explain<D: AdminApi>(
-    call: &Call<'_, D>,
-    kind: &str,
-    name: usize,
-    subject: Subject,
-) -> Result<Reply, Failure> {
+async fn explain(call: &Call<'_>, kind: &str, name: usize, subject: Subject) -> Result<Reply, Failure> {
     let Explanation { cause, at, numbers, notes, causes } = call.api.explain(&call.who, subject).await?;
     let sentence = causes.first().map_or_else(|| cause.sentence().to_owned(), |first| first.sentence.clone());
     Ok(Reply::Json(json!({

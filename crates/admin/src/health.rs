@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use axum::extract::State;
 use axum::response::Response;
-use broker::admin_api::{AdminApi, Alarms, GroupRow, Overview, QueueRow};
+use broker::admin_api::{Alarms, GroupRow, Overview, QueueRow};
 use catalog::access::Identity;
 use catalog::pattern::Pattern;
 use serde_json::{Value, json};
@@ -21,43 +21,47 @@ const QUEUES_AT_ONCE: usize = 500;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// Reports the alarms of the cluster, or of one node if `node` is given.
-pub(crate) fn alarms<D: AdminApi>(call: &Call<'_, D>, node: Option<&str>) -> Result<Reply, Failure> {
-    let mut alarms: Alarms = call.api.alarms(&call.who)?;
+pub(crate) fn alarms(call: &Call<'_>, node: Option<&str>) -> Result<Reply, Failure> {
+    Ok(check_alarms(call.api.alarms(&call.who)?, node))
+}
+
+/// Returns the answer to a check of the alarms of the cluster, or of one node if `node` is given.
+pub(crate) fn check_alarms(mut alarms: Alarms, node: Option<&str>) -> Reply {
     alarms.retain(|(_, at)| node.is_none_or(|node| node == at));
     if alarms.is_empty() {
-        return Ok(ok());
+        return ok();
     }
     let place = if node.is_some() { "on the local node" } else { "in the cluster" };
     let rows: Vec<Value> =
         alarms.iter().map(|(resource, node)| json!({ "node": node, "resource": resource })).collect();
-    Ok(Reply::Unhealthy(json!({
+    Reply::Unhealthy(json!({
         "status": "failed",
         "reason": format!("There are alarms in effect {place}"),
         "alarms": rows,
-    })))
+    }))
 }
 
-pub(crate) async fn local_alarms<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn local_alarms(call: &Call<'_>) -> Result<Reply, Failure> {
     let node = call.api.overview(&call.who).await?.node;
     alarms(call, Some(&node))
 }
 
 /// Checks that the broker answers and has a listener for clients.
-pub(crate) async fn ready<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn ready(call: &Call<'_>) -> Result<Reply, Failure> {
     has_listener(&call.api.overview(&call.who).await?)
 }
 
 /// Like [`ready`], for whoever starts and stops brokers, such as Kubernetes. It needs no login.
-pub(crate) async fn ready_without_login<D: AdminApi>(State(source): State<Source<D>>) -> Response {
+pub(crate) async fn ready_without_login(State(source): State<Source>) -> Response {
     respond(overview(&source).await.and_then(|overview| has_listener(&overview)))
 }
 
 /// Checks that every shard of the broker answers. It needs no login.
-pub(crate) async fn live<D: AdminApi>(State(source): State<Source<D>>) -> Response {
+pub(crate) async fn live(State(source): State<Source>) -> Response {
     respond(overview(&source).await.map(|_| ok()))
 }
 
-async fn overview<D: AdminApi>(source: &Source<D>) -> Result<Overview, Failure> {
+async fn overview(source: &Source) -> Result<Overview, Failure> {
     Ok(source.api.overview(&Identity::metrics_reader()).await?)
 }
 
@@ -70,7 +74,7 @@ fn has_listener(overview: &Overview) -> Result<Reply, Failure> {
 }
 
 /// Checks that a listener has this port.
-pub(crate) async fn port_listener<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn port_listener(call: &Call<'_>) -> Result<Reply, Failure> {
     let port: u16 = call.param(0).parse().map_err(|_| Failure::bad_request("a port number is needed"))?;
     let listeners = call.api.overview(&call.who).await?.listeners;
     if listeners.iter().any(|(.., at)| *at == port) {
@@ -86,7 +90,7 @@ pub(crate) async fn port_listener<D: AdminApi>(call: &Call<'_, D>) -> Result<Rep
 }
 
 /// Checks that there are listeners for all of these protocols, whose names are separated by commas.
-pub(crate) async fn protocol_listener<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn protocol_listener(call: &Call<'_>) -> Result<Reply, Failure> {
     let listeners = call.api.overview(&call.who).await?.listeners;
     // A listener of AMQP takes both versions.
     let names = |wanted: &str| match wanted.to_lowercase().as_str() {
@@ -108,7 +112,7 @@ pub(crate) async fn protocol_listener<D: AdminApi>(call: &Call<'_, D>) -> Result
 }
 
 /// Checks that the node accepts another connection (`max_connections`).
-pub(crate) async fn below_connection_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn below_connection_limit(call: &Call<'_>) -> Result<Reply, Failure> {
     let overview = call.api.overview(&call.who).await?;
     let (current, limit) = (overview.connections, overview.connections_max);
     let shown = limit.map_or_else(|| "infinity".into(), Value::from);
@@ -125,7 +129,7 @@ pub(crate) async fn below_connection_limit<D: AdminApi>(call: &Call<'_, D>) -> R
 
 /// Checks that each quorum queue that the user may see has a leader, in all virtual hosts or in the one that the request
 /// names. A queue that nobody has used since the start needs none.
-pub(crate) async fn elected_leaders<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn elected_leaders(call: &Call<'_>) -> Result<Reply, Failure> {
     leaders(call, call.optional_param(0), &Pattern::Everything).await
 }
 
@@ -133,7 +137,7 @@ pub(crate) async fn elected_leaders<D: AdminApi>(call: &Call<'_, D>) -> Result<R
 ///
 /// # Errors
 /// 400 if that is no regular expression, or costs too much.
-pub(crate) async fn elected_leaders_named<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn elected_leaders_named(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, pattern) = match call.optional_param(1) {
         Some(pattern) => (call.optional_param(0), pattern),
         None => (None, call.param(0)),
@@ -142,11 +146,7 @@ pub(crate) async fn elected_leaders_named<D: AdminApi>(call: &Call<'_, D>) -> Re
     leaders(call, vhost, &pattern).await
 }
 
-async fn leaders<D: AdminApi>(
-    call: &Call<'_, D>,
-    vhost: Option<&str>,
-    names: &Pattern,
-) -> Result<Reply, Failure> {
+async fn leaders(call: &Call<'_>, vhost: Option<&str>, names: &Pattern) -> Result<Reply, Failure> {
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
     }
@@ -175,19 +175,19 @@ async fn leaders<D: AdminApi>(
 }
 
 /// Checks that the broker answers. What the check is about cannot fail on a single node.
-pub(crate) async fn always<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn always(call: &Call<'_>) -> Result<Reply, Failure> {
     call.api.overview(&call.who).await?;
     Ok(ok())
 }
 
 /// Checks that the broker answers, and that there is a virtual host of this name. RabbitMQ does no more, either.
-pub(crate) async fn aliveness<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn aliveness(call: &Call<'_>) -> Result<Reply, Failure> {
     vhosts::require(call, call.param(0)).await?;
     always(call).await
 }
 
 /// Checks that all certificates of the node's listeners stay valid for a time, and that changed ones are in use.
-pub(crate) fn certificate_expiration<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn certificate_expiration(call: &Call<'_>) -> Result<Reply, Failure> {
     call.api.alarms(&call.who)?;
     let wrong = || Failure::bad_request("a whole number and one of days, weeks, months, years are needed");
     let count: i64 = call.param(0).parse().map_err(|_| wrong())?;

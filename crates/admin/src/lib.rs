@@ -89,7 +89,7 @@ use std::time::Duration;
 pub use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
-use broker::admin_api::AdminApi;
+use node::AdminApi;
 use tls::Tls;
 use tokio::net::TcpListener;
 
@@ -125,9 +125,9 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Serves everything under `/api`, and the web page at `/`. The router needs the peer's address as axum's
 /// `ConnectInfo`, which [`serve`] provides.
-pub fn management_router<D: AdminApi>(api: D, ports: Ports) -> Router {
+pub fn management_router(api: AdminApi, ports: Ports) -> Router {
     Router::new()
-        .fallback(dispatch::handle::<D>)
+        .fallback(dispatch::handle)
         .layer(from_fn_with_state(ports.clone(), origin::check))
         .layer(from_fn(host::require))
         .layer(from_fn_with_state(ports.clone(), headers::add))
@@ -135,14 +135,14 @@ pub fn management_router<D: AdminApi>(api: D, ports: Ports) -> Router {
 }
 
 /// Serves `/metrics`, the paths below it, and two health checks, without authentication.
-pub fn metrics_router<D: AdminApi>(api: D, ports: Ports) -> Router {
+pub fn metrics_router(api: AdminApi, ports: Ports) -> Router {
     Router::new()
-        .route("/metrics", get(metrics::aggregated::<D>))
-        .route("/metrics/per-object", get(metrics::per_object::<D>))
-        .route("/metrics/detailed", get(metrics::detailed::<D>))
-        .route("/metrics/memory-breakdown", get(metrics::memory_breakdown::<D>))
-        .route("/health/live", get(health::live::<D>))
-        .route("/health/ready", get(health::ready_without_login::<D>))
+        .route("/metrics", get(metrics::aggregated))
+        .route("/metrics/per-object", get(metrics::per_object))
+        .route("/metrics/detailed", get(metrics::detailed))
+        .route("/metrics/memory-breakdown", get(metrics::memory_breakdown))
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready_without_login))
         .layer(from_fn(host::require))
         .with_state(call::Source { api, ports })
 }

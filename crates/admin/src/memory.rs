@@ -1,6 +1,5 @@
 //! `/api/nodes/NODE/memory`: what the memory of the node is used for, in RabbitMQ's parts and in the budgets of the broker.
 
-use broker::admin_api::AdminApi;
 use broker::client_budget::ClientBudget;
 use serde_json::{Map, Value, json};
 
@@ -49,7 +48,7 @@ const PARTS: &[(&str, &[&str])] = &[
 ///
 /// # Errors
 /// 404 if there is no such node, or the admin API's error.
-pub(crate) async fn memory<D: AdminApi>(call: &Call<'_, D>, in_percent: bool) -> Result<Reply, Failure> {
+pub(crate) async fn memory(call: &Call<'_>, in_percent: bool) -> Result<Reply, Failure> {
     let overview = call.ports.overview(call.api, &call.who).await?;
     require_node(&overview, call.param(0))?;
     let resident = Process::read().resident_bytes;

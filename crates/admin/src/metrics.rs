@@ -14,7 +14,7 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use broker::admin_api::{AdminApi, Overview};
+use broker::admin_api::Overview;
 use broker::counters::{DeadLetters, Deliveries, Sizes, Traffic};
 use catalog::access::{Identity, Protocol};
 use catalog::pattern::Pattern;
@@ -45,7 +45,7 @@ const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
 const AT_LEAST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_least_once");
 
 /// Serves all metrics, with sums over all queues.
-pub(crate) async fn aggregated<D: AdminApi>(State(source): State<Source<D>>) -> Response {
+pub(crate) async fn aggregated(State(source): State<Source>) -> Response {
     answer(async {
         let (mut page, overview) = node_page(&source, "aggregated").await?;
         attempts::sums(&mut page, &overview);
@@ -71,7 +71,7 @@ pub(crate) async fn aggregated<D: AdminApi>(State(source): State<Source<D>>) -> 
 }
 
 /// Serves the same metrics with rows per queue instead of sums over queues.
-pub(crate) async fn per_object<D: AdminApi>(State(source): State<Source<D>>) -> Response {
+pub(crate) async fn per_object(State(source): State<Source>) -> Response {
     answer(async {
         let page = node_page(&source, "per-object").await?;
         let families = FAMILIES.iter().filter(|family| family.per_object).collect();
@@ -84,10 +84,7 @@ pub(crate) async fn per_object<D: AdminApi>(State(source): State<Source<D>>) -> 
 /// Serves the families that a request names with `family`, each with a row for every object. `vhost` may occur several
 /// times. `queue` is a pattern that names of queues match. Families that the broker does not have are left out, as in
 /// RabbitMQ.
-pub(crate) async fn detailed<D: AdminApi>(
-    State(source): State<Source<D>>,
-    RawQuery(query): RawQuery,
-) -> Response {
+pub(crate) async fn detailed(State(source): State<Source>, RawQuery(query): RawQuery) -> Response {
     answer(async {
         let query = Query::parse(&query.unwrap_or_default());
         let mut wanted: Vec<&str> = query.all("family").collect();
@@ -110,7 +107,7 @@ pub(crate) async fn detailed<D: AdminApi>(
 }
 
 /// Serves what the memory of the node is used for.
-pub(crate) async fn memory_breakdown<D: AdminApi>(State(source): State<Source<D>>) -> Response {
+pub(crate) async fn memory_breakdown(State(source): State<Source>) -> Response {
     answer(async {
         let overview = source.ports.overview(&source.api, &Identity::metrics_reader()).await?;
         let mut page = Exposition::default();
@@ -153,8 +150,8 @@ async fn answer(body: impl Future<Output = Result<axum::body::Body, Failure>>) -
 }
 
 /// Returns what `/metrics` and `/metrics/per-object` share, and the overview it was made from.
-async fn node_page<D: AdminApi>(
-    Source { api, ports }: &Source<D>,
+async fn node_page(
+    Source { api, ports }: &Source,
     endpoint: &str,
 ) -> Result<(Exposition, Overview), Failure> {
     let who = Identity::metrics_reader();

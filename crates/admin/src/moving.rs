@@ -1,7 +1,7 @@
 //! `POST /api/queues/{vhost}/{name}/move`: moves messages to another queue or to an exchange.
 //! `POST /api/queues/{vhost}/{name}/redrive`: sends dead letters back to where they died.
 
-use broker::admin_api::{AdminApi, DeathReason, Move, MoveEnd, MoveTo, Moved, Redrive, RedriveTo, Which};
+use broker::admin_api::{DeathReason, Move, MoveEnd, MoveTo, Moved, Redrive, RedriveTo, Which};
 use catalog::access::DEFAULT_EXCHANGE_ALIAS;
 use serde_json::{Map as Object, Value, json};
 
@@ -43,7 +43,7 @@ const REASONS: [DeathReason; 4] =
 /// # Errors
 /// 400 for a bad field and for a queue that refuses, for example a stream; 401 without the permissions, 404 without the queue,
 /// 503 if the broker does not answer in time.
-pub(crate) async fn move_messages<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn move_messages(call: &Call<'_>) -> Result<Reply, Failure> {
     let wanted = wanted_move(&call.fields)?;
     let _place = place(call, "nothing was moved").await?;
     let moved = call.api.move_messages(&call.who, call.param(0), call.param(1), &wanted).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn move_messages<D: AdminApi>(call: &Call<'_, D>) -> Result<Rep
 ///
 /// # Errors
 /// As for a move.
-pub(crate) async fn redrive<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn redrive(call: &Call<'_>) -> Result<Reply, Failure> {
     let wanted = wanted_redrive(&call.fields, now_ms())?;
     let _place = place(call, "nothing was redriven").await?;
     let moved = call.api.move_messages(&call.who, call.param(0), call.param(1), &wanted).await?;
@@ -192,6 +192,15 @@ mod tests {
     use broker::admin_api::MoveRefusal;
 
     use super::*;
+
+    #[test]
+    fn an_answer_says_why_the_move_has_ended() {
+        let moved = Moved { moved: 7, skipped: 1, left: 2, until: 9, ended: MoveEnd::Time };
+        let answer = |done, until| to_json(&moved, done, until).to_string();
+        let redriven = r#"{"redriven":7,"skipped":1,"left":2,"died_until":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}"#;
+        let moved = r#"{"moved":7,"skipped":1,"left":2,"until_seq":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}"#;
+        assert_eq!([answer("redriven", "died_until"), answer("moved", "until_seq")], [redriven, moved]);
+    }
 
     fn fields(text: &str) -> Object<String, Value> {
         let Ok(Value::Object(fields)) = serde_json::from_str(text) else { panic!("{text}") };

@@ -1,6 +1,6 @@
 //! `/api/overview`, `/api/whoami`, `/api/nodes`.
 
-use broker::admin_api::{AdminApi, BudgetRow, Overview, ProtocolRow, ShardRow};
+use broker::admin_api::{BudgetRow, Overview, ProtocolRow, ShardRow};
 use catalog::ExchangeKind;
 use catalog::access::Authority;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::shape;
 /// How memory is measured: the resident set of the process.
 pub(crate) const MEMORY_STRATEGY: &str = "rss";
 
-pub(crate) async fn overview<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn overview(call: &Call<'_>) -> Result<Reply, Failure> {
     let ranges = Ranges::of(&call.query)?;
     let row = NodeRow::new(call.api.overview(&call.who).await?, Process::default());
     let body = match row.overview().limited {
@@ -28,11 +28,7 @@ pub(crate) async fn overview<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, F
 }
 
 /// Shows the overview of the virtual hosts of the user, as RabbitMQ does, with the sums of their figures.
-async fn limited<D: AdminApi>(
-    call: &Call<'_, D>,
-    overview: &Overview,
-    ranges: &Ranges,
-) -> Result<Value, Failure> {
+async fn limited(call: &Call<'_>, overview: &Overview, ranges: &Ranges) -> Result<Value, Failure> {
     let mut body = about(call, overview);
     let connections = call.api.connections(&call.who).await?;
     let open = connections.iter().map(|row| match &row.protocol {
@@ -98,11 +94,11 @@ fn add(sum: &mut Value, more: Value) {
 }
 
 /// Returns the version of RabbitMQ that the broker behaves as.
-pub(crate) async fn version<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn version(call: &Call<'_>) -> Result<Reply, Failure> {
     Ok(Reply::Json(call.api.overview(&call.who).await?.product_version.into()))
 }
 
-pub(crate) async fn cluster_name<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn cluster_name(call: &Call<'_>) -> Result<Reply, Failure> {
     Ok(Reply::Json(json!({ "name": call.api.overview(&call.who).await?.cluster_name })))
 }
 
@@ -117,7 +113,7 @@ pub(crate) fn require_node(overview: &Overview, name: &str) -> Result<(), Failur
     Err(Failure::not_found(format!("no node '{name}'")))
 }
 
-pub(crate) fn whoami<D: AdminApi>(call: &Call<'_, D>) -> Reply {
+pub(crate) fn whoami(call: &Call<'_>) -> Reply {
     let authority = call.who.authority();
     let mut body = json!({
         "name": *call.who.user,
@@ -134,18 +130,18 @@ pub(crate) fn whoami<D: AdminApi>(call: &Call<'_, D>) -> Reply {
     Reply::Json(shape::columns(body, &call.query))
 }
 
-pub(crate) async fn list_nodes<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list_nodes(call: &Call<'_>) -> Result<Reply, Failure> {
     let row = node(call, call.ports.overview(call.api, &call.who).await?)?;
     Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"]).await?))
 }
 
-pub(crate) async fn get_node<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get_node(call: &Call<'_>) -> Result<Reply, Failure> {
     let overview = call.ports.overview(call.api, &call.who).await?;
     require_node(&overview, call.param(0))?;
     Ok(Reply::Json(shape::columns(node(call, overview)?, &call.query)))
 }
 
-fn node<D: AdminApi>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Failure> {
+fn node(call: &Call<'_>, overview: Overview) -> Result<Value, Failure> {
     let ranges = Ranges::of(&call.query)?;
     let row = NodeRow::new(overview, Process::read());
     let (overview, process) = (row.overview(), row.process());
@@ -188,7 +184,7 @@ fn node<D: AdminApi>(call: &Call<'_, D>, overview: Overview) -> Result<Value, Fa
     Ok(body)
 }
 
-fn shard<D>(call: &Call<'_, D>, row: &ShardRow, stats: bool) -> Value {
+fn shard(call: &Call<'_>, row: &ShardRow, stats: bool) -> Value {
     let ShardRow { number, is_at_limit, connections, queues, .. } = *row;
     let mut shown =
         json!({ "number": number, "at_limit": is_at_limit, "connections": connections, "queues": queues });
@@ -204,7 +200,7 @@ fn budget(row: &BudgetRow) -> Value {
 
 /// Shows the overview of the whole node as RabbitMQ does. `disable_stats` omits all figures that have a rate;
 /// `enable_queue_totals` adds the numbers of messages again.
-fn whole<D: AdminApi>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Value {
+fn whole(call: &Call<'_>, row: &NodeRow, ranges: &Ranges) -> Value {
     let o = row.overview();
     let listeners: Vec<Value> = o
         .listeners
@@ -240,7 +236,7 @@ fn whole<D: AdminApi>(call: &Call<'_, D>, row: &NodeRow, ranges: &Ranges) -> Val
 }
 
 /// Returns what every user may know of the broker.
-fn about<D: AdminApi>(call: &Call<'_, D>, o: &Overview) -> Value {
+fn about(call: &Call<'_>, o: &Overview) -> Value {
     let tags = o.cluster_tags.as_ref().and_then(|tags| serde_json::from_str(tags).ok());
     let kinds = ExchangeKind::ALL.map(|kind| json!({ "name": kind.as_str(), "enabled": true }));
     let mut body = json!({

@@ -1,7 +1,6 @@
 //! `/api/parameters` and `/api/global-parameters`: values of components that this broker does not have, and the name of the
 //! cluster.
 
-use broker::admin_api::AdminApi;
 use catalog::{CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, ParameterKey, is_cluster_name};
 use serde_json::{Value, json};
 
@@ -17,7 +16,7 @@ pub(crate) const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
 ///
 /// # Errors
 /// 404 if there is no such virtual host.
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(1) {
         vhosts::require(call, vhost).await?;
     }
@@ -29,19 +28,19 @@ pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failu
     rows(call, wanted, &["vhost", "component", "name"]).await
 }
 
-pub(crate) async fn list_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list_global(call: &Call<'_>) -> Result<Reply, Failure> {
     rows(call, |key| key.vhost.is_none(), &["name"]).await
 }
 
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     one(call, key(call)).await
 }
 
-pub(crate) async fn get_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get_global(call: &Call<'_>) -> Result<Reply, Failure> {
     one(call, global_key(call)).await
 }
 
-async fn one<D: AdminApi>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
+async fn one(call: &Call<'_>, key: ParameterKey) -> Result<Reply, Failure> {
     let all = call.api.parameters(&call.who).await?;
     let value = match all.get(&key) {
         Some(value) => value.clone(),
@@ -59,16 +58,16 @@ fn missing(key: &ParameterKey) -> Failure {
     Failure::not_found(format!("no parameter '{}'", key.name))
 }
 
-pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put(call: &Call<'_>) -> Result<Reply, Failure> {
     set(call, key(call)).await
 }
 
-pub(crate) async fn put_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_global(call: &Call<'_>) -> Result<Reply, Failure> {
     set(call, global_key(call)).await
 }
 
 /// Names the cluster. The name is a global parameter, as in RabbitMQ.
-pub(crate) async fn name_cluster<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn name_cluster(call: &Call<'_>) -> Result<Reply, Failure> {
     let name = call.fields.get("name").ok_or_else(|| Failure::bad_request("'name' is missing"))?;
     let key = ParameterKey::global(CLUSTER_NAME);
     check(&key, name)?;
@@ -100,24 +99,24 @@ pub(crate) fn without_effect(shown: &str) -> String {
     format!("{shown} is kept, but has no effect: there is no such component")
 }
 
-pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete(call: &Call<'_>) -> Result<Reply, Failure> {
     clear(call, key(call)).await
 }
 
-pub(crate) async fn delete_global<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_global(call: &Call<'_>) -> Result<Reply, Failure> {
     clear(call, global_key(call)).await
 }
 
-fn key<D: AdminApi>(call: &Call<'_, D>) -> ParameterKey {
+fn key(call: &Call<'_>) -> ParameterKey {
     let (component, vhost, name) = (call.param(0), call.param(1), call.param(2));
     ParameterKey { vhost: Some(vhost.into()), component: component.into(), name: name.into() }
 }
 
-fn global_key<D: AdminApi>(call: &Call<'_, D>) -> ParameterKey {
+fn global_key(call: &Call<'_>) -> ParameterKey {
     ParameterKey::global(call.param(0))
 }
 
-async fn set<D: AdminApi>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
+async fn set(call: &Call<'_>, key: ParameterKey) -> Result<Reply, Failure> {
     let value = call.fields.get("value").ok_or_else(|| Failure::bad_request("'value' is missing"))?;
     check(&key, value)?;
     let value = value.to_string().into();
@@ -129,15 +128,15 @@ async fn set<D: AdminApi>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-async fn clear<D: AdminApi>(call: &Call<'_, D>, key: ParameterKey) -> Result<Reply, Failure> {
+async fn clear(call: &Call<'_>, key: ParameterKey) -> Result<Reply, Failure> {
     match call.api.change_parameter(&call.who, key.clone(), None).await? {
         true => Ok(Reply::NoContent),
         false => Err(missing(&key)),
     }
 }
 
-async fn rows<D: AdminApi>(
-    call: &Call<'_, D>,
+async fn rows(
+    call: &Call<'_>,
     wanted: impl Fn(&ParameterKey) -> bool,
     sort: &[&str],
 ) -> Result<Reply, Failure> {

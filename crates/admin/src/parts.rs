@@ -1,6 +1,6 @@
 //! What stands for the parts of RabbitMQ that tools ask for: feature flags, deprecated features, plugins, applications, and the runtime.
 
-use broker::admin_api::{AdminApi, Overview};
+use broker::admin_api::Overview;
 use broker::counters::Deprecated;
 use serde_json::{Map, Value, json};
 
@@ -81,7 +81,7 @@ const PROCESSES_MAX: u64 = 1_048_576;
 ///
 /// # Errors
 /// 400 for a wrong query.
-pub(crate) async fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn feature_flags(call: &Call<'_>) -> Result<Reply, Failure> {
     let rows = FLAGS.iter().map(|(name, stability, what)| {
         json!({
             "name": name,
@@ -100,7 +100,7 @@ pub(crate) async fn feature_flags<D>(call: &Call<'_, D>) -> Result<Reply, Failur
 ///
 /// # Errors
 /// 400: there is no such flag.
-pub(crate) fn enable_feature_flag<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn enable_feature_flag(call: &Call<'_>) -> Result<Reply, Failure> {
     let name = call.param(0);
     match FLAGS.iter().any(|(known, ..)| *known == name) {
         true => Ok(Reply::NoContent),
@@ -112,10 +112,7 @@ pub(crate) fn enable_feature_flag<D>(call: &Call<'_, D>) -> Result<Reply, Failur
 ///
 /// # Errors
 /// The admin API's error, or 400 for a wrong query.
-pub(crate) async fn deprecated_features<D: AdminApi>(
-    call: &Call<'_, D>,
-    used: bool,
-) -> Result<Reply, Failure> {
+pub(crate) async fn deprecated_features(call: &Call<'_>, used: bool) -> Result<Reply, Failure> {
     let overview = call.api.overview(&call.who).await?;
     let uses = overview.counters.deprecated;
     let row = |name, about, phase, state, uses| {
@@ -141,7 +138,7 @@ pub(crate) async fn deprecated_features<D: AdminApi>(
 }
 
 /// Returns the fields of an overview that are about the runtime.
-pub(crate) fn runtime<D: AdminApi>(call: &Call<'_, D>) -> Map<String, Value> {
+pub(crate) fn runtime(call: &Call<'_>) -> Map<String, Value> {
     let [version, full, crypto] = if call.ports.shows_erlang() { ERLANG } else { NO_ERLANG };
     let fields = [("erlang_version", version), ("erlang_full_version", full), ("crypto_lib_version", crypto)];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()

@@ -1,6 +1,5 @@
 //! `/api/policies` and `/api/operator-policies`.
 
-use broker::admin_api::AdminApi;
 use catalog::{Policy, SetPolicy};
 use serde_json::{Value, json};
 
@@ -9,7 +8,7 @@ use crate::reply::{Failure, Reply};
 use crate::routes::Whose;
 use crate::{json, shape, vhosts};
 
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>, whose: Whose) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     if let Some(vhost) = vhost {
         vhosts::require(call, vhost).await?;
@@ -26,7 +25,7 @@ pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Resul
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>, whose: Whose) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let policies = call.api.policies(&call.who, Some(vhost), whose == Whose::Operators).await?;
     let found = policies.iter().find(|p| *p.name == *name);
@@ -34,7 +33,7 @@ pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result
     Ok(Reply::Json(shape::columns(to_json(found), &call.query)))
 }
 
-pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub(crate) async fn put(call: &Call<'_>, whose: Whose) -> Result<Reply, Failure> {
     for field in ["pattern", "definition"] {
         if !call.fields.contains_key(field) {
             return Err(Failure::bad_request(format!("'{field}' is missing")));
@@ -53,7 +52,7 @@ pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+pub(crate) async fn delete(call: &Call<'_>, whose: Whose) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     if call.api.clear_policy(&call.who, vhost, name, whose == Whose::Operators).await? {
         return Ok(Reply::NoContent);

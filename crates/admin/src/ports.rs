@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use broker::admin_api::{AdminApi, AdminError, BudgetRow, Overview};
+use broker::admin_api::{AdminError, BudgetRow, Overview};
 use catalog::access::Identity;
 use catalog::categories::{CONNECTION, PEER};
 
+use node::AdminApi;
 use tls::Tls;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -264,11 +265,7 @@ impl Ports {
     ///
     /// # Errors
     /// The admin API's error.
-    pub(crate) async fn overview<D: AdminApi>(
-        &self,
-        api: &D,
-        who: &Identity,
-    ) -> Result<Overview, AdminError> {
+    pub(crate) async fn overview(&self, api: &AdminApi, who: &Identity) -> Result<Overview, AdminError> {
         let mut overview = api.overview(who).await?;
         let row = |name, budget: &Budget| BudgetRow {
             name,

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use broker::admin_api::{AdminApi, AdminError, QueueRow, QueueSpec};
+use broker::admin_api::{AdminError, QueueRow, QueueSpec};
 use catalog::access::Identity;
 use catalog::ids::QueueId;
 use catalog::{QueueRecord, unknown_queue_arguments};
+use node::AdminApi;
 use serde_json::{Value, json};
 
 use crate::budget::Reservation;
@@ -30,7 +31,7 @@ const ROW_BYTES: usize = 1_600;
 /// The most queues of a list without pages. A longer one is refused; the client must ask for pages.
 const LIST_ROWS_MAX: usize = 100_000;
 
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     let (page, view) = (Page::of(&call.query)?, View::of(call)?);
     let (reply, total) = match &page {
@@ -66,10 +67,7 @@ pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failu
 }
 
 /// Returns all queues, ordered by name.
-async fn records<D: AdminApi>(
-    call: &Call<'_, D>,
-    vhost: Option<&str>,
-) -> Result<Vec<Arc<QueueRecord>>, Failure> {
+async fn records(call: &Call<'_>, vhost: Option<&str>) -> Result<Vec<Arc<QueueRecord>>, Failure> {
     let records = call.api.queue_records(&call.who, vhost).await?;
     let total = records.len();
     if total > LIST_ROWS_MAX {
@@ -82,8 +80,8 @@ async fn records<D: AdminApi>(
 
 /// Generates the whole list page by page. Until the client has read it, it keeps the ids of its queues, not
 /// their catalog records. Those would stay in memory when the queues are deleted.
-struct List<D> {
-    api: D,
+struct List {
+    api: AdminApi,
     who: Identity,
     view: View,
     ids: Vec<QueueId>,
@@ -95,8 +93,8 @@ struct List<D> {
     comma: &'static str,
 }
 
-impl<D: AdminApi> List<D> {
-    fn new(call: &Call<'_, D>, view: View, records: &[Arc<QueueRecord>]) -> Result<Self, Failure> {
+impl List {
+    fn new(call: &Call<'_>, view: View, records: &[Arc<QueueRecord>]) -> Result<Self, Failure> {
         let ids: Vec<QueueId> = records.iter().map(|record| record.id).collect();
         let held = call.ports.hold_answer(ids.capacity() * size_of::<QueueId>())?;
         let (api, who) = (call.api.clone(), call.who.clone());
@@ -104,7 +102,7 @@ impl<D: AdminApi> List<D> {
     }
 }
 
-impl<D: AdminApi> Source for List<D> {
+impl Source for List {
     async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
         let mut page = String::from(if self.next == 0 { "[" } else { "" });
         while page.len() < PAGE_BYTES && self.next < self.ids.len() {
@@ -135,7 +133,7 @@ impl<D: AdminApi> Source for List<D> {
     }
 }
 
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let row = call.api.queue(&call.who, vhost, name).await?;
     let mut body = View::of(call)?.json(&row);
@@ -150,7 +148,7 @@ pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
     Ok(Reply::Json(shape::columns(body, &call.query)))
 }
 
-pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put(call: &Call<'_>) -> Result<Reply, Failure> {
     if json::boolean(&call.fields, "exclusive", false)? {
         return Err(Failure::bad_request("an exclusive queue must belong to a connection"));
     }
@@ -165,7 +163,7 @@ pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     // Deleting a queue that does not exist succeeds over AMQP, but not here. A user who may delete need not
     // be able to read.
@@ -178,7 +176,7 @@ pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fai
     Ok(Reply::NoContent)
 }
 
-pub(crate) async fn purge<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn purge(call: &Call<'_>) -> Result<Reply, Failure> {
     call.api.purge_queue(&call.who, call.param(0), call.param(1)).await?;
     Ok(Reply::NoContent)
 }
@@ -191,7 +189,7 @@ struct View {
 }
 
 impl View {
-    fn of<D>(call: &Call<'_, D>) -> Result<Self, Failure> {
+    fn of(call: &Call<'_>) -> Result<Self, Failure> {
         let samples = call.ports.samples().clone();
         Ok(Self { query: call.query.clone(), ranges: Ranges::of(&call.query)?, samples })
     }

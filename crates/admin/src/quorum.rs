@@ -1,6 +1,6 @@
 //! `/api/queues/quorum` and `/api/rebalance`: the Raft groups of quorum queues, as RabbitMQ shows and changes them.
 
-use broker::admin_api::{AdminApi, AdminError, GroupRow, MemberChange, QueueRow};
+use broker::admin_api::{AdminError, GroupRow, MemberChange, QueueRow};
 use serde_json::{Value, json};
 
 use crate::call::Call;
@@ -8,7 +8,7 @@ use crate::json;
 use crate::reply::{Failure, Reply};
 
 /// Shows the members of a group. There is one node, so there is one member.
-pub(crate) async fn status<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn status(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let row = call.api.queue(&call.who, vhost, name).await?;
     if !row.is_quorum() {
@@ -42,18 +42,18 @@ fn member(row: &QueueRow) -> Value {
     })
 }
 
-pub(crate) async fn checkpoint<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn checkpoint(call: &Call<'_>) -> Result<Reply, Failure> {
     let index = call.api.checkpoint(&call.who, call.param(0), call.param(1)).await?;
     Ok(Reply::Json(json!({ "snapshot_index": index })))
 }
 
-pub(crate) async fn reclaim_memory<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn reclaim_memory(call: &Call<'_>) -> Result<Reply, Failure> {
     let reclaimed = call.api.reclaim_memory(&call.who, call.param(0), call.param(1)).await?;
     Ok(Reply::Json(json!({ "freed_bytes": reclaimed.freed_bytes, "paging_bytes": reclaimed.paging_bytes })))
 }
 
 /// Changes the member on the node that the body names.
-pub(crate) async fn change<D: AdminApi>(call: &Call<'_, D>, change: MemberChange) -> Result<Reply, Failure> {
+pub(crate) async fn change(call: &Call<'_>, change: MemberChange) -> Result<Reply, Failure> {
     let node = json::text(&call.fields, "node", "")?;
     if node.is_empty() {
         return Err(Failure::bad_request("the body must name a node: {\"node\": NAME}"));
@@ -62,17 +62,17 @@ pub(crate) async fn change<D: AdminApi>(call: &Call<'_, D>, change: MemberChange
     Ok(Reply::NoContent)
 }
 
-pub(crate) fn grow<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn grow(call: &Call<'_>) -> Result<Reply, Failure> {
     call.api.grow(&call.who, call.param(0))?;
     Ok(Reply::NoContent)
 }
 
-pub(crate) async fn shrink<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn shrink(call: &Call<'_>) -> Result<Reply, Failure> {
     call.api.shrink(&call.who, call.param(0)).await?;
     Ok(Reply::NoContent)
 }
 
-pub(crate) fn rebalance<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn rebalance(call: &Call<'_>) -> Result<Reply, Failure> {
     call.api.rebalance(&call.who)?;
     Ok(Reply::NoContent)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use broker::admin_api::AdminApi;
+use node::AdminApi;
 use tokio::time::MissedTickBehavior;
 
 use crate::clock::now_ms;
@@ -11,7 +11,7 @@ use crate::ports::Ports;
 /// Takes samples until the node stops.
 ///
 /// `every` is the time between two samples.
-pub async fn run<D: AdminApi>(api: D, ports: Ports, every: Duration) {
+pub async fn run(api: AdminApi, ports: Ports, every: Duration) {
     let mut timer = tokio::time::interval(every);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::admin_api::{AdminApi, BrowsedRow, Peek, PeekedRow, ShownMessage, Start};
+use broker::admin_api::{BrowsedRow, Peek, PeekedRow, ShownMessage, Start};
 use serde_json::Value;
 
 use crate::browse::{count, offset, peeked_to_json, to_json};
@@ -93,7 +93,7 @@ struct Scan {
     turn_bytes: usize,
 }
 
-pub(crate) async fn search<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn search(call: &Call<'_>) -> Result<Reply, Failure> {
     let now_ms = now_ms();
     let wanted = wanted(&call.query, now_ms)?;
     let from = call.query.get("from");
@@ -206,11 +206,7 @@ impl Scan {
     }
 
     /// Looks at ready messages of a queue. Returns the position to go on from.
-    async fn queue<D: AdminApi>(
-        &mut self,
-        call: &Call<'_, D>,
-        from: Option<&str>,
-    ) -> Result<Option<u64>, Failure> {
+    async fn queue(&mut self, call: &Call<'_>, from: Option<&str>) -> Result<Option<u64>, Failure> {
         let position = match from.unwrap_or("1") {
             "" | "first" => 1,
             text => text
@@ -242,9 +238,9 @@ impl Scan {
     }
 
     /// Looks at messages of a stream. Returns the offset to go on from.
-    async fn stream<D: AdminApi>(
+    async fn stream(
         &mut self,
-        call: &Call<'_, D>,
+        call: &Call<'_>,
         from: Option<&str>,
         now_ms: u64,
     ) -> Result<Option<u64>, Failure> {
@@ -304,7 +300,7 @@ fn browsed_bytes(row: &BrowsedRow) -> usize {
 }
 
 /// Returns the first offset of a stream that was written at this time or later. `None` if there is none.
-async fn first_of<D: AdminApi>(call: &Call<'_, D>, ms: u64) -> Result<Option<u64>, Failure> {
+async fn first_of(call: &Call<'_>, ms: u64) -> Result<Option<u64>, Failure> {
     let rows = call.api.browse(&call.who, call.param(0), call.param(1), Start::Time(ms), 1).await?;
     Ok(rows.first().map(|row| row.offset))
 }

@@ -20,7 +20,7 @@ pub(crate) fn effective(settings: &SettingsInForce) -> Reply {
 ///
 /// # Errors
 /// 404 for an unknown setting; 400 for one that needs a restart, and for a wrong value.
-pub(crate) async fn set<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn set(call: &Call<'_>) -> Result<Reply, Failure> {
     let value = match call.fields.get("value") {
         Some(Value::String(value)) if value.len() <= VALUE_BYTES_MAX => value.clone(),
         Some(Value::String(_)) => {
@@ -36,7 +36,7 @@ pub(crate) async fn set<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// 404 for a setting that was not changed.
-pub(crate) async fn reset<D>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn reset(call: &Call<'_>) -> Result<Reply, Failure> {
     call.ports.settings().change(call.who.user.clone(), call.param(0), None).await?;
     Ok(Reply::NoContent)
 }

@@ -1,7 +1,6 @@
 //! Transcripts of the whole API over real sockets, with an admin API in memory.
 
 mod accounts;
-mod api;
 mod bindings;
 mod bodies;
 mod browse;
@@ -9,7 +8,9 @@ mod channels;
 mod crowd;
 mod dashboard;
 mod definitions;
+mod explanations;
 mod headers;
+mod health;
 mod http;
 mod left_out;
 mod lists;
@@ -21,18 +22,18 @@ mod parts;
 mod policies;
 mod quorum;
 mod rates;
+mod test_node;
 
 use broker::admin_api::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
-use broker::admin_api::{ConnectionRow, ConsumerRow, GroupRow, PassedCounts, ProtocolRow};
+use broker::admin_api::{ConnectionRow, ConsumerRow, PassedCounts, ProtocolRow};
+use broker::settings::SLUICE_VERSION;
 use catalog::access::Authority;
 
 use self::http::{Server, raw, request};
-use broker::explain::{ConnectionFacts, LinkFacts, LinkId, Role, SessionFacts, ShardFacts, Trouble};
-
 use crate::routes::{Action, ROUTES, Route};
 
-/// Fewer logins than an address may fail before all of its logins are refused.
-const STRANGERS_MAX: usize = 50;
+/// Fewer logins than an address may fail before the answers to its failures wait.
+const STRANGERS_MAX: usize = 15;
 
 /// Every route requires authentication: all requests pass through the same function.
 #[tokio::test]
@@ -86,7 +87,7 @@ async fn invalid_credentials_are_refused() {
 /// The peer's address matters for users who may connect from this machine only.
 #[tokio::test]
 async fn the_peer_address_is_checked() {
-    let api = api::FakeAdminApi::new();
+    let api = test_node::TestNode::new();
     let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
     let headers = headers.into_iter().collect();
     let (ports, uri) = (crate::Ports::default(), "/api/whoami".parse().unwrap());
@@ -102,7 +103,7 @@ async fn a_server_stops_on_request() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let router = crate::management_router(api::FakeAdminApi::new(), crate::Ports::default());
+    let router = crate::management_router(test_node::TestNode::new().api(), crate::Ports::default());
     let server = tokio::spawn(crate::serve(listener, None, router, crate::Ports::default(), async {
         drop(stopped.await);
     }));
@@ -172,7 +173,6 @@ async fn unknown_paths_and_methods_are_refused() {
 #[tokio::test]
 async fn queues() {
     let server = Server::start().await;
-    server.api.state().ready.insert("full".into(), 3);
     server
         .check(
             "guest",
@@ -213,6 +213,14 @@ async fn queues() {
 
             # Deleting and purging.
             PUT /api/queues/%2F/full -> 201
+            "#,
+        )
+        .await;
+    server.api.publish("full", 3);
+    server
+        .check(
+            "guest",
+            r#"
             GET /api/queues/%2F/full?columns=messages,message_bytes -> 200 {"message_bytes":30,"messages":3}
             DELETE /api/queues/%2F/full?if-empty=true&if-unused=true -> 400 {"error":"bad_request","reason":"queue 'full' in vhost '/' not empty"}
             DELETE /api/queues/%2F/full/contents -> 204
@@ -295,7 +303,7 @@ async fn lists_are_paged_sorted_and_cut() {
         server.check("guest", &format!("PUT /api/queues/%2F/Q{i} -> 201")).await;
         server.api.state().ready.insert(format!("Q{i}"), 10 - i);
     }
-    server.api.state().limits.clear();
+    server.api.state().reports.clear();
     server
         .check(
             "guest",
@@ -305,7 +313,7 @@ async fn lists_are_paged_sorted_and_cut() {
             "#,
         )
         .await;
-    assert_eq!(server.api.state().limits, [2, 2], "a page costs a page");
+    assert_eq!(server.api.state().reports, [2, 1], "a page costs a page");
     server
         .check(
             "guest",
@@ -459,9 +467,9 @@ async fn overview_and_nodes() {
     server
         .check(
             "guest",
-            r#"
+            &r#"
             GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true,"auth_backend":"internal","permissions":[{"user":"guest","vhost":"/","configure":".*","write":".*","read":".*"}]}
-            GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","object_totals":{"queues":0},"message_stats":{"publish":9}}
+            GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"VERSION","cluster_name":"c","node":"n@h","object_totals":{"queues":0},"message_stats":{"publish":9}}
             GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672,"socket_opts":{}},{"node":"n@h","protocol":"http","ip_address":"127.0.0.1","port":15672,"socket_opts":{}}]}
             GET /api/overview?columns=contexts -> 200 {"contexts":[{"node":"n@h","description":"RabbitMQ Management","path":"/","ip":"127.0.0.1","port":"15672","ssl_opts":[],"ssl":false}]}
             GET /api/overview?columns=disable_stats,enable_queue_totals,is_op_policy_updating_enabled,cluster_tags,node_tags,statistics_db_event_queue -> 200 {"disable_stats":false,"enable_queue_totals":false,"is_op_policy_updating_enabled":true,"cluster_tags":{},"node_tags":{},"statistics_db_event_queue":0}
@@ -469,11 +477,11 @@ async fn overview_and_nodes() {
             GET /api/overview?columns=cluster_tags -> 200 {"cluster_tags":{"region":"eu"}}
             DELETE /api/global-parameters/cluster_tags -> 204
             GET /api/overview?columns=erlang_version,erlang_full_version,crypto_lib_version -> 200 {"erlang_version":"27.3.4","erlang_full_version":"Erlang/OTP 27 [erts-15.2.7] [source] [64-bit]","crypto_lib_version":"OpenSSL 3.5.4 30 Sep 2025"}
-            GET /api/global-parameters/internal_cluster_id -> 200 {"name":"internal_cluster_id","value":"rabbitmq-cluster-id-0a"}
+            GET /api/global-parameters/internal_cluster_id -> 200 {"name":"internal_cluster_id","value":"rabbitmq-cluster-id-0a000000000000000000000000000000"}
             GET /api/vhosts?disable_stats=true -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","protected_from_deletion":false,"limits":{},"metadata":{"description":"","tags":[],"default_queue_type":"classic"},"tracing":false,"deleting":false,"cluster_state":{"n@h":"running"}}]
             GET /api/vhosts/%2F?columns=name -> 200 {"name":"/"}
             GET /api/vhosts/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
-            GET /api/nodes?columns=name,running,node_id,boots -> 200 [{"name":"n@h","running":true,"node_id":"0a","boots":3}]
+            GET /api/nodes?columns=name,running,node_id,boots -> 200 [{"name":"n@h","running":true,"node_id":"0a000000000000000000000000000000","boots":3}]
             GET /api/nodes/n@h?columns=mem_alarm,disk_free_alarm -> 200 {"mem_alarm":false,"disk_free_alarm":false}
             GET /api/nodes/n@h?columns=budgets -> 200 {"budgets":[{"name":"one","used":1,"limit":10},{"name":"two","used":2,"limit":20},{"name":"http_bodies","used":0,"limit":33554432},{"name":"http_answers","used":0,"limit":67108864}]}
             GET /api/nodes/nope/memory/relative -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
@@ -494,7 +502,7 @@ async fn overview_and_nodes() {
             POST /api/vhosts/%2F/start/other -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'other'"}
             GET /api/nodes/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
             HEAD /api/whoami -> 200
-            "#,
+            "#.replace("VERSION", SLUICE_VERSION),
         )
         .await;
     server.api.state().stuck = true;
@@ -503,170 +511,4 @@ async fn overview_and_nodes() {
     // Only the figures of virtual hosts need an answer of the shards.
     server.check("guest", r#"GET /api/vhosts?columns=name,cluster_state -> 200 [{"name":"/","cluster_state":{"n@h":"running"}}]"#).await;
     server.check("guest", "POST /api/vhosts/%2F/start/n@h -> 204").await;
-}
-
-#[tokio::test]
-async fn health_checks() {
-    let server = Server::start().await;
-    let healthy = r#"
-        GET /api/health/checks/alarms -> 200 {"status":"ok"}
-        GET /api/health/checks/local-alarms -> 200 {"status":"ok"}
-        GET /api/health/checks/ready-to-serve-clients -> 200 {"status":"ok"}
-        GET /api/health/checks/virtual-hosts -> 200 {"status":"ok"}
-        GET /api/health/checks/is-in-service -> 200 {"status":"ok"}
-        GET /api/health/checks/node-is-quorum-critical -> 200 {"status":"ok"}
-        GET /api/health/checks/metadata-store/initialized/with-data -> 200 {"status":"ok"}
-        GET /api/health/checks/reached-target-cluster-size -> 200 {"status":"ok"}
-        GET /api/health/checks/port-listener/5672 -> 200 {"status":"ok","port":5672}
-        GET /api/health/checks/port-listener/1 -> 503 {"status":"failed","reason":"No active listener","missing":1,"ports":[5672,15672]}
-        GET /api/health/checks/port-listener/x -> 400 {"error":"bad_request","reason":"a port number is needed"}
-        GET /api/health/checks/protocol-listener/amqp10,amqp091 -> 200 {"status":"ok"}
-        GET /api/health/checks/protocol-listener/mqtt,amqp -> 503 {"status":"failed","reason":"No active listener","missing":["mqtt"],"protocols":["amqp","http"]}
-        GET /api/health/checks/below-node-connection-limit -> 200 {"status":"ok","current":0,"limit":2}
-        GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 200 {"status":"ok"}
-        GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/nope -> 404 {"error":"Object Not Found",..
-        GET /api/health/checks/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"the API has no such path"}
-        "#;
-    server.check("own", healthy).await;
-    server.check("own", r#"PUT /api/queues/%2F/r {"arguments":{"x-queue-type":"quorum"}} -> 201"#).await;
-    // A queue that is not in use has no leader yet. It gets one as soon as a client needs it.
-    let asleep =
-        r#"GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 200 {"status":"ok"}"#;
-    server.check("own", asleep).await;
-    server.api.state().groups.insert("r".into(), quorum::group());
-    server.check("own", asleep).await;
-    let resting = GroupRow { leads: false, rests: true, ..quorum::group() };
-    server.api.state().groups.insert("r".into(), resting);
-    server.check("own", asleep).await;
-    server.api.state().damaged.push("r".into());
-    let damaged = r#"GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts -> 503 {"status":"failed",.."#;
-    server.check("own", damaged).await;
-    server.api.state().damaged.clear();
-    server.api.state().groups.insert("r".into(), GroupRow { rests: false, ..resting });
-    server.api.state().connections = vec![connection("a", "own"), connection("b", "own")];
-    server.api.state().alarms = vec![("memory", "other@h".into())];
-    server.api.state().listening = false;
-    server
-        .check(
-            "own",
-            r#"
-            GET /api/health/checks/alarms -> 503 {"status":"failed","reason":"There are alarms in effect in the cluster","alarms":[{"node":"other@h","resource":"memory"}]}
-            GET /api/health/checks/local-alarms -> 200 {"status":"ok"}
-            GET /api/health/checks/below-node-connection-limit -> 503 {"status":"failed","reason":"node connection limit is reached","current":2,"limit":2}
-            GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/%2F -> 503 {"status":"failed","reason":"There are quorum queues without an elected leader","queues":[{"name":"r","vhost":"/"}]}
-            GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/%2F/pattern/^r -> 503 {"status":"failed",..
-            GET /api/health/checks/quorum-queues-without-elected-leaders/vhost/%2F/pattern/^q -> 200 {"status":"ok"}
-            GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts/pattern/r$ -> 503 {"status":"failed",..
-            GET /api/health/checks/quorum-queues-without-elected-leaders/all-vhosts/pattern/( -> 400 {"error":"bad_request","reason":"the pattern is not a regular expression: ..
-            GET /api/health/checks/ready-to-serve-clients -> 503 {"status":"failed","reason":"There is no listener for clients"}
-            "#,
-        )
-        .await;
-    server.api.state().alarms.push(("disk", "n@h".into()));
-    server
-        .check(
-            "own",
-            r#"GET /api/health/checks/local-alarms -> 503 {"status":"failed","reason":"There are alarms in effect on the local node","alarms":[{"node":"n@h","resource":"disk"}]}"#,
-        )
-        .await;
-}
-
-#[tokio::test]
-async fn explanations() {
-    let server = Server::start().await;
-    let place = LinkId { connection: "a -> b".into(), session: 0, handle: 1, name: "l/1".into() };
-    let link = LinkFacts {
-        place,
-        role: Role::Publishing { queue: None, unconfirmed: 2 },
-        answered: true,
-        credit: 3,
-        delivery_count: 4,
-        session: Some(SessionFacts { incoming_window: 5, remote_incoming_window: 6, pending: 0 }),
-        incomplete_bytes: 7,
-    };
-    server.api.state().facts = vec![ConnectionFacts {
-        name: "a -> b".into(),
-        user: "guest".into(),
-        authority: Authority::Internal,
-        vhost: "/".into(),
-        blocked: false,
-        held_back: false,
-        unwritten_bytes: 0,
-        shard: ShardFacts::default(),
-        links: vec![link],
-    }];
-    let pages = [
-        (
-            "guest",
-            r#"
-            PUT /api/queues/%2F/q {} -> 201
-            GET /api/explain/links/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts","sentence":"a queue has not given its receipts yet","at":{"connection":"a -> b","session":0,"handle":1,"link":"l/1"},"numbers":{"connection_unwritten_bytes":0,"session_incoming_window":5,"session_remote_incoming_window":6,"session_pending":0,"session_incomplete_bytes":7,"link_credit":3,"link_delivery_count":4,"link_unconfirmed":2,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[],"causes":[{"cause":"waiting_for_receipts","sentence":"a queue has not given its receipts yet","meaning":"A queue has messages of this client and has not confirmed them yet. It waits neither for memory nor for the log.","advice":["The broker may be overloaded: look at the CPU.","A stream with x-fsync waits for the disk to sync: look at the disk."],"at":{"connection":"a -> b","session":0,"handle":1,"link":"l/1"},"numbers":{"link_unconfirmed":2}}]}
-            GET /api/explain/links/l%2F1?connection=a%20-%3E%20b -> 200 {"kind":"link",..
-            GET /api/explain/links/l%2F1?connection=c -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no link 'l/1'"}
-            GET /api/explain/links/%2F/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts",..
-            GET /api/explain/links/other/l%2F1 -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no link 'l/1' in vhost 'other'"}
-            GET /api/explain/queues/other/q -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'other'"}
-            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_staged":0,"queue_ready":0,"queue_unsettled":0,"queue_delayed":0,"queue_leaving":0,"queue_over_limit":0,"queue_consumers":0,"log_receipts_held":0,"log_groups_held":0,"memory_receipts_held":0},"notes":[],"causes":[{"cause":"queue_empty",..
-            GET /api/explain -> 200 {"troubles":[],"looked_at":{"queues":1,"connections":0}}
-            GET /api/explain/queues/%2F/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'nope' in vhost '/'"}
-            GET /api/explain/connections/a%20-%3E%20b -> 200 {"kind":"connection","name":"a -> b","cause":"waiting_for_receipts",..
-            GET /api/explain/connections/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no connection 'nope'"}
-            "#,
-        ),
-        (
-            "monitor",
-            r#"
-            GET /api/explain/links/l%2F1 -> 200 {"kind":"link",..
-            GET /api/explain/addresses/127.0.0.1 -> 200 {"kind":"address","name":"127.0.0.1","cause":"failed_logins_wait","sentence":"many logins of the address have failed, so the answers to failed ones wait","at":null,"numbers":{"failed_logins_waiting":3,"failed_logins_waiting_max":64,"failures":61,"failures_max":60,"failures_of_one_user_max":20,"logins_unchecked":2},"notes":["find the client with the wrong password (the log names the users), and correct or stop it; right passwords are let in as soon as they are checked, and one failure is forgiven each second"],"causes":[{"cause":"failed_logins_wait",..
-            GET /api/explain/addresses/2001:db8::1 -> 200 {"kind":"address","name":"2001:db8::1","cause":"logins_unchecked",..
-            GET /api/explain/addresses/nowhere -> 400 {"error":"bad_request","reason":"'nowhere' is no IP address"}
-            "#,
-        ),
-        (
-            "own",
-            r#"
-            GET /api/explain/links/l%2F1 -> 401 {"error":"not_authorised","reason":"read access to connection of user 'guest' in vhost '/' refused for user 'own'"}
-            GET /api/explain/links/%2F/l%2F1 -> 401 {"error":"not_authorised",..
-            GET /api/explain/connections/a%20-%3E%20b -> 401 {"error":"not_authorised",..
-            GET /api/explain/addresses/127.0.0.1 -> 401 {"error":"not_authorised",..
-            GET /api/explain/addresses/nowhere -> 401 {"error":"not_authorised",..
-            "#,
-        ),
-        ("powerless", "GET /api/explain/queues/%2F/q -> 401 {\"error\":\"not_authorised\",.."),
-    ];
-    for (user, page) in pages {
-        server.check(user, page).await;
-    }
-}
-
-#[tokio::test]
-async fn troubles() {
-    let server = Server::start().await;
-    let page = r#"
-        PUT /api/vhosts/other -> 201
-        PUT /api/queues/%2F/full -> 201
-        PUT /api/queues/other/full -> 201
-        PUT /api/queues/other/empty -> 201
-        GET /api/explain -> 200 {"troubles":[],"looked_at":{"queues":3,"connections":0}}
-        "#;
-    server.check("guest", page).await;
-    server.api.state().ready.insert("full".into(), 7);
-    let here = r#"{"kind":"queue","name":"full","numbers":{"queue_ready":7,"queue_ready_bytes":70,"queue_oldest_ms":1},"vhost":"/"}"#;
-    let there = here.replace(r#""vhost":"/""#, r#""vhost":"other""#);
-    let list = |sentence: &str, objects: &[&str], queues| {
-        format!(
-            r#"GET /api/explain -> 200 {{"troubles":[{{"cause":"queue_without_consumer","severity":"warning","sentence":"{sentence}","meaning":{},"advice":{},"objects":[{}],"count":{}}}],"looked_at":{{"queues":{queues},"connections":0}}}}"#,
-            serde_json::to_string(Trouble::QueueWithoutConsumer.meaning()).unwrap(),
-            serde_json::to_string(Trouble::QueueWithoutConsumer.advice()).unwrap(),
-            objects.join(","),
-            objects.len(),
-        )
-    };
-    let both = list("2 queues grow, and no client consumes from them", &[here, &there], 3);
-    server.check("guest", &both).await;
-    let one = list("1 queue grows, and no client consumes from it", &[here], 1);
-    for user in ["monitor", "own", "powerless"] {
-        server.check(user, &one).await;
-    }
-    server.check("app", r#"GET /api/explain -> 401 {"error":"not_authorised",.."#).await;
 }

@@ -1,6 +1,5 @@
 //! `/api/topic-permissions`.
 
-use broker::admin_api::AdminApi;
 use catalog::AccountChange;
 use catalog::access::{TopicPermissions, UserRecord};
 use serde_json::{Value, json};
@@ -12,24 +11,24 @@ use crate::reply::{Failure, Reply};
 use crate::{shape, vhosts};
 
 /// The topic permissions of all users.
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     rows(call, |_, _, _| true).await
 }
 
-pub(crate) async fn of_user<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_user(call: &Call<'_>) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     known(&users, call.param(0))?;
     rows(call, |user, _, _| *user.name == *call.param(0)).await
 }
 
-pub(crate) async fn in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn in_vhost(call: &Call<'_>) -> Result<Reply, Failure> {
     call.api.users(&call.who)?;
     vhosts::require(call, call.param(0)).await?;
     rows(call, |_, vhost, _| *vhost == *call.param(0)).await
 }
 
 /// Lists the topic permissions of a user in a virtual host.
-pub(crate) async fn of_user_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn of_user_in_vhost(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     let users = call.api.users(&call.who)?;
     if !known(&users, name)?.topics.contains_key(vhost) {
@@ -39,7 +38,7 @@ pub(crate) async fn of_user_in_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<
 }
 
 /// Shows the topic permissions of a user for one exchange.
-pub(crate) fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, name, exchange) = (call.param(0), call.param(1), call.param(2));
     let users = call.api.users(&call.who)?;
     let topics = known(&users, name)?.topics.get(vhost);
@@ -48,7 +47,7 @@ pub(crate) fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 }
 
 /// Sets topic permissions. The exchange is in the path or in the body.
-pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, user) = (call.param(0), call.param(1));
     let exchange = match call.optional_param(2) {
         Some(exchange) if call.fields.get("exchange").is_some_and(|other| other != exchange) => {
@@ -64,23 +63,20 @@ pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
     set(call, AccountChange::SetTopicPermissions { user, vhost, exchange, permissions }).await
 }
 
-pub(crate) async fn clear<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn clear(call: &Call<'_>) -> Result<Reply, Failure> {
     let (vhost, user) = (call.param(0).into(), call.param(1).into());
     let exchange = call.optional_param(2).map(Into::into);
     delete(call, AccountChange::ClearTopicPermissions { user, vhost, exchange }, || nothing(call)).await
 }
 
-fn nothing<D: AdminApi>(call: &Call<'_, D>) -> Failure {
+fn nothing(call: &Call<'_>) -> Failure {
     let (vhost, user) = (call.param(0), call.param(1));
     let exchange =
         call.optional_param(2).map_or_else(String::new, |exchange| format!(" for exchange '{exchange}'"));
     Failure::not_found(format!("user '{user}' has no topic permissions{exchange} in vhost '{vhost}'"))
 }
 
-async fn rows<D: AdminApi>(
-    call: &Call<'_, D>,
-    wanted: impl Fn(&UserRecord, &str, &str) -> bool,
-) -> Result<Reply, Failure> {
+async fn rows(call: &Call<'_>, wanted: impl Fn(&UserRecord, &str, &str) -> bool) -> Result<Reply, Failure> {
     let users = call.api.users(&call.who)?;
     let mut rows = Vec::new();
     for user in users.iter() {

@@ -1,7 +1,6 @@
 //! `/api/traces`: traces of a queue or a connection, which end by themselves. The copies of the messages go to the exchange
 //! `amq.rabbitmq.trace`, from which the user who has started the trace takes them.
 
-use broker::admin_api::AdminApi;
 use broker::traces::{Subject, TRACE_MESSAGES_MAX, TRACE_SECONDS_MAX, Trace, TraceChange};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +14,7 @@ const SECONDS_DEFAULT: i64 = 30;
 const MESSAGES_DEFAULT: i64 = 10_000;
 
 /// The traces of all virtual hosts, or of one.
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(0) {
         vhosts::require(call, vhost).await?;
     }
@@ -27,7 +26,7 @@ pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failu
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"]).await?))
 }
 
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let (traces, now_ms) = (call.api.traces(&call.who)?, now_ms());
     let mut running = traces.limited().iter().filter(|trace| !trace.is_over(now_ms));
     let found = running.find(|trace| *trace.vhost == *call.param(0) && *trace.name == *call.param(1));
@@ -39,7 +38,7 @@ pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
 ///
 /// # Errors
 /// 404 if there is no such virtual host. One that is being deleted has lost its traces already, so it gets no new ones.
-pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put(call: &Call<'_>) -> Result<Reply, Failure> {
     if vhosts::require(call, call.param(0)).await?.deleting {
         return Err(Failure::not_found(format!("no vhost '{}'", call.param(0))));
     }
@@ -54,7 +53,7 @@ pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
     Ok(Reply::Created(None))
 }
 
-pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete(call: &Call<'_>) -> Result<Reply, Failure> {
     let end = TraceChange::End { vhost: call.param(0).into(), name: call.param(1).into() };
     match call.api.change_traces(&call.who, end).await? {
         true => Ok(Reply::NoContent),
@@ -62,7 +61,7 @@ pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fai
     }
 }
 
-fn missing<D: AdminApi>(call: &Call<'_, D>) -> Failure {
+fn missing(call: &Call<'_>) -> Failure {
     Failure::not_found(format!("no trace '{}' in vhost '{}'", call.param(1), call.param(0)))
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use broker::admin_api::AdminApi;
 use broker::explain::{Kind, Object, Trouble, Troubles};
 use catalog::access::Verb;
 use serde_json::{Map, Value, json};
@@ -18,7 +17,7 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 const SOON_SECONDS: i64 = 14 * DAY_SECONDS;
 
 /// Lists the troubles that the user may see, the worst first.
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     let mut troubles = call.api.troubles(&call.who).await?;
     if auth::permit(&call.who, &[Verb::ReadAlarms]).is_ok() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

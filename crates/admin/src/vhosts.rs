@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::admin_api::{AdminApi, NamedVhost};
+use broker::admin_api::NamedVhost;
 use broker::settings::QueueType;
 use broker::traces::TraceChange;
 use catalog::access::{Authority, Maximum};
@@ -17,14 +17,14 @@ use crate::samples::Ranges;
 use crate::tags::tags_of;
 use crate::{json, shape};
 
-pub(crate) async fn list<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Reply, Failure> {
     let vhosts = call.api.vhosts(&call.who).await?;
     let sorts = call.query.get("sort").is_some_and(|by| !by.is_empty() && is_counted(by));
     let shown = with_numbers(call, &vhosts, sorts).await?;
     Ok(Reply::Json(shape::list(shown, &call.query, &["name"]).await?))
 }
 
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let settings = require(call, call.param(0)).await?;
     let shown = with_numbers(call, &[(call.param(0).into(), settings)], false).await?;
     Ok(Reply::Json(shape::columns(shown.into_iter().next().unwrap_or_default(), &call.query)))
@@ -32,11 +32,7 @@ pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
 
 /// Shows virtual hosts with their statistics and rates. If the request does not show them, and does not sort by them (`sorts`), no
 /// queue is visited.
-async fn with_numbers<D: AdminApi>(
-    call: &Call<'_, D>,
-    vhosts: &[NamedVhost],
-    sorts: bool,
-) -> Result<Vec<Value>, Failure> {
+async fn with_numbers(call: &Call<'_>, vhosts: &[NamedVhost], sorts: bool) -> Result<Vec<Value>, Failure> {
     let ranges = Ranges::of(&call.query)?;
     let shows = call.query.get("columns").is_none_or(|wanted| wanted.split(',').any(is_counted));
     let numbers = match !call.query.flag("disable_stats") && (shows || sorts) {
@@ -79,10 +75,7 @@ fn is_counted(field: &str) -> bool {
 /// # Errors
 /// 404 if the virtual host does not exist or the user does not see it. 401 for the default one, whose
 /// existence is no secret.
-pub(crate) async fn require<D: AdminApi>(
-    call: &Call<'_, D>,
-    vhost: &str,
-) -> Result<Arc<VhostSettings>, Failure> {
+pub(crate) async fn require(call: &Call<'_>, vhost: &str) -> Result<Arc<VhostSettings>, Failure> {
     let found = call.api.vhosts(&call.who).await?.into_iter().find(|(name, _)| **name == *vhost);
     match found {
         Some((_, settings)) => Ok(settings),
@@ -94,7 +87,7 @@ pub(crate) async fn require<D: AdminApi>(
 }
 
 /// Adds a virtual host, or changes what the body names. `tracing` turns the firehose on or off, which a restart forgets. Whoever adds it gets all permissions in it, as in RabbitMQ.
-pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put(call: &Call<'_>) -> Result<Reply, Failure> {
     let (name, patch): (Arc<str>, _) = (call.param(0).into(), patch(&call.fields)?);
     let creator = (call.who.authority() == Authority::Internal).then(|| call.who.user.clone());
     let reply = set(call, AccountChange::SetVhost { name: name.clone(), patch, creator }).await?;
@@ -109,7 +102,7 @@ pub(crate) async fn put<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
 ///
 /// # Errors
 /// 404 if there is no such virtual host or node.
-pub(crate) async fn start<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn start(call: &Call<'_>) -> Result<Reply, Failure> {
     require(call, call.param(0)).await?;
     if call.ports.node() != call.param(1) {
         return Err(Failure::not_found(format!("no node '{}'", call.param(1))));
@@ -117,25 +110,25 @@ pub(crate) async fn start<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fail
     Ok(Reply::NoContent)
 }
 
-pub(crate) async fn delete<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete(call: &Call<'_>) -> Result<Reply, Failure> {
     let name = call.param(0);
     let deleted = call.api.delete_vhost(&call.who, name).await?;
     if deleted { Ok(Reply::NoContent) } else { Err(no_vhost(name)) }
 }
 
 /// Protects a virtual host from deletion, or allows its deletion again.
-pub(crate) async fn protect<D: AdminApi>(call: &Call<'_, D>, protected: bool) -> Result<Reply, Failure> {
+pub(crate) async fn protect(call: &Call<'_>, protected: bool) -> Result<Reply, Failure> {
     change_known(call, VhostPatch { protected: Some(protected), ..VhostPatch::default() }).await
 }
 
 /// Shows whether a virtual host is protected from deletion.
-pub(crate) async fn is_protected<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn is_protected(call: &Call<'_>) -> Result<Reply, Failure> {
     let settings = require(call, call.param(0)).await?;
     Ok(Reply::Json(json!({ "protected_from_deletion": settings.protected })))
 }
 
 /// The limits of all virtual hosts that the user sees, or of one. Those without limits have no row.
-pub(crate) async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn limits(call: &Call<'_>) -> Result<Reply, Failure> {
     if let Some(vhost) = call.optional_param(0) {
         require(call, vhost).await?;
     }
@@ -152,17 +145,17 @@ pub(crate) async fn limits<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Fai
     Ok(Reply::Json(shape::list(rows.collect(), &call.query, &["vhost"]).await?))
 }
 
-pub(crate) async fn put_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn put_limit(call: &Call<'_>) -> Result<Reply, Failure> {
     let max = maximum(&call.fields, "value")?;
     change_known(call, limit_patch(call.param(1), max)?).await
 }
 
-pub(crate) async fn delete_limit<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn delete_limit(call: &Call<'_>) -> Result<Reply, Failure> {
     change_known(call, limit_patch(call.param(1), None)?).await
 }
 
 /// The change is refused if the virtual host does not exist.
-async fn change_known<D: AdminApi>(call: &Call<'_, D>, patch: VhostPatch) -> Result<Reply, Failure> {
+async fn change_known(call: &Call<'_>, patch: VhostPatch) -> Result<Reply, Failure> {
     let name = call.param(0);
     require(call, name).await?;
     let change = AccountChange::PatchVhost { name: name.into(), patch };
@@ -218,7 +211,7 @@ pub(crate) fn limits_json(settings: &VhostSettings) -> Value {
 }
 
 /// What RabbitMQ shows once more, and has in definitions.
-pub(crate) fn metadata_json<D: AdminApi>(call: &Call<'_, D>, settings: &VhostSettings) -> Value {
+pub(crate) fn metadata_json(call: &Call<'_>, settings: &VhostSettings) -> Value {
     json!({
         "description": *settings.description,
         "tags": *settings.tags,
@@ -226,7 +219,7 @@ pub(crate) fn metadata_json<D: AdminApi>(call: &Call<'_, D>, settings: &VhostSet
     })
 }
 
-pub(crate) fn row<D: AdminApi>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
+pub(crate) fn row(call: &Call<'_>, name: &str, settings: &VhostSettings) -> Value {
     let kind = settings.default_queue_type.unwrap_or(call.api.default_queue_type()).name();
     json!({
         "name": name,

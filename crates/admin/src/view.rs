@@ -22,7 +22,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// As [`Ranges::of`].
-    pub(crate) fn of<D>(call: &Call<'a, D>) -> Result<Self, Failure> {
+    pub(crate) fn of(call: &Call<'a>) -> Result<Self, Failure> {
         let (stats, samples) = (!call.query.flag("disable_stats"), call.ports.samples());
         Ok(Self { stats, ranges: Ranges::of(&call.query)?, samples })
     }

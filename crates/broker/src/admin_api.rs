@@ -1,10 +1,7 @@
-//! The admin API: the trait [`AdminApi`] and its rows.
-//!
-//! `node` implements it with mail to the shards. Requests are bounded in rows and time. `admin` serves it over HTTP.
+//! What the admin API answers: its rows, its errors, and what it takes. The admin API itself is `node::AdminApi`.
 
 pub mod amqp091_rows;
 pub mod amqp10_rows;
-mod front;
 mod moving;
 mod passed_counts;
 mod quorum;
@@ -22,7 +19,6 @@ pub use queue::{Depth, Peek, Start};
 
 use self::amqp10_rows::Amqp10Row;
 use self::amqp091_rows::Amqp091Row;
-pub use self::front::AdminApi;
 pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, RedriveTo, Which};
 pub use self::passed_counts::{PassedCounts, VhostNumbers};
 pub use self::quorum::{GroupRow, MemberChange, PeekedPart, PeekedRow, Reclaimed, ShownMessage};

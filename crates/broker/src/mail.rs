@@ -195,8 +195,8 @@ pub enum TicketOwner {
     Seat(SeatKey),
     /// The shard itself, on which this queue has ended.
     Ended(QueueId),
-    /// A question of the admin API, by its number.
-    AdminApi(u64),
+    /// A question of the admin API.
+    AdminApi,
 }
 
 /// The outgoing mail. The shard sorts it. Mail for the same shard and for other shards uses the same boxes and the

@@ -4,6 +4,7 @@
 mod ask;
 mod attempts;
 mod connect;
+pub mod detached;
 mod explain;
 mod front;
 mod lists;
@@ -16,11 +17,11 @@ mod traces;
 mod troubles;
 
 use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use broker::admin_api::{AdminError, QueueNumbers, QueueRow};
 use broker::explain::Resources;
-use broker::ids::NODE_SHARD;
 use broker::notices::{Authentication, alarm};
 use broker::settings::Settings;
 use broker::traces::Traces;
@@ -34,19 +35,17 @@ use crate::clock::Clock;
 use crate::incoming::Shards;
 use crate::logins::Logins;
 use crate::notices::NoticeWay;
-use crate::questions::{OpenQuestions, Question, Reply};
 
 /// The admin API of a node. See the module.
 #[derive(Clone, Debug)]
-pub struct NodeAdminApi {
+pub struct AdminApi {
     inner: Arc<Inner>,
 }
 
-/// The channels to the shards, the table of questions for their answers, and the way of notices.
+/// The channels to the shards, and the way of notices.
 #[derive(Debug)]
 pub(crate) struct Ways {
     pub shards: Shards,
-    pub questions: Arc<OpenQuestions>,
     pub notices: NoticeWay,
 }
 
@@ -60,7 +59,8 @@ pub(crate) struct Run {
 #[derive(Debug)]
 struct Inner {
     shards: Shards,
-    questions: Arc<OpenQuestions>,
+    /// The number of the last question.
+    questions: AtomicU64,
     settings: Mutex<Arc<Settings>>,
     access: Arc<Access>,
     node: Arc<str>,
@@ -77,9 +77,9 @@ struct Inner {
     deadlines: Deadlines,
 }
 
-impl NodeAdminApi {
+impl AdminApi {
     pub(crate) fn new(
-        Ways { shards, questions, notices }: Ways,
+        Ways { shards, notices }: Ways,
         settings: Arc<Settings>,
         access: Arc<Access>,
         checker: Logins,
@@ -92,7 +92,7 @@ impl NodeAdminApi {
         let logins = Attempts::default();
         let inner = Inner {
             shards,
-            questions,
+            questions: AtomicU64::default(),
             settings: Mutex::new(settings),
             access,
             node,
@@ -201,9 +201,8 @@ impl NodeAdminApi {
 
     /// Returns the queues of one virtual host or of all in the order of their names, without checking permissions.
     async fn all_queues(&self, vhost: Option<&str>) -> Result<Vec<Arc<QueueRecord>>, AdminError> {
-        let part = |reply| if let Reply::Places(part) = reply { Some(part) } else { None };
-        let rows = self.ask_for_all(NODE_SHARD.into(), |from| Question::Queues { from }, part).await?;
-        let mut records: Vec<_> = rows.into_iter().map(|(_, record)| record).collect();
+        let mut records: Vec<_> =
+            self.queues_with_places().await?.into_iter().map(|(_, record)| record).collect();
         records.retain(|q| vhost.is_none_or(|v| *q.vhost == *v));
         // A queue may appear twice if it was deleted and declared again while the parts were read. Only the
         // newer one is kept.

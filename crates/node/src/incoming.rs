@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use wal::{BlockRead, ChunksRead, Completion, CopyEnd, Packed, StreamAnswer};
 
 use crate::handshakes::Handshake;
-use crate::questions::Question;
 use crate::shard::Migration;
+use crate::shard::questions::Question;
 
 /// The result of checking a login.
 pub(crate) type Checked = Result<Identity, LoginRefused>;
@@ -42,9 +42,9 @@ pub(crate) enum Incoming {
     Login(Ticket, Checked),
     /// The question of a connection of this shard about a permission was asked.
     Permission(Ticket),
-    /// A question of the admin API, with its number.
-    Question(u64, Question),
-    /// Nobody waits for the answer to this question any more.
+    /// A question of the admin API.
+    Question(Question),
+    /// Nobody waits for the answer to the question of this number any more.
     GiveUp(u64),
     /// A message of the broker itself, and its place among those on the way.
     Notice(Notice, OwnedSemaphorePermit),

@@ -4,7 +4,7 @@
 //! thread from a seed. [`Node`] adds threads, sockets, storage and time.
 #![forbid(unsafe_code)]
 
-mod admin_api;
+pub mod admin_api;
 mod admission;
 mod alarms;
 mod clock;
@@ -22,7 +22,6 @@ mod notices;
 pub mod offline;
 pub mod proxy;
 pub mod quarantine;
-pub mod questions;
 mod randomness;
 mod read_buffers;
 mod renewal;
@@ -31,7 +30,7 @@ pub mod shard;
 mod tls_steps;
 pub mod users_copy;
 
-pub use admin_api::NodeAdminApi;
+pub use admin_api::AdminApi;
 pub use alarms::{AlarmLimits, Limit};
 pub use data_dir::StartError;
 pub use logins::Backends;

@@ -25,7 +25,7 @@ use wal::{
     StreamReader, Streams, Writer,
 };
 
-use crate::admin_api::{NodeAdminApi, Run, Ways};
+use crate::admin_api::{AdminApi, Run, Ways};
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
@@ -39,7 +39,6 @@ use crate::incoming::{Incoming, Shards};
 use crate::logins::{Backends, Logins};
 use crate::notices::NoticeWay;
 use crate::quarantine;
-use crate::questions::OpenQuestions;
 use crate::randomness::random;
 use crate::runtime::{self, Beside, Listening, Storage};
 use crate::shard::{NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
@@ -75,7 +74,7 @@ pub struct Node {
     threads: Vec<JoinHandle<io::Result<()>>>,
     storage: Storage,
     admission: Arc<Admission>,
-    api: NodeAdminApi,
+    api: AdminApi,
     watch: Watch,
 }
 
@@ -207,13 +206,12 @@ impl Node {
             Logins::start(shards.clone(), access.clone(), backends, clock).map_err(thread("logins"))?;
         let tls_steps = TlsSteps::start().map_err(thread("TLS handshakes"))?;
         let beside = Beside { storage: storage.clone(), logins: logins.clone(), tls_steps };
-        let questions = Arc::new(OpenQuestions::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
-            let (shards, beside, questions) = (shards.clone(), beside.clone(), questions.clone());
+            let (shards, beside) = (shards.clone(), beside.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, beside, questions))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, beside))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
@@ -242,8 +240,8 @@ impl Node {
             Watch::start(alarms, &data_dir, on_change, move || to_count.count(Instant::now())).map_err(
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
-        let api = NodeAdminApi::new(
-            Ways { shards: shards.clone(), questions, notices },
+        let api = AdminApi::new(
+            Ways { shards: shards.clone(), notices },
             settings,
             access,
             logins,
@@ -255,7 +253,7 @@ impl Node {
     }
 
     /// The management front end of this node.
-    pub fn api(&self) -> &NodeAdminApi {
+    pub fn api(&self) -> &AdminApi {
         &self.api
     }
 

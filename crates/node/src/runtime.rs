@@ -46,7 +46,6 @@ use self::sockets::{Reading, Socket, evict, serve, write_dirty, write_large};
 use crate::clock::Clock;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
-use crate::questions::OpenQuestions;
 use crate::read_buffers::ReadBuffers;
 use crate::shard::{READ_BUFFER, Shard, Writes};
 use crate::tls_steps::TlsSteps;
@@ -105,8 +104,6 @@ struct Host {
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
     storage: Storage,
     logins: Logins,
-    /// The questions of the admin API that wait for an answer.
-    questions: Arc<OpenQuestions>,
     read_buffers: RefCell<ReadBuffers>,
     shares: Shares,
     /// Connections with much output, the one that has waited longest first. See [`sockets::write_large`].
@@ -125,7 +122,6 @@ pub(crate) fn run(
     incoming: mpsc::UnboundedReceiver<Incoming>,
     shards: Shards,
     Beside { storage, logins, tls_steps }: Beside,
-    questions: Arc<OpenQuestions>,
 ) -> io::Result<()> {
     let punctuality = Arc::new(Punctuality::start(Instant::now()));
     let (works, waits) = (punctuality.clone(), punctuality.clone());
@@ -142,7 +138,6 @@ pub(crate) fn run(
         sockets: RefCell::new(HashMap::new()),
         storage,
         logins,
-        questions,
         read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
         shares: Shares::default(),
         large_outputs: RefCell::default(),
@@ -258,7 +253,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Sparse(pack) => shard.handle_sparse(pack),
         Incoming::Login(ticket, result) => shard.handle_login(ticket, result),
         Incoming::Permission(ticket) => shard.handle_permission(ticket),
-        Incoming::Question(number, question) => shard.handle_question(number, question),
+        Incoming::Question(question) => shard.handle_question(question),
         Incoming::GiveUp(number) => shard.give_up(number),
         Incoming::Notice(notice, _place) => shard.handle_notice(notice),
         Incoming::Blocked(blocked) => shard.set_blocked(blocked),
@@ -317,9 +312,6 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
         write_dirty(host, shard, dirty, &mut pending);
     }
     is_left |= shard.write(&mut &host.storage);
-    for (number, reply) in shard.poll_replies() {
-        host.questions.answer(number, reply);
-    }
     for (ticket, login) in shard.poll_logins() {
         let alive = shard.login_alive(ticket);
         host.logins.ask(shard.id(), ticket, login, alive);

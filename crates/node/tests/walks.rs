@@ -8,18 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::asks::Asks;
+use crate::asks::{Asks, keep};
 use amqp10::Value;
 use broker::mail::Mail;
+use broker::placements::Placements;
 use broker::settings::Settings;
 use bytes::Bytes;
 use catalog::access::Access;
 use catalog::ids::QueueId;
-use catalog::{Answer, BindingCursor, CatalogError, Command, DeclareQueue, SetPolicy};
+use catalog::{Answer, BindingCursor, Catalog, CatalogError, Command, DeclareQueue, SetPolicy};
 use message::{Message, Parts, Route};
 use node::facts::Restored;
-use node::questions::{PLACES_PER_PART, Question, Reply};
 use node::shard::Shard;
+use node::shard::looks::{Connections, Reports, Sums, WhatIsWrong};
+use node::shard::questions::{AnswerTo, Look, PLACES_PER_PART, Part, Question, Read};
 use node::{StorageLimits, make_shards};
 use queue::{Publish, PublisherId, Request};
 use wal::{Completion, Step};
@@ -291,12 +293,12 @@ impl World {
     }
 
     /// Asks a shard and waits for the answer.
-    fn ask(&mut self, question: Question) -> Reply {
+    fn ask<T: 'static>(&mut self, question: impl FnOnce(AnswerTo<T>) -> Question) -> T {
         let reply = Rc::new(RefCell::new(None));
         let answer = reply.clone();
-        let number = crate::asks::keep(Box::new(move |reply| _ = answer.borrow_mut().replace(reply)));
+        let to = keep(move |reply| _ = answer.borrow_mut().replace(reply));
         let began = Instant::now();
-        self.shard.handle_question(number, question);
+        self.shard.handle_question(question(to));
         self.handed += began.elapsed();
         loop {
             self.turn();
@@ -306,57 +308,69 @@ impl World {
         }
     }
 
+    fn look<L: Look>(&mut self, look: L) -> L::Answer {
+        self.ask(|to| Question::look(look, to))
+    }
+
+    fn read<T: Send + 'static>(
+        &mut self,
+        rows: impl Fn(&Catalog) -> usize + Send + 'static,
+        read: impl FnOnce(&Catalog, &Placements) -> T + Send + 'static,
+    ) -> T {
+        self.ask(|to| Question::Read(Read::new(rows, read, to)))
+    }
+
     /// Reads every list to its end, as the admin API does.
     fn list_everything(&mut self, queues: usize, ids: &[QueueId]) {
         let (mut listed, mut next) = (0, Some(0));
         while let Some(from) = next {
-            let Reply::Places(part) = self.ask(Question::Queues { from }) else { panic!() };
+            let rows = move |catalog: &Catalog| Part::<()>::len_of(from, catalog.queue_places());
+            let part = self.read(rows, move |catalog, _| {
+                Part::of(from, catalog.queue_places(), |place| catalog.queue_at(place))
+            });
             (listed, next) = (listed + part.rows.len(), part.next);
         }
         assert_eq!(listed, queues);
         let (mut listed, mut next) = (0, Some(0));
         while let Some(from) = next {
-            let Reply::Connections(part) =
-                self.ask(Question::Connections { node: "n".into(), names: None, from })
-            else {
-                panic!()
-            };
+            let part = self.look(Connections { node: "n".into(), names: None, from });
             (listed, next) = (listed + part.rows.len(), part.next);
         }
         assert_eq!(listed, 0, "none has logged in");
         for ids in ids.chunks(PLACES_PER_PART) {
-            for question in [Question::Homes(ids.to_vec()), Question::Reports(ids.to_vec())] {
-                self.ask(question);
-            }
+            let queues = ids.to_vec();
+            let homes = move |_: &_, placements: &Placements| {
+                queues.iter().map(|queue| placements.home(*queue)).collect::<Vec<_>>()
+            };
+            let count = ids.len();
+            assert_eq!(self.read(move |_| count, homes).len(), count);
+            self.look(Reports(ids.to_vec()));
         }
         // Three questions arrive at once. Those that are too much for one turn wait.
         let first: Vec<QueueId> = ids.iter().copied().take(PLACES_PER_PART).collect();
         let answered = Rc::new(RefCell::new(0));
         for _ in 0..3 {
             let answered = answered.clone();
-            let number = crate::asks::keep(Box::new(move |_| *answered.borrow_mut() += 1));
-            let question = Question::Reports(first.clone());
             let began = Instant::now();
-            self.shard.handle_question(number, question);
+            self.shard.ask_look(Reports(first.clone()), move |_| *answered.borrow_mut() += 1);
             self.handed += began.elapsed();
         }
         self.settle();
         assert_eq!(*answered.borrow(), 3);
         let (mut counted, mut next) = (0, Some(0));
         while let Some(from) = next {
-            let Reply::Troubles { part, .. } = self.ask(Question::Troubles { of: None, from }) else {
-                panic!()
-            };
+            let part = self.look(WhatIsWrong { of: None, from }).part;
             counted += part.rows.iter().map(|(_, troubles)| troubles.queues).sum::<u64>();
             next = part.next;
         }
         assert_eq!(counted, queues as u64);
-        let Reply::Totals(totals) = self.ask(Question::Totals) else { panic!() };
+        let totals = self.look(Sums);
         assert_eq!(totals.depth.ready, queues.div_ceil(10) as u64);
         let (mut listed, mut next) = (0, Some(BindingCursor::default()));
         while let Some(from) = next {
-            let Reply::Bindings(part) = self.ask(Question::Bindings { from }) else { panic!() };
-            (listed, next) = (listed + part.rows.len(), part.next);
+            let read = move |catalog: &Catalog, _: &_| catalog.bindings_from(from, PLACES_PER_PART);
+            let (rows, after) = self.read(|_| PLACES_PER_PART, read);
+            (listed, next) = (listed + rows.len(), after);
         }
         assert_eq!(listed, queues, "each queue has one with the default exchange");
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use node::NodeAdminApi;
+use node::AdminApi;
 use tls::{AtFault, Options, Tls};
 use tokio::sync::Mutex;
 
@@ -76,13 +76,13 @@ fn load(
 #[derive(Debug)]
 pub(crate) struct Watched {
     all: Vec<Arc<Tls>>,
-    api: NodeAdminApi,
+    api: AdminApi,
     /// True while the alarm is raised. Locked while certificates are read, so that each change is reported once.
     is_raised: Mutex<bool>,
 }
 
 impl Watched {
-    pub(crate) fn new(all: Vec<Arc<Tls>>, api: NodeAdminApi) -> Self {
+    pub(crate) fn new(all: Vec<Arc<Tls>>, api: AdminApi) -> Self {
         Self { all, api, is_raised: Mutex::new(false) }
     }
 

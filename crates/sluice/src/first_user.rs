@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use amqp10::sasl::Secret;
-use broker::admin_api::AdminApi as _;
 use catalog::access::{Identity, MAKE_A_USER, Users};
 use node::Node;
 

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use broker::admin_api::AdminApi as _;
 use broker::settings::SLUICE_VERSION;
 use catalog::access::{Access, Identity, User};
 use clap::Args;
@@ -316,14 +315,14 @@ async fn serve_until_told(
         tokio::spawn(certificates.watch());
     }
     if http.iter().any(|port| !port.is_metrics) {
-        tokio::spawn(management::sample(node.api().clone(), ports.clone(), config.statistics_interval));
+        tokio::spawn(admin::sample(node.api().clone(), ports.clone(), config.statistics_interval));
     }
     for HttpPort { protocol, listener, tls, is_metrics } in http {
         node.add_listener(protocol, listener.local_addr()?);
         let (api, ports) = (node.api().clone(), ports.clone().over_tls(tls.is_some()));
         let router = match is_metrics {
-            true => management::metrics_router(api, ports.clone()),
-            false => management::router(api, ports.clone()),
+            true => admin::metrics_router(api, ports.clone()),
+            false => admin::management_router(api, ports.clone()),
         };
         tokio::spawn(async move {
             if let Err(error) = admin::serve(listener, tls, router, ports, std::future::pending()).await {

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use broker::admin_api::AdminApi as _;
 use catalog::access::Identity;
-use node::NodeAdminApi;
+use node::AdminApi;
 use sd_notify::NotifyState;
 
 /// Says that clients can connect.
@@ -28,7 +27,7 @@ pub(crate) fn stopping() {
 
 /// Tells the watchdog that the broker lives, as long as every shard answers, until the task ends. If a shard hangs, systemd
 /// ends the broker and starts it again (`WatchdogSec=`).
-pub(crate) async fn feed_watchdog(api: NodeAdminApi) {
+pub(crate) async fn feed_watchdog(api: AdminApi) {
     let Some(period) = sd_notify::watchdog_enabled() else { return };
     let who = Identity::metrics_reader();
     loop {

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use broker::admin_api::{AdminApi, Contents};
+use broker::admin_api::Contents;
 use catalog::access::{UserRecord, Users};
 use catalog::{Destination, Exchange, ParameterKey, Parameters, QueueRecord, VhostSettings};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::routed_components::{OPERATOR_POLICY, VHOST_LIMITS, has_route};
 use crate::{accounts, bindings, exchanges, json, policies, topics, vhosts};
 
 /// Everything of the node.
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let overview = call.api.overview(&call.who).await?;
     let users = call.api.users(&call.who)?;
     let mut vhosts = call.api.vhosts(&call.who).await?;
@@ -47,7 +47,7 @@ pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
 }
 
 /// What is in one virtual host. The rows do not name it, so that they can be imported into another.
-pub(crate) async fn get_of_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get_of_vhost(call: &Call<'_>) -> Result<Reply, Failure> {
     let vhost = call.param(0);
     let settings = vhosts::require(call, vhost).await?;
     let overview = call.api.overview(&call.who).await?;
@@ -114,7 +114,7 @@ impl Export {
     ///
     /// # Errors
     /// 503: the budget for responses has no room for the references to the records.
-    async fn reply<D: AdminApi>(mut self, call: &Call<'_, D>) -> Result<Reply, Failure> {
+    async fn reply(mut self, call: &Call<'_>) -> Result<Reply, Failure> {
         self.held = Some(call.ports.hold_answer(self.bytes)?);
         Ok(Reply::Rows(pages::body(self).await?))
     }
@@ -151,11 +151,7 @@ impl Source for Export {
 }
 
 /// Adds the sections that belong to virtual hosts.
-async fn add_contents<D: AdminApi>(
-    call: &Call<'_, D>,
-    vhost: Option<&str>,
-    export: &mut Export,
-) -> Result<(), Failure> {
+async fn add_contents(call: &Call<'_>, vhost: Option<&str>, export: &mut Export) -> Result<(), Failure> {
     let (api, who) = (call.api, &call.who);
     let mut parameters = Vec::new();
     for (name, settings) in api.vhosts(who).await? {
@@ -229,7 +225,7 @@ fn queue_json(queue: &QueueRecord) -> Value {
     })
 }
 
-fn vhost_json<D: AdminApi>(call: &Call<'_, D>, name: &str, settings: &VhostSettings) -> Value {
+fn vhost_json(call: &Call<'_>, name: &str, settings: &VhostSettings) -> Value {
     let mut row = vhosts::row(call, name, settings);
     // Limits are parameters.
     row.as_object_mut().into_iter().for_each(|row| {

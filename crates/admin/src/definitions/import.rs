@@ -8,13 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::admin_api::{AdminApi, AdminError};
+use broker::admin_api::AdminError;
 use catalog::access::{Hashing, Identity, Permissions, TopicPermissions};
 use catalog::{
     AccountChange, Arguments, Binding, CLUSTER_NAME, CLUSTER_TAGS, Caller, CatalogError, Command,
     DeclareExchange, DeclareQueue, Destination, ExchangeKind, ParameterKey, SetPolicy, VhostPatch,
     is_obsolete_argument, is_policy_key,
 };
+use node::AdminApi;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -252,7 +253,7 @@ impl Definitions {
     ///
     /// # Errors
     /// One is refused, so none is carried out. The reason names its line, and its file if there are several.
-    pub async fn import<D: AdminApi>(self, api: &D, who: &Identity) -> Result<(), Failure> {
+    pub async fn import(self, api: &AdminApi, who: &Identity) -> Result<(), Failure> {
         self.carry_out(api, who, None).await
     }
 
@@ -261,9 +262,9 @@ impl Definitions {
     ///
     /// # Errors
     /// Those of [`Self::import`].
-    pub async fn import_at_start<D: AdminApi>(
+    pub async fn import_at_start(
         self,
-        api: &D,
+        api: &AdminApi,
         who: &Identity,
         skip_if_unchanged: bool,
     ) -> Result<bool, Failure> {
@@ -275,9 +276,9 @@ impl Definitions {
         Ok(true)
     }
 
-    async fn carry_out<D: AdminApi>(
+    async fn carry_out(
         mut self,
-        api: &D,
+        api: &AdminApi,
         who: &Identity,
         hash: Option<Arc<str>>,
     ) -> Result<(), Failure> {

@@ -1,9 +1,9 @@
 //! The passwords of users in definitions.
 
 use amqp10::sasl::Secret;
-use broker::admin_api::AdminApi;
 use catalog::access::{Identity, PasswordHash};
 use catalog::{AccountChange, Command};
+use node::AdminApi;
 
 use crate::reply::Failure;
 
@@ -12,8 +12,8 @@ use crate::reply::Failure;
 ///
 /// # Errors
 /// The admin API's error.
-pub(super) async fn hash<D: AdminApi>(
-    api: &D,
+pub(super) async fn hash(
+    api: &AdminApi,
     who: &Identity,
     passwords: Vec<(usize, Secret)>,
     commands: &mut [Command],

@@ -6,7 +6,6 @@ use std::os::unix::net;
 use std::time::Duration;
 
 use amqp091::ReplyCode;
-use broker::admin_api::AdminApi;
 use client::Error;
 use client::amqp091::{Connection, Options};
 use tokio::net::UnixStream;
@@ -29,7 +28,7 @@ const PRODUCT: &str = "Sluice HTTP API";
 ///
 /// # Errors
 /// See [`failure`]. The user may not use the virtual host, for example, or there are as many connections as allowed.
-pub(super) async fn open<D: AdminApi>(call: &Call<'_, D>) -> Result<Connection, Failure> {
+pub(super) async fn open(call: &Call<'_>) -> Result<Connection, Failure> {
     let vhost = super::name(call.param(0), "virtual host");
     let vhost = vhost.map_err(|failure| failure.naming("vhost_not_found"))?;
     let socket = call.api.connect(&call.who, call.peer).await?;
@@ -58,10 +57,7 @@ fn stream(socket: net::UnixStream) -> io::Result<UnixStream> {
 ///
 /// # Errors
 /// 503 if it takes longer. `then` says what this means for the messages.
-pub(crate) async fn place<'a, D>(
-    call: &Call<'a, D>,
-    then: &str,
-) -> Result<Option<SemaphorePermit<'a>>, Failure> {
+pub(crate) async fn place<'a>(call: &Call<'a>, then: &str) -> Result<Option<SemaphorePermit<'a>>, Failure> {
     let late = |_| {
         let seconds = TIME_MAX.as_secs();
         Failure::unavailable(format!("other requests for messages have not ended within {seconds} s: {then}"))

@@ -18,7 +18,6 @@ use amqp091::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::admin_api::AdminApi;
 use bytes::Bytes;
 use client::Error;
 use client::amqp091::Connection;
@@ -53,7 +52,7 @@ const SHORT_STRING_MAX: usize = KEY_BYTES_MAX;
 /// # Errors
 /// 400 for a bad field and for a message that the broker refuses, 401 without the permission, 404 without the exchange, 503
 /// while an alarm stops publishers and if the broker does not answer in time.
-pub(crate) async fn publish<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn publish(call: &Call<'_>) -> Result<Reply, Failure> {
     let [routing_key, properties, payload, encoding] =
         required(&call.fields, ["routing_key", "properties", "payload", "payload_encoding"])?;
     let exchange = name(call.param(1), "exchange")?;
@@ -148,7 +147,7 @@ async fn send(
 
 /// Refuses to publish while an alarm stops publishers. A client of AMQP would wait until the alarm is over, which is too long
 /// for a request.
-fn require_no_alarm<D: AdminApi>(call: &Call<'_, D>) -> Result<(), Failure> {
+fn require_no_alarm(call: &Call<'_>) -> Result<(), Failure> {
     let alarms = call.api.alarms(&call.who)?;
     let Some((resource, node)) = alarms.first() else { return Ok(()) };
     Err(Failure::alarm(format!("publishing is stopped: {resource} alarm on node '{node}'")))
@@ -227,7 +226,7 @@ struct Wanted<'a> {
 /// # Errors
 /// 400 for a bad field, and for a queue that refuses, for example a stream; 401 without the permission, 404 without the queue,
 /// 503 if the broker does not answer in time.
-pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let wanted = wanted(call)?;
     let mut held = call.ports.answers().hold();
     let _place = place(call, "no message was taken").await?;
@@ -276,7 +275,7 @@ pub(crate) async fn get<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failur
     Ok(Reply::Counted(text, held))
 }
 
-fn wanted<'a, D: AdminApi>(call: &'a Call<'_, D>) -> Result<Wanted<'a>, Failure> {
+fn wanted<'a>(call: &'a Call<'_>) -> Result<Wanted<'a>, Failure> {
     let [mode, count, encoding] = required(&call.fields, ["ackmode", "count", "encoding"])?;
     let queue = name(call.param(1), "queue")?;
     let mode = AckMode::parse(mode)?;

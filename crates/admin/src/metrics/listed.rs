@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use broker::admin_api::amqp091_rows::ChannelRow;
-use broker::admin_api::{AdminApi, ConnectionCursor, ConnectionRow, ProtocolRow};
+use broker::admin_api::{ConnectionCursor, ConnectionRow, ProtocolRow};
 use catalog::Exchange;
 use catalog::access::Identity;
+use node::AdminApi;
 
 use super::families::Rows;
 use crate::budget::Reservation;
@@ -47,10 +48,10 @@ impl Listed {
     ///
     /// # Errors
     /// The admin API's error, or 503 if too much memory is in use for responses.
-    pub(super) async fn collect<D: AdminApi>(
+    pub(super) async fn collect(
         rows: &Rows,
         prefix: &str,
-        (api, who, ports): (&D, &Identity, &Ports),
+        (api, who, ports): (&AdminApi, &Identity, &Ports),
         vhosts: &[String],
     ) -> Result<Option<Self>, Failure> {
         let is_wanted = |vhost: &str| vhosts.is_empty() || vhosts.iter().any(|wanted| wanted == vhost);
@@ -156,8 +157,8 @@ impl Listed {
 }
 
 /// Collects rows of connections, part by part. Only the rows of one part are in memory at once.
-async fn connections<D: AdminApi, T>(
-    api: &D,
+async fn connections<T>(
+    api: &AdminApi,
     who: &Identity,
     rows: impl Fn(&ConnectionRow) -> Vec<T>,
 ) -> Result<Vec<T>, Failure> {

@@ -1,6 +1,7 @@
 //! Generates families with rows of objects, page by page.
 
-use broker::admin_api::{AdminApi, Overview};
+use ::node::AdminApi;
+use broker::admin_api::Overview;
 use catalog::access::Identity;
 
 use super::families::{Family, Rows};
@@ -15,8 +16,8 @@ use crate::ports::Ports;
 use crate::reply::Failure;
 
 /// Generates families one after the other. The rows of one family are in memory while its pages are read.
-pub(super) struct Objects<D> {
-    api: D,
+pub(super) struct Objects {
+    api: AdminApi,
     who: Identity,
     ports: Ports,
     filter: Filter,
@@ -32,10 +33,10 @@ pub(super) struct Objects<D> {
     sources: Option<BySource>,
 }
 
-impl<D: AdminApi> Objects<D> {
+impl Objects {
     /// `page` is what comes before the families.
     pub(super) fn new(
-        (api, who, ports): (D, Identity, Ports),
+        (api, who, ports): (AdminApi, Identity, Ports),
         filter: Filter,
         prefix: &'static str,
         (page, overview): (Exposition, Overview),
@@ -86,7 +87,7 @@ impl<D: AdminApi> Objects<D> {
     }
 }
 
-impl<D: AdminApi> pages::Source for Objects<D> {
+impl pages::Source for Objects {
     async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
         while let Some(family) = self.families.last().copied() {
             if self.page.len() >= PAGE_BYTES || !self.add(family).await? {

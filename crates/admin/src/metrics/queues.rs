@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use broker::admin_api::{AdminApi, QueueRow};
+use broker::admin_api::QueueRow;
 use catalog::access::Identity;
+use node::AdminApi;
 
 use super::families::{Measure, OfQueue, Value};
 use super::filter::Filter;
@@ -45,10 +46,10 @@ impl OfQueues {
     ///
     /// # Errors
     /// The admin API's error, 400 if the pattern of the filter costs too much for so many queues, or 503 if too much memory is in use for responses.
-    pub(super) async fn collect<D: AdminApi>(
+    pub(super) async fn collect(
         measures: &'static [Measure<OfQueue>],
         filter: &Filter,
-        (api, who, ports): (&D, &Identity, &Ports),
+        (api, who, ports): (&AdminApi, &Identity, &Ports),
     ) -> Result<Self, Failure> {
         let row = |row: &QueueRow| -> Option<Row> {
             let values: Box<[_]> = measures.iter().map(|measure| measure.of.value(row)).collect();

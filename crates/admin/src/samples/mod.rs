@@ -19,12 +19,12 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::admin_api::{
-    AdminApi, AdminError, ConnectionRow, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, ShardRow,
-    VhostNumbers,
+    AdminError, ConnectionRow, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, ShardRow, VhostNumbers,
 };
 use catalog::ExchangeId;
 use catalog::access::Identity;
 use catalog::ids::QueueId;
+use node::AdminApi;
 use serde_json::{Map, Value};
 
 pub(crate) use self::details::Ranges;
@@ -125,7 +125,7 @@ impl Samples {
     ///
     /// # Errors
     /// The admin API's error. What was sampled until then is kept.
-    pub(crate) async fn take<D: AdminApi>(&self, api: &D, now_ms: u64) -> Result<(), AdminError> {
+    pub(crate) async fn take(&self, api: &AdminApi, now_ms: u64) -> Result<(), AdminError> {
         let who = Identity::metrics_reader();
         let (queues, exchanges, vhosts, names) = {
             let mut state = self.state();
@@ -197,7 +197,7 @@ impl Samples {
     }
 
     /// Takes a sample of the queues and exchanges that messages pass through, once a minute.
-    async fn keep<D: AdminApi>(&self, api: &D, who: &Identity, now_ms: u64) -> Result<(), AdminError> {
+    async fn keep(&self, api: &AdminApi, who: &Identity, now_ms: u64) -> Result<(), AdminError> {
         {
             let mut state = self.state();
             // A clock that was set back begins again.

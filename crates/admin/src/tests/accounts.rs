@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::admin_api::AttemptsRow;
 use catalog::access::{AuthAttempts, Protocol};
 
 use super::http::{Server, request};
+use super::test_node::{Options, TestNode};
+use crate::Ports;
 
 #[tokio::test]
 async fn users_are_created_changed_and_deleted() {
@@ -92,10 +93,17 @@ async fn a_password_is_hashed_and_the_hash_makes_a_user() {
     let of_path = server.ask(Some("guest"), "GET", "/api/auth/hash_password/pass%20w%2Ford", "").await;
     let of_body =
         server.ask(Some("guest"), "POST", "/api/auth/hash_password", r#"{"password":"pass w/ord"}"#).await;
-    assert_eq!((of_path.status, &of_path.body), (200, &of_body.body));
-    let hash = of_path.body.strip_prefix(r#"{"ok":""#).and_then(|rest| rest.strip_suffix(r#""}"#)).unwrap();
-    let user = format!(r#"{{"password_hash":"{hash}","tags":""}}"#);
-    server.check("guest", &format!("PUT /api/users/u {user} -> 201")).await;
+    assert_ne!(of_path.body, of_body.body, "each has a salt of its own");
+    for (user, answer) in [("u", of_path), ("v", of_body)] {
+        assert_eq!(answer.status, 200);
+        let hash =
+            answer.body.strip_prefix(r#"{"ok":""#).and_then(|rest| rest.strip_suffix(r#""}"#)).unwrap();
+        let body = format!(r#"{{"password_hash":"{hash}","tags":"management"}}"#);
+        server.check("guest", &format!("PUT /api/users/{user} {body} -> 201")).await;
+        let login = STANDARD.encode(format!("{user}:pass w/ord"));
+        let login = format!("Authorization: Basic {login}\r\n");
+        assert_eq!(request(server.management, "GET", "/api/whoami", &login, "").await.status, 200);
+    }
     server
         .check(
             "guest",
@@ -307,24 +315,20 @@ async fn users_have_limits() {
 
 #[tokio::test]
 async fn logins_are_counted() {
-    let server = Server::start().await;
-    let attempts = AuthAttempts { all: 3, succeeded: 1, failed: 1 };
-    let row = |protocol, source: Option<(&str, &str)>| AttemptsRow {
-        protocol,
-        source: source.map(|(address, user)| (address.to_owned(), user.into())),
-        attempts,
+    let node = TestNode::with(Options { tracks_sources: true, ..Options::default() });
+    let server = Server::start_on(node, Ports::default()).await;
+    server.api.state().counters.over_mut(Protocol::Amqp10).auth_attempts =
+        AuthAttempts { all: 3, succeeded: 1, failed: 1 };
+    let ann = |succeeds| {
+        server.api.access().sources().count(Protocol::Http, [192, 0, 2, 1].into(), "ann", succeeds)
     };
-    server.api.state().attempts = vec![
-        row(Protocol::Amqp10, None),
-        row(Protocol::Http, None),
-        row(Protocol::Http, Some(("192.0.2.1", "ann"))),
-    ];
+    [true, false, true].into_iter().for_each(ann);
     server
         .check(
             "monitor",
             r#"
-            GET /api/auth/attempts/n@h -> 200 [{"protocol":"amqp10","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1},{"protocol":"http","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1}]
-            GET /api/auth/attempts/n%40h/source -> 200 [{"protocol":"http","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1,"remote_address":"192.0.2.1","username":"ann"}]
+            GET /api/auth/attempts/n@h -> 200 [{"protocol":"amqp091","auth_attempts":0,"auth_attempts_failed":0,"auth_attempts_succeeded":0},{"protocol":"amqp10","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":1},{"protocol":"http","auth_attempts":1,"auth_attempts_failed":0,"auth_attempts_succeeded":1}]
+            GET /api/auth/attempts/n%40h/source -> 200 [{"protocol":"http","auth_attempts":2,"auth_attempts_failed":0,"auth_attempts_succeeded":2,"remote_address":"127.0.0.1","username":"monitor"},{"protocol":"http","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":2,"remote_address":"192.0.2.1","username":"ann"}]
             GET /api/auth/attempts/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
             GET /api/auth/attempts/nope/source -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no node 'nope'"}
             DELETE /api/auth/attempts/n@h -> 401 {"error":"not_authorised","reason":"Not administrator user"}
@@ -337,7 +341,7 @@ async fn logins_are_counted() {
             r#"
             DELETE /api/auth/attempts/nope/source -> 404 {"error":..
             DELETE /api/auth/attempts/n@h/source -> 204
-            GET /api/auth/attempts/n@h -> 200 []
+            GET /api/auth/attempts/n@h -> 200 [{"protocol":"amqp091","auth_attempts":0,"auth_attempts_failed":0,"auth_attempts_succeeded":0},{"protocol":"amqp10","auth_attempts":0,"auth_attempts_failed":0,"auth_attempts_succeeded":0},{"protocol":"http","auth_attempts":1,"auth_attempts_failed":0,"auth_attempts_succeeded":1}]
             DELETE /api/auth/attempts/n@h -> 204
             "#,
         )

@@ -2,7 +2,6 @@
 
 use amqp10::Value;
 use amqp10::sasl::Secret;
-use broker::admin_api::AdminApi as _;
 use catalog::{Binding, Destination};
 
 use super::http::Server;

@@ -15,10 +15,9 @@ fn row(offset: u64, message: Bytes) -> BrowsedRow {
 async fn messages_of_a_stream_are_shown() {
     let server = Server::start().await;
     let message = Message::data("é!").durable(true).subject("s").application_property("a", 1u32);
-    let annotated = message.message_annotation("x-stream-offset", 7i64);
     let list = Message::new(Body::Sequence(vec![vec![1u32.into(), 2u32.into()]]));
     server.api.state().messages = vec![
-        row(7, annotated.encode()),
+        row(7, message.encode()),
         row(8, Message::data(Bytes::from_static(b"\xff\x00\x01")).encode()),
         row(9, list.encode()),
         row(10, Bytes::from_static(b"\xff")),
@@ -32,10 +31,10 @@ async fn messages_of_a_stream_are_shown() {
             GET /api/queues/%2F/none/messages -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'none' in vhost '/'"}
             GET /api/queues/nope/s/messages -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
             GET /api/queues/%2F/c/messages -> 400 {"error":"bad_request","reason":"queue 'c' in vhost '/' is a classic queue: only the messages of a stream can be browsed"}
-            GET /api/queues/%2F/s/messages?count=1 -> 200 [{"offset":7,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"string","payload":"é!","header":{"durable":true},"message_annotations":{"x-stream-offset":7},"properties":{"subject":"s"},"application_properties":{"a":1}}]
+            GET /api/queues/%2F/s/messages?count=1 -> 200 [{"offset":7,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"string","payload":"é!","header":{"durable":true,"first_acquirer":true,"delivery_count":0},"message_annotations":{"x-exchange":"x","x-routing-key":"k","x-stream-offset":7},"properties":{"subject":"s"},"application_properties":{"a":1}}]
 
             # Text is cut between characters, octets anywhere. An unreadable message is shown with an error.
-            GET /api/queues/%2F/s/messages?truncate=1 -> 200 [{"offset":7,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"string","payload":"","header":{"durable":true},"message_annotations":{"x-stream-offset":7},"properties":{"subject":"s"},"application_properties":{"a":1}},{"offset":8,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"base64","payload":"/w=="},{"offset":9,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":5,"payload_encoding":"string","payload":"["},{"offset":10,"exchange":"x","routing_key":"k","redelivered":false,"error":"the message cannot be read: ..
+            GET /api/queues/%2F/s/messages?truncate=1 -> 200 [{"offset":7,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"string","payload":"","header":{"durable":true,"first_acquirer":true,"delivery_count":0},"message_annotations":{"x-exchange":"x","x-routing-key":"k","x-stream-offset":7},"properties":{"subject":"s"},"application_properties":{"a":1}},{"offset":8,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":3,"payload_encoding":"base64","payload":"/w==","header":{"durable":false,"first_acquirer":true,"delivery_count":0},"message_annotations":{"x-exchange":"x","x-routing-key":"k","x-stream-offset":8}},{"offset":9,"exchange":"x","routing_key":"k","redelivered":false,"payload_bytes":5,"payload_encoding":"string","payload":"[","header":{"durable":false,"first_acquirer":true,"delivery_count":0},"message_annotations":{"x-exchange":"x","x-routing-key":"k","x-stream-offset":9}},{"offset":10,"exchange":"x","routing_key":"k","redelivered":false,"error":"the message cannot be read: ..
 
             GET /api/queues/%2F/s/messages?count=0 -> 400 {"error":"bad_request","reason":"count '0' is not a number from 1 to 1000"}
             GET /api/queues/%2F/s/messages?count=1001 -> 400 {"error":"bad_request","reason":"count '1001' is not a number from 1 to 1000"}
@@ -187,8 +186,8 @@ async fn what_a_search_has_found_is_not_lost_with_an_error_behind_it() {
             PUT /api/queues/%2F/s {"arguments":{"x-queue-type":"stream"}} -> 201
             GET /api/queues/%2F/q/search?filter=body+600&truncate=0 -> 200 {"scanned":699,"next":700,"messages":[{"position":600,..
             GET /api/queues/%2F/s/search?filter=body+600&truncate=0 -> 200 {"scanned":699,"next":700,"messages":[{"offset":600,..
-            GET /api/queues/%2F/q/search?from=700 -> 400 {"error":"bad_request","reason":"damaged"}
-            GET /api/queues/%2F/s/search?from=700 -> 400 {"error":"bad_request","reason":"damaged"}
+            GET /api/queues/%2F/q/search?from=700 -> 400 {"error":"bad_request","reason":"queue 'q' in vhost '/' is damaged on the disk"}
+            GET /api/queues/%2F/s/search?from=700 -> 400 {"error":"bad_request","reason":"queue 's' in vhost '/' is damaged on the disk"}
             "#,
         )
         .await;
@@ -202,11 +201,20 @@ async fn messages_are_moved_and_dead_letters_redriven() {
             "guest",
             r#"
             PUT /api/queues/%2F/dead -> 201
-            POST /api/queues/%2F/dead/redrive -> 200 {"redriven":7,"skipped":1,"left":2,"died_until":1700000000000,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
-            POST /api/queues/%2F/dead/redrive {"count":3,"died_until":9} -> 200 {"redriven":3,"skipped":1,"left":2,"died_until":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
+            PUT /api/queues/%2F/q -> 201
+            POST /api/bindings/%2F/e/amq.fanout/q/q {} -> 201
+            "#,
+        )
+        .await;
+    server.api.publish("dead", 7);
+    server
+        .check(
+            "guest",
+            r#"
+            POST /api/queues/%2F/dead/redrive {"died_until":9} -> 200 {"redriven":0,"skipped":7,"left":7,"died_until":9,"ended":"done","reason":"all messages were looked at"}
             POST /api/queues/%2F/dead/redrive {"count":"many"} -> 400 {"error":"bad_request","reason":"count \"many\" is not a whole number from 1 on"}
-            POST /api/queues/%2F/dead/move {"to_queue":"q"} -> 200 {"moved":7,"skipped":1,"left":2,"until_seq":9,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
-            POST /api/queues/%2F/dead/move {"to_exchange":"x","count":3,"until_seq":5} -> 200 {"moved":3,"skipped":1,"left":2,"until_seq":5,"ended":"time","reason":"the time of one request is over: repeat it to go on"}
+            POST /api/queues/%2F/dead/move {"to_queue":"q","count":3} -> 200 {"moved":3,"skipped":0,"left":4,"until_seq":7,"ended":"count","reason":"as many messages as wanted were moved"}
+            POST /api/queues/%2F/dead/move {"to_exchange":"amq.fanout","until_seq":5} -> 200 {"moved":2,"skipped":2,"left":2,"until_seq":5,"ended":"done","reason":"all messages were looked at"}
             POST /api/queues/%2F/dead/move -> 400 {"error":"bad_request","reason":"to_queue or to_exchange is needed"}
             POST /api/queues/%2F/none/redrive -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no queue 'none' in vhost '/'"}
             "#,

@@ -11,16 +11,17 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::Response;
-use broker::admin_api::{AdminApi as _, QueueSpec};
+use broker::admin_api::QueueSpec;
 use catalog::access::Identity;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use node::AdminApi;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use super::api::FakeAdminApi;
 use super::http::{Server, request};
+use super::test_node::TestNode;
 use crate::pages::PAGE_BYTES;
 use crate::{Ports, management_router, metrics_router};
 
@@ -62,11 +63,11 @@ async fn health_checks_answer_on_a_crowded_port() {
 /// The number of queues. With eleven measures each, the metrics have about 3 MB of text.
 const QUEUES: usize = 4_000;
 
-async fn guest(api: &FakeAdminApi) -> Identity {
+async fn guest(api: &AdminApi) -> Identity {
     api.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap()
 }
 
-async fn declare_queues(api: &FakeAdminApi, names: impl Iterator<Item = String>) {
+async fn declare_queues(api: &AdminApi, names: impl Iterator<Item = String>) {
     let who = guest(api).await;
     for name in names {
         let (durable, auto_delete) = (true, false);
@@ -77,7 +78,7 @@ async fn declare_queues(api: &FakeAdminApi, names: impl Iterator<Item = String>)
 }
 
 /// Declares queues named `q0000` and so on.
-async fn declare_many_queues(api: &FakeAdminApi) {
+async fn declare_many_queues(api: &AdminApi) {
     declare_queues(api, (0..QUEUES).map(|number| format!("q{number:04}"))).await;
 }
 
@@ -95,7 +96,7 @@ async fn rows_in_the_end(server: &Server) -> usize {
     let mut before = 0;
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let rows = server.api.state().rows;
+        let rows = server.api.state().reports.iter().sum();
         if rows > 0 && rows == before {
             return rows;
         }
@@ -111,7 +112,7 @@ async fn unread_responses_are_not_generated() {
     let per_object = "GET /metrics/per-object HTTP/1.1\r\nHost: h\r\n\r\n".to_owned();
     let list = format!("GET /api/queues HTTP/1.1\r\nHost: h\r\n{LOGIN}\r\n");
     for (to, asked, rows_of_one) in [(metrics, per_object, 11 * QUEUES), (management, list, QUEUES)] {
-        server.api.state().rows = 0;
+        server.api.state().reports.clear();
         let mut unread = Vec::new();
         for _ in 0..20 {
             unread.push(ask_and_do_not_read(to, &asked).await);
@@ -161,9 +162,9 @@ async fn pages(mut body: Body) -> Vec<Bytes> {
 /// Checks that a client that reads nothing costs no more than a page and a row, however long the names are.
 #[tokio::test]
 async fn a_page_ends_with_the_row_that_fills_it() {
-    let (api, ports) = (FakeAdminApi::new(), Ports::default());
+    let (api, ports) = (TestNode::new(), Ports::default());
     declare_queues(&api, (0..600).map(|number| format!("{number:0200}"))).await;
-    let (list, metrics) = (management_router(api.clone(), ports.clone()), metrics_router(api, ports));
+    let (list, metrics) = (management_router(api.api(), ports.clone()), metrics_router(api.api(), ports));
     for (router, path, row_max) in [
         (&list, "/api/queues", 2_000),
         (&list, "/api/definitions", 2_000),
@@ -181,9 +182,9 @@ async fn a_page_ends_with_the_row_that_fills_it() {
 
 #[tokio::test]
 async fn unread_lists_count_their_queue_ids() {
-    let (api, ports) = (FakeAdminApi::new(), Ports::with_bytes(1, 1, QUEUES * 20));
+    let (api, ports) = (TestNode::new(), Ports::with_bytes(1, 1, QUEUES * 20));
     declare_many_queues(&api).await;
-    let router = management_router(api, ports.clone());
+    let router = management_router(api.api(), ports.clone());
     let unread = [answer(&router, "/api/queues").await, answer(&router, "/api/queues").await];
     assert_eq!(ports.answers().used(), 2 * QUEUES * 8);
     let refused = answer(&router, "/api/queues").await;
@@ -201,9 +202,9 @@ async fn unread_lists_count_their_queue_ids() {
 
 #[tokio::test]
 async fn unread_definitions_count_their_references() {
-    let (api, ports) = (FakeAdminApi::new(), Ports::with_bytes(1, 1, QUEUES * 20));
+    let (api, ports) = (TestNode::new(), Ports::with_bytes(1, 1, QUEUES * 20));
     declare_many_queues(&api).await;
-    let router = management_router(api, ports.clone());
+    let router = management_router(api.api(), ports.clone());
     let unread = answer(&router, "/api/definitions").await;
     let one = ports.answers().used();
     assert!((QUEUES * 8..QUEUES * 10).contains(&one), "{one}");
@@ -219,11 +220,13 @@ async fn unread_definitions_count_their_references() {
 /// Checks that a list whose client does not read keeps no deleted queues in memory, and does not show them.
 #[tokio::test]
 async fn an_unread_list_keeps_no_deleted_queue() {
-    let api = FakeAdminApi::new();
+    let api = TestNode::new();
     declare_many_queues(&api).await;
-    let unread = answer(&management_router(api.clone(), Ports::default()), "/api/queues").await;
+    let unread = answer(&management_router(api.api(), Ports::default()), "/api/queues").await;
     let last = format!("q{:04}", QUEUES - 1);
-    let record = api.state().catalog.listed_queue("/", &last).map(|record| Arc::downgrade(&record)).unwrap();
+    let record = api.with_catalog(|catalog| {
+        catalog.listed_queue("/", &last).map(|record| Arc::downgrade(&record)).unwrap()
+    });
     api.delete_queue(&guest(&api).await, "/", &last, false, false).await.unwrap();
     assert!(record.upgrade().is_none(), "the list keeps it");
     let list = pages(unread.into_body()).await.concat();

@@ -3,12 +3,11 @@
 use amqp10::sasl::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::admin_api::AdminApi as _;
 use catalog::AccountChange;
 use catalog::access::{Hashing, Identity, PasswordHash};
 
-use super::api::FakeAdminApi;
 use super::http::Server;
+use super::test_node::TestNode;
 use crate::{Definitions, Reading};
 
 /// As RabbitMQ 4.3 writes it, with a shovel, federation, and a user of its own.
@@ -349,7 +348,7 @@ async fn wrong_definitions_change_nothing_and_say_where() {
 
 #[tokio::test]
 async fn several_files_are_one_import_that_names_the_wrong_file() {
-    let api = FakeAdminApi::new();
+    let api = TestNode::new();
     let who = Identity::internal("guest", "administrator");
     let of = |queue: &str| {
         let mut definitions = Definitions::default();
@@ -521,7 +520,7 @@ fn a_component_that_rabbitmq_would_refuse_is_a_warning_at_the_start() {
 /// Otherwise each start would write all users again.
 #[tokio::test]
 async fn a_user_keeps_the_hash_that_is_of_the_password() {
-    let api = FakeAdminApi::new();
+    let api = TestNode::new();
     let who = Identity::internal("guest", "administrator");
     let known = Hashing::Sha256.hash([9; 16], &Secret::new("secret".to_owned()));
     let change = |hash: PasswordHash| AccountChange::SetUser { name: "anna".into(), hash, tags: [].into() };

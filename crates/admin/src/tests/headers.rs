@@ -168,8 +168,8 @@ async fn what_is_missing_is_an_empty_list_or_501() {
             GET /api/aliveness-test/nope -> 404 {"error":"Object Not Found","reason":"Not Found","detail":"no vhost 'nope'"}
             GET /api/healthchecks/node -> 200 {"status":"ok"}
             # There is no broker behind the api of this test.
-            POST /api/exchanges/%2F/x/publish {"routing_key":"","properties":{},"payload":"","payload_encoding":"string"} -> 503 {"error":"service_unavailable","reason":"there is no broker"}
-            POST /api/queues/%2F/q/get {"count":1,"ackmode":"ack_requeue_true","encoding":"auto"} -> 503 {"error":"service_unavailable","reason":"there is no broker"}
+            POST /api/exchanges/%2F/x/publish {"routing_key":"","properties":{},"payload":"","payload_encoding":"string"} -> 503 {"error":"service_unavailable","reason":"the connection to the broker has failed: ..
+            POST /api/queues/%2F/q/get {"count":1,"ackmode":"ack_requeue_true","encoding":"auto"} -> 503 {"error":"service_unavailable","reason":"the connection to the broker has failed: ..
             GET /api/openapi.json -> 200 {"openapi":"3.1.0",..
             "#,
         )

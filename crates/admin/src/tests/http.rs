@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::api::FakeAdminApi;
+use super::test_node::TestNode;
 use crate::{Ports, management_router, metrics_router, serve};
 
 /// A response.
@@ -27,7 +27,7 @@ impl Answer {
 
 /// A management server and a metrics server that share an admin API.
 pub(super) struct Server {
-    pub api: FakeAdminApi,
+    pub api: TestNode,
     pub management: SocketAddr,
     pub metrics: SocketAddr,
 }
@@ -38,10 +38,13 @@ impl Server {
     }
 
     pub(super) async fn start_with(ports: Ports) -> Self {
-        let (api, ports) = (FakeAdminApi::new(), ports.naming_node("n@h"));
+        Self::start_on(TestNode::new(), ports).await
+    }
+
+    pub(super) async fn start_on(api: TestNode, ports: Ports) -> Self {
+        let ports = ports.naming_node("n@h");
         let mut addresses = Vec::new();
-        for router in
-            [management_router(api.clone(), ports.clone()), metrics_router(api.clone(), ports.clone())]
+        for router in [management_router(api.api(), ports.clone()), metrics_router(api.api(), ports.clone())]
         {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(listener.local_addr().unwrap());

@@ -2,8 +2,8 @@
 
 use catalog::access::Identity;
 
-use super::api::FakeAdminApi;
 use super::http::Server;
+use super::test_node::TestNode;
 use crate::{Definitions, Reading};
 
 /// A file with what RabbitMQ had and this broker does not have.
@@ -113,6 +113,6 @@ async fn arguments_that_no_queue_takes_any_more_can_be_left_out() {
         Reading::default(),
     );
     let who = Identity::internal("guest", "administrator");
-    let refused = definitions.unwrap().import_at_start(&FakeAdminApi::new(), &who, false).await.unwrap_err();
+    let refused = definitions.unwrap().import_at_start(&TestNode::new(), &who, false).await.unwrap_err();
     assert!(refused.text().contains("definitions.skip_unknown = true"), "{}", refused.text());
 }

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use broker::admin_api::{AttemptsRow, GroupRow, ShardRow};
+use broker::admin_api::{GroupRow, ShardRow};
 use broker::counters::{Counters, Deliveries, Deprecated, RaftSums, Traffic};
 use broker::exchange_counts::ExchangeCounts;
 use broker::load::BusyTime;
+use broker::settings::SLUICE_VERSION;
+use catalog::access::Identity;
 use catalog::access::{AuthAttempts, Protocol};
 
 use super::connection;
 use super::http::{Server, request};
+use super::test_node::{Options, TestNode};
+use crate::Ports;
 
 /// The counters of the admin API at the start.
 pub(super) fn counters() -> Counters {
@@ -47,17 +51,37 @@ pub(super) async fn read(server: &Server, path: &str) -> String {
     answer.body
 }
 
+/// Logs in over HTTP: so often with the right password, and so often with a wrong one.
+async fn logins(server: &Server, right: usize, wrong: usize) {
+    for _ in 0..right {
+        assert_eq!(server.ask(Some("guest"), "GET", "/api/whoami", "").await.status, 200);
+    }
+    for _ in 0..wrong {
+        assert_eq!(server.ask(Some("stranger"), "GET", "/api/whoami", "").await.status, 401);
+    }
+}
+
 #[tokio::test]
 async fn metrics_are_summed_over_queues() {
-    let server = Server::start().await;
+    let server =
+        Server::start_on(TestNode::with(Options { shards: 2, ..Options::default() }), Ports::default()).await;
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    logins(&server, 3, 1).await;
     server.api.state().ready.insert("q".into(), 3);
-    server.api.state().alarms = vec![("disk", "n@h".into())];
+    server.api.resources().disk_alarm = true;
+    // Only one connection may be without a login. Each one but the last is closed for the next.
+    server.api.state().keeps_open = true;
+    let guest = Identity::internal("guest", "administrator");
+    for _ in 0..5 {
+        server.api.connect(&guest, ([127, 0, 0, 1], 1).into()).await.unwrap();
+    }
     server.api.state().shards = vec![shard(0, 1_234_567_890, 0), shard(1, 5_000_000, 0)];
     let page = read(&server, "/metrics").await;
     for line in [
-        "rabbitmq_build_info{product_name=\"RabbitMQ\",product_version=\"4.3.6\",rabbitmq_version=\"4.3.6\",sluice_version=\"0.1.0\"} 1",
-        "rabbitmq_identity_info{rabbitmq_node=\"n@h\",rabbitmq_cluster=\"c\",rabbitmq_cluster_permanent_id=\"0a\",rabbitmq_endpoint=\"aggregated\",sluice_node_id=\"0a\"} 1",
+        &*format!(
+            "rabbitmq_build_info{{product_name=\"RabbitMQ\",product_version=\"4.3.6\",rabbitmq_version=\"4.3.6\",sluice_version=\"{SLUICE_VERSION}\"}} 1"
+        ),
+        "rabbitmq_identity_info{rabbitmq_node=\"n@h\",rabbitmq_cluster=\"c\",rabbitmq_cluster_permanent_id=\"0a000000000000000000000000000000\",rabbitmq_endpoint=\"aggregated\",sluice_node_id=\"0a000000000000000000000000000000\"} 1",
         "rabbitmq_global_messages_received_total{protocol=\"amqp10\"} 7",
         "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_classic_queue\"} 5",
         "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_stream_queue\"} 3",
@@ -84,7 +108,6 @@ async fn metrics_are_summed_over_queues() {
         "rabbitmq_resident_memory_limit_bytes 1000",
         "rabbitmq_disk_space_available_bytes 2000",
         "rabbitmq_disk_space_available_limit_bytes 500",
-        "rabbitmq_erlang_uptime_seconds 61.500",
         "rabbitmq_auth_attempts_total 11",
         "rabbitmq_auth_attempts_succeeded_total 7",
         "rabbitmq_auth_attempts_failed_total 3",
@@ -121,6 +144,8 @@ async fn metrics_are_summed_over_queues() {
     ] {
         assert!(page.lines().any(|l| l == line), "{line}\n{page}");
     }
+    let uptime = page.lines().find_map(|line| line.strip_prefix("rabbitmq_erlang_uptime_seconds ")).unwrap();
+    assert_eq!(uptime.split_once('.').map(|(_, ms)| ms.len()), Some(3), "{uptime}");
     // Reads and writes of files are not counted. A family that is always 0 would claim that nothing is
     // written, so there is none.
     assert!(!page.contains("rabbitmq_io_"), "{page}");
@@ -151,6 +176,7 @@ async fn rows_per_queue() {
 async fn logins_per_protocol_and_source() {
     let server = Server::start().await;
     server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    logins(&server, 3, 1).await;
     let page = read(&server, "/metrics/per-object").await;
     for line in [
         "rabbitmq_auth_attempts_total{protocol=\"amqp10\"} 6",
@@ -161,12 +187,15 @@ async fn logins_per_protocol_and_source() {
     }
     assert!(!page.contains("detailed"), "no source was counted\n{page}");
     // Enough for several pages.
-    let row = |number: u64| AttemptsRow {
-        protocol: Protocol::Http,
-        source: Some((format!("192.0.2.{number}"), "ann".into())),
-        attempts: AuthAttempts { all: number, succeeded: 1, failed: number - 1 },
-    };
-    server.api.state().attempts = (1..=200).map(row).collect();
+    let node = TestNode::with(Options { tracks_sources: true, ..Options::default() });
+    let server = Server::start_on(node, Ports::default()).await;
+    server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    for number in 1..=200 {
+        let count = |succeeds| {
+            server.api.access().sources().count(Protocol::Http, [192, 0, 2, number].into(), "ann", succeeds);
+        };
+        (0..number).for_each(|login| count(login == 0));
+    }
     let page = read(&server, "/metrics/per-object").await;
     for number in 1..=200 {
         let labels = format!("{{remote_address=\"192.0.2.{number}\",username=\"ann\",protocol=\"http\"}}");
@@ -390,7 +419,13 @@ async fn health_needs_no_login() {
     };
     let ok = || (200, "{\"status\":\"ok\"}".to_owned());
     assert_eq!((ask("/health/live").await, ask("/health/ready").await), (ok(), ok()));
-    server.api.state().listening = false;
+    let server =
+        Server::start_on(TestNode::with(Options { listens: false, ..Options::default() }), Ports::default())
+            .await;
+    let ask = async |path: &str| {
+        let answer = request(server.metrics, "GET", path, "", "").await;
+        (answer.status, answer.body)
+    };
     let not_ready = "{\"status\":\"failed\",\"reason\":\"There is no listener for clients\"}";
     assert_eq!((ask("/health/live").await, ask("/health/ready").await), (ok(), (503, not_ready.to_owned())));
     server.api.state().stuck = true;

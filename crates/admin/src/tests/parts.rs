@@ -1,5 +1,7 @@
 //! What stands for the parts of RabbitMQ: plugins, the runtime, the parts of its memory, and fields of queues.
 
+use broker::settings::SLUICE_VERSION;
+
 use super::http::Server;
 use crate::ports::Ports;
 
@@ -30,7 +32,10 @@ async fn plugins_and_applications_stand_for_what_there_is() {
     let applications = node["applications"].as_array().unwrap();
     let version_of =
         |name: &str| applications.iter().find(|row| row["name"] == name).map(|row| row["version"].clone());
-    assert_eq!((version_of("sluice"), version_of("rabbit")), (Some("0.1.0".into()), Some("4.3.6".into())));
+    assert_eq!(
+        (version_of("sluice"), version_of("rabbit")),
+        (Some(SLUICE_VERSION.into()), Some("4.3.6".into()))
+    );
     assert_eq!(applications.len(), plugins.len() + 2);
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::http::Server;
 use super::metrics::shard;
+use super::test_node::{Options, TestNode};
 use crate::ports::Ports;
 
 thread_local! {
@@ -25,8 +26,13 @@ struct World {
 
 impl World {
     async fn start() -> Self {
+        Self::with_shards(1).await
+    }
+
+    async fn with_shards(shards: u8) -> Self {
         let ports = Ports::default().with_clock(|| TIME_MS.get());
-        Self { server: Server::start_with(ports.clone()).await, ports }
+        let node = TestNode::with(Options { shards, ..Options::default() });
+        Self { server: Server::start_on(node, ports.clone()).await, ports }
     }
 
     /// Takes a sample at this time, in seconds. Later requests are answered at the same time.
@@ -112,7 +118,7 @@ async fn the_overview_has_rates_and_samples() {
 #[tokio::test]
 async fn shards_have_the_part_of_the_time_in_which_they_were_busy() {
     const MS: u64 = 1_000_000;
-    let world = World::start().await;
+    let world = World::with_shards(2).await;
     let set = |busy_ms: [u64; 2], total_ms| {
         let rows = [0, 1].map(|i| ShardRow {
             is_at_limit: i == 1,
@@ -213,8 +219,9 @@ async fn statistics_may_be_left_out() {
     assert!(queue["message_stats"].is_null() && queue["messages_details"].is_null());
     assert_eq!(queue["messages"], 0);
     // A queue without statistics is not sampled.
+    world.server.api.state().reports.clear();
     world.sample(100).await;
-    assert_eq!(world.server.api.state().rows, 0);
+    assert_eq!(world.server.api.state().reports, [0; 0]);
 }
 
 #[tokio::test]
@@ -225,7 +232,7 @@ async fn a_queue_is_sampled_while_somebody_looks_at_it() {
     let rate =
         async || world.get("/api/queues/%2F/q").await["message_stats"]["publish_details"]["rate"].clone();
     world.sample(100).await;
-    assert_eq!(world.server.api.state().rows, 0, "nobody has looked at a queue");
+    assert_eq!(world.server.api.state().reports, [0; 0], "nobody has looked at a queue");
     assert_eq!(rate().await, 0.0);
     world.sample(105).await;
     publish(30);

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use catalog::CatalogError;
-use catalog::ids::QueueId;
-
 use super::{
     ConnectionFacts, Explanation, Facts, LinkId, LinkInPlace, LogFacts, Pace, QueueFacts, Role, ShardFacts,
     Subject,
 };
 use crate::ids::Where;
+use catalog::ids::QueueId;
+use catalog::{Catalog, CatalogError, QueueRecord};
 
 /// Selects the connections that matter for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +172,16 @@ pub enum End {
     /// The queue's virtual host and name.
     Named(Arc<str>, Arc<str>),
     Id(QueueId),
+}
+
+impl End {
+    /// Returns the queue at this end.
+    pub fn queue(&self, catalog: &Catalog) -> Option<Arc<QueueRecord>> {
+        match self {
+            Self::Named(vhost, name) => catalog.listed_queue(vhost, name),
+            Self::Id(id) => catalog.queue_by_id(*id),
+        }
+    }
 }
 
 /// The maximum number of links that an error message names.

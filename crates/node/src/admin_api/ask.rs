@@ -1,20 +1,22 @@
 //! Asks shards and queues. Each question has a deadline.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use broker::admin_api::{AdminError, QueueNumbers};
-use broker::ids::NODE_SHARD;
-use broker::placements::out_of_reach;
+use broker::ids::{NODE_SHARD, Where};
+use broker::placements::{Placements, out_of_reach};
 use catalog::access::Identity;
 use catalog::ids::QueueId;
-use catalog::{Answer, CatalogError, Command, QueueRecord};
+use catalog::{Answer, Caller, Catalog, CatalogError, Command, QueueRecord};
 use queue::{Effect, Refusal, Request, Ticket};
 use tokio::sync::oneshot;
 
-use super::NodeAdminApi;
+use super::AdminApi;
 use crate::incoming::Incoming;
-use crate::questions::{PLACES_PER_PART, Part, Question, Reply};
+use crate::shard::looks;
+use crate::shard::questions::{Act, AnswerTo, Look, PLACES_PER_PART, Part, Question, Read};
 
 /// How long the admin API waits for an answer.
 #[derive(Clone, Copy, Debug)]
@@ -44,25 +46,31 @@ pub(super) const NO_TICKET: Ticket = Ticket(0);
 
 /// A question that a shard has not answered yet. Dropping it gives the question up, and the shard is
 /// notified.
-pub(super) struct Waiting {
-    api: NodeAdminApi,
+pub(super) struct Waiting<T> {
+    api: AdminApi,
     shard: usize,
     number: u64,
-    answer: oneshot::Receiver<Reply>,
+    answer: oneshot::Receiver<T>,
+    is_over: bool,
 }
 
-impl Waiting {
-    pub(super) async fn answer(mut self, deadline: Duration) -> Result<Reply, AdminError> {
+impl<T> Waiting<T> {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// `TimedOut` if there is none until the deadline, or if there will be none.
+    pub(super) async fn answer(mut self, deadline: Duration) -> Result<T, AdminError> {
         let answer = tokio::time::timeout(deadline, &mut self.answer).await;
+        self.is_over = answer.is_ok();
         answer.ok().and_then(Result::ok).ok_or(AdminError::TimedOut)
     }
 }
 
-impl Drop for Waiting {
+impl<T> Drop for Waiting<T> {
     fn drop(&mut self) {
-        let inner = &self.api.inner;
-        if inner.questions.end(self.number)
-            && let Some(shard) = inner.shards.get(self.shard)
+        self.answer.close();
+        if !self.is_over
+            && let Some(shard) = self.api.inner.shards.get(self.shard)
         {
             // The notice is sent after the question. A shard that has ended needs no notice.
             drop(shard.send(Incoming::GiveUp(self.number)));
@@ -70,75 +78,168 @@ impl Drop for Waiting {
     }
 }
 
-/// The error when a shard's reply does not fit the question.
-pub(super) fn other_answer() -> AdminError {
-    AdminError::Refused("a shard gave an unexpected answer".into())
-}
-
-impl NodeAdminApi {
-    /// Asks a shard and waits for the answer up to [`Deadlines::numbers`].
-    pub(super) async fn ask(&self, shard: usize, question: Question) -> Result<Reply, AdminError> {
-        self.ask_within(self.inner.deadlines.numbers, shard, question).await
+impl AdminApi {
+    /// Reads from the catalog and the placements, and visits as many rows as `rows` says. Waits up to [`Deadlines::numbers`].
+    pub(super) async fn read<R: Send + 'static>(
+        &self,
+        rows: usize,
+        read: impl FnOnce(&Catalog, &Placements) -> R + Send + 'static,
+    ) -> Result<R, AdminError> {
+        self.read_within(self.inner.deadlines.numbers, move |_| rows, read).await
     }
 
-    pub(super) async fn ask_within(
+    /// Reads from the catalog and the placements. `rows` returns the number of rows that this visits.
+    pub(super) async fn read_within<R: Send + 'static>(
         &self,
         deadline: Duration,
-        shard: usize,
-        question: Question,
-    ) -> Result<Reply, AdminError> {
-        self.begin_ask(shard, question)?.answer(deadline).await
+        rows: impl Fn(&Catalog) -> usize + Send + 'static,
+        read: impl FnOnce(&Catalog, &Placements) -> R + Send + 'static,
+    ) -> Result<R, AdminError> {
+        let question = |to| Question::Read(Read::new(rows, read, to));
+        self.begin(NODE_SHARD.into(), question)?.answer(deadline).await
     }
 
-    /// Reads a list of a shard to its end, part by part. `part` extracts the part from the reply.
-    pub(super) async fn ask_for_all<T, P: Default>(
+    /// Reads a table of the catalog: one part of it from place `from` on.
+    pub(super) async fn read_part<T: Send + 'static>(
         &self,
-        shard: usize,
-        question: impl Fn(P) -> Question,
-        part: impl Fn(Reply) -> Option<Part<T, P>>,
+        from: usize,
+        places: fn(&Catalog) -> usize,
+        row: fn(&Catalog, usize) -> Option<T>,
+    ) -> Result<Part<T>, AdminError> {
+        let rows = move |catalog: &Catalog| Part::<()>::len_of(from, places(catalog));
+        let part =
+            move |catalog: &Catalog, _: &_| Part::of(from, places(catalog), |place| row(catalog, place));
+        self.read_within(self.inner.deadlines.numbers, rows, part).await
+    }
+
+    /// Reads a table of the catalog to its end.
+    pub(super) async fn read_table<T: Send + 'static>(
+        &self,
+        places: fn(&Catalog) -> usize,
+        row: fn(&Catalog, usize) -> Option<T>,
     ) -> Result<Vec<T>, AdminError> {
-        let (mut rows, mut next) = (Vec::new(), Some(P::default()));
+        let (mut rows, mut next) = (Vec::new(), Some(0));
         while let Some(from) = next {
-            let part = part(self.ask(shard, question(from)).await?).ok_or_else(other_answer)?;
+            let part = self.read_part(from, places, row).await?;
             rows.extend(part.rows);
             next = part.next;
         }
         Ok(rows)
     }
 
+    /// Looks at a shard. Waits up to [`Deadlines::numbers`].
+    pub(super) async fn look<L: Look>(&self, shard: usize, look: L) -> Result<L::Answer, AdminError> {
+        let question = |to| Question::look(look, to);
+        self.begin(shard, question)?.answer(self.inner.deadlines.numbers).await
+    }
+
+    /// Looks at every shard, one after the other.
+    pub(super) async fn look_everywhere<L: Look>(&self, look: L) -> Result<Vec<L::Answer>, AdminError> {
+        let mut all = Vec::with_capacity(self.inner.shards.len());
+        for shard in 0..self.inner.shards.len() {
+            all.push(self.look(shard, look.clone()).await?);
+        }
+        Ok(all)
+    }
+
+    /// Reads a list of every shard to its end, part by part. `look` returns the look for the part that begins at a place.
+    pub(super) async fn list_everywhere<T, L>(&self, look: impl Fn(usize) -> L) -> Result<Vec<T>, AdminError>
+    where
+        L: Look<Answer = Part<T>>,
+    {
+        let mut rows = Vec::new();
+        for shard in 0..self.inner.shards.len() {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let part = self.look(shard, look(from)).await?;
+                rows.extend(part.rows);
+                next = part.next;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Lets a shard do something. `act` gets the way of the answer.
+    pub(super) async fn act<T>(
+        &self,
+        deadline: Duration,
+        shard: usize,
+        act: impl FnOnce(AnswerTo<T>) -> Act,
+    ) -> Result<T, AdminError> {
+        self.begin_act(shard, act)?.answer(deadline).await
+    }
+
+    /// Lets a shard do something, without waiting for the answer.
+    pub(super) fn begin_act<T>(
+        &self,
+        shard: usize,
+        act: impl FnOnce(AnswerTo<T>) -> Act,
+    ) -> Result<Waiting<T>, AdminError> {
+        self.begin(shard, |to| Question::Act(act(to)))
+    }
+
     /// Sends a question to a shard without waiting for the answer.
-    pub(super) fn begin_ask(&self, shard: usize, question: Question) -> Result<Waiting, AdminError> {
+    fn begin<T>(
+        &self,
+        shard: usize,
+        question: impl FnOnce(AnswerTo<T>) -> Question,
+    ) -> Result<Waiting<T>, AdminError> {
         let sender = self.inner.shards.get(shard).ok_or(AdminError::TimedOut)?;
-        let (number, answer) = self.inner.questions.begin();
-        let waiting = Waiting { api: self.clone(), shard, number, answer };
-        sender.send(Incoming::Question(number, question)).map_err(|_| AdminError::TimedOut)?;
-        Ok(waiting)
+        let number = self.inner.questions.fetch_add(1, Ordering::Relaxed) + 1;
+        let (to, answer) = AnswerTo::new(number);
+        let mut waiting = Waiting { api: self.clone(), shard, number, answer, is_over: false };
+        let sent = sender.send(Incoming::Question(question(to)));
+        waiting.is_over = sent.is_err();
+        sent.map(|()| waiting).map_err(|_| AdminError::TimedOut)
     }
 
     /// Asks the node shard for a change of the catalog, for a user.
     pub(super) async fn change(&self, who: &Identity, command: Command) -> Result<Answer, AdminError> {
-        let change = Question::Change(command, who.user.clone());
-        match self.ask_within(self.inner.deadlines.change, NODE_SHARD.into(), change).await? {
-            Reply::Changed(result) => result.map_err(AdminError::Catalog),
-            _ => Err(other_answer()),
-        }
+        let by = who.user.clone();
+        let change = |to| Act::Change { command, by, to };
+        let changed = self.act(self.inner.deadlines.change, NODE_SHARD.into(), change).await?;
+        changed.map_err(AdminError::Catalog)
     }
 
     /// Sends a request to a queue and waits for its answer. The shard sets the ticket.
     pub(super) async fn ask_queue(&self, queue: QueueId, request: Request) -> Result<Effect, AdminError> {
-        let question = Question::Queue { queue, request };
-        match self.ask_within(self.inner.deadlines.change, NODE_SHARD.into(), question).await? {
-            Reply::Effect(effect) => Ok(*effect),
-            _ => Err(other_answer()),
-        }
+        self.begin_ask_queue(queue, request)?.answer(self.inner.deadlines.change).await
     }
 
-    /// Asks for the catalog's records of queues.
-    pub(super) async fn records(&self, question: Question) -> Result<Vec<Arc<QueueRecord>>, AdminError> {
-        match self.ask(NODE_SHARD.into(), question).await? {
-            Reply::Records(records) => Ok(records),
-            _ => Err(other_answer()),
+    /// Sends a request to a queue without waiting for its answer.
+    pub(super) fn begin_ask_queue(
+        &self,
+        queue: QueueId,
+        request: Request,
+    ) -> Result<Waiting<Effect>, AdminError> {
+        self.begin_act(NODE_SHARD.into(), |to| Act::Request { queue, request, to })
+    }
+
+    /// Returns the catalog's records of those of these queues that exist, in this order.
+    pub(super) async fn records(&self, ids: &[QueueId]) -> Result<Vec<Arc<QueueRecord>>, AdminError> {
+        let mut records = Vec::new();
+        for ids in ids.chunks(PLACES_PER_PART) {
+            let ids = ids.to_vec();
+            let found = self.read(ids.len(), move |catalog, _| {
+                ids.into_iter().filter_map(|id| catalog.queue_by_id(id)).collect::<Vec<_>>()
+            });
+            records.extend(found.await?);
         }
+        Ok(records)
+    }
+
+    /// Returns the homes of these queues, in this order.
+    pub(super) async fn homes(&self, ids: impl Iterator<Item = QueueId>) -> Result<Vec<Where>, AdminError> {
+        let ids: Vec<QueueId> = ids.collect();
+        let mut homes = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(PLACES_PER_PART) {
+            let ids = ids.to_vec();
+            let found = self.read(ids.len(), move |_, placements| {
+                ids.into_iter().map(|id| placements.home(id)).collect::<Vec<_>>()
+            });
+            homes.extend(found.await?);
+        }
+        Ok(homes)
     }
 
     /// Returns the catalog's record of a queue for an operation that lists it, shows its figures, or publishes to it.
@@ -149,7 +250,10 @@ impl NodeAdminApi {
         vhost: &str,
         name: &str,
     ) -> Result<Arc<QueueRecord>, AdminError> {
-        self.named(deadline, Question::Listed { vhost: vhost.into(), name: name.into() }).await
+        self.named(deadline, vhost, name, |catalog, vhost, name| {
+            catalog.listed_queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))
+        })
+        .await
     }
 
     /// Returns the catalog's record of a queue for an operation that reads its messages or changes it.
@@ -157,15 +261,22 @@ impl NodeAdminApi {
     /// # Errors
     /// Also if the queue is exclusive: then it belongs to a connection.
     pub(super) async fn usable(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, AdminError> {
-        let question = Question::Usable { vhost: vhost.into(), name: name.into() };
-        self.named(self.inner.deadlines.change, question).await
+        self.named(self.inner.deadlines.change, vhost, name, |catalog, vhost, name| {
+            catalog.usable_queue(vhost, name, Caller::Management)
+        })
+        .await
     }
 
-    async fn named(&self, deadline: Duration, question: Question) -> Result<Arc<QueueRecord>, AdminError> {
-        match self.ask_within(deadline, NODE_SHARD.into(), question).await? {
-            Reply::Named(found) => found.map_err(AdminError::Catalog),
-            _ => Err(other_answer()),
-        }
+    async fn named(
+        &self,
+        deadline: Duration,
+        vhost: &str,
+        name: &str,
+        find: fn(&Catalog, &str, &str) -> Result<Arc<QueueRecord>, CatalogError>,
+    ) -> Result<Arc<QueueRecord>, AdminError> {
+        let (vhost, name) = (vhost.to_owned(), name.to_owned());
+        let found = self.read_within(deadline, |_| 0, move |catalog, _| find(catalog, &vhost, &name)).await?;
+        found.map_err(AdminError::Catalog)
     }
 
     /// Returns the reports of queues, from the shards where they live; an empty report for a queue without a
@@ -185,47 +296,32 @@ impl NodeAdminApi {
         let report = || Request::Report { ticket: NO_TICKET };
         let asked = streams
             .iter()
-            .map(|&(i, queue)| {
-                let question = Question::Queue { queue, request: report() };
-                Ok((i, self.begin_ask(NODE_SHARD.into(), question)?))
-            })
+            .map(|&(i, queue)| Ok((i, self.begin_ask_queue(queue, report())?)))
             .collect::<Result<Vec<_>, AdminError>>()?;
         for (i, asked) in asked {
-            // The stream was deleted in the meantime if any other reply arrives.
-            if let Reply::Effect(effect) = asked.answer(self.inner.deadlines.numbers).await?
-                && let Effect::Report { report, .. } = *effect
-            {
+            // The stream was deleted in the meantime if any other effect arrives.
+            if let Effect::Report { report, .. } = asked.answer(self.inner.deadlines.numbers).await? {
                 reports[i].report = *report;
             }
         }
-        for shard in 0..self.inner.shards.len() {
-            for rows in streams.chunks(PLACES_PER_PART) {
-                let delivered = Question::Delivered(ids_of(rows));
-                let Reply::Delivered(found) = self.ask(shard, delivered).await? else {
-                    return Err(other_answer());
-                };
+        for rows in streams.chunks(PLACES_PER_PART) {
+            for found in self.look_everywhere(looks::Delivered(ids_of(rows))).await? {
                 rows.iter()
                     .zip(found)
                     .for_each(|((i, _), delivered)| reports[*i].report.delivered += delivered);
             }
         }
         let mut by_home = vec![Vec::new(); self.inner.shards.len()];
-        for rows in ids(false).chunks(PLACES_PER_PART) {
-            let homes = Question::Homes(ids_of(rows));
-            let Reply::Homes(homes) = self.ask(NODE_SHARD.into(), homes).await? else {
-                return Err(other_answer());
-            };
-            for (row, home) in rows.iter().zip(homes) {
-                if let Some(here) = home.here().and_then(|home| by_home.get_mut(usize::from(home))) {
-                    here.push(*row);
-                }
+        let rows = ids(false);
+        let homes = self.homes(rows.iter().map(|(_, id)| *id)).await?;
+        for (row, home) in rows.into_iter().zip(homes) {
+            if let Some(here) = home.here().and_then(|home| by_home.get_mut(usize::from(home))) {
+                here.push(row);
             }
         }
         for (home, here) in by_home.into_iter().enumerate() {
             for rows in here.chunks(PLACES_PER_PART) {
-                let Reply::Reports(found) = self.ask(home, Question::Reports(ids_of(rows))).await? else {
-                    return Err(other_answer());
-                };
+                let found = self.look(home, looks::Reports(ids_of(rows))).await?;
                 for ((i, _), report) in rows.iter().zip(found) {
                     reports[*i] = report.unwrap_or_default();
                 }
@@ -238,25 +334,23 @@ impl NodeAdminApi {
     pub(super) async fn delete_queues_in(&self, vhost: &Arc<str>) -> Result<(), AdminError> {
         let mut waits = 0;
         loop {
-            let question = Question::QueuesIn { vhost: vhost.clone() };
-            let Reply::Ids(queues) = self.ask(NODE_SHARD.into(), question).await? else {
-                return Err(other_answer());
+            let vhost = vhost.clone();
+            let some = move |catalog: &Catalog, _: &_| {
+                catalog.queues_in(&vhost).take(PLACES_PER_PART).collect::<Vec<_>>()
             };
+            let queues = self.read(PLACES_PER_PART, some).await?;
             if queues.is_empty() {
                 return Ok(());
             }
             let delete = |queue| {
                 let request = Request::Delete { ticket: NO_TICKET, if_unused: false, if_empty: false };
-                self.begin_ask(NODE_SHARD.into(), Question::Queue { queue, request })
+                self.begin_ask_queue(queue, request)
             };
             let asked = queues.into_iter().map(delete).collect::<Result<Vec<_>, _>>()?;
             let mut deleted = 0;
             for waiting in asked {
-                if let Reply::Effect(effect) = waiting.answer(self.inner.deadlines.change).await?
-                    && matches!(*effect, Effect::Done { .. })
-                {
-                    deleted += 1;
-                }
+                let effect = waiting.answer(self.inner.deadlines.change).await?;
+                deleted += u32::from(matches!(effect, Effect::Done { .. }));
             }
             // The other ones are being deleted because the connection that owns them has closed.
             if deleted == 0 {

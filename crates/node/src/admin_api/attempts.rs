@@ -1,5 +1,6 @@
 //! How many logins there were. Shards count those over AMQP, and the admin API those over HTTP.
 
+use catalog::access::{Identity, Verb};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -7,9 +8,8 @@ use broker::admin_api::{AdminError, AttemptsRow};
 use broker::counters::Counters;
 use catalog::access::{AuthAttempts, Protocol};
 
-use super::NodeAdminApi;
-use super::ask::other_answer;
-use crate::questions::{Question, Reply};
+use super::AdminApi;
+use crate::shard::looks;
 
 /// The logins over HTTP, and how many logins there were at the last reset. Each HTTP request logs in once.
 #[derive(Debug, Default)]
@@ -35,7 +35,32 @@ impl Attempts {
     }
 }
 
-impl NodeAdminApi {
+impl AdminApi {
+    /// Returns the number of logins over each protocol, or from each source.
+    ///
+    /// # Errors
+    /// There is no node of this name, or the user may not see them.
+    pub async fn auth_attempts(
+        &self,
+        who: &Identity,
+        node: &str,
+        by_source: bool,
+    ) -> Result<Vec<AttemptsRow>, AdminError> {
+        self.permit_by_tag(who, Verb::ReadNodes)?;
+        self.require_node(node)?;
+        if by_source { Ok(self.attempts_by_source()) } else { self.attempts_by_protocol().await }
+    }
+
+    /// Lets [`Self::auth_attempts`] begin with 0 again, and forgets all sources.
+    ///
+    /// # Errors
+    /// There is no node of this name, or the user may not do this.
+    pub async fn reset_auth_attempts(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
+        self.permit_by_tag(who, Verb::Administer)?;
+        self.require_node(node)?;
+        self.forget_attempts().await
+    }
+
     /// Checks that a request is for this node.
     pub(super) fn require_node(&self, node: &str) -> Result<(), AdminError> {
         if *self.inner.node == *node { Ok(()) } else { Err(AdminError::no_node(node)) }
@@ -72,10 +97,7 @@ impl NodeAdminApi {
     /// Returns the number of logins since the start over each protocol.
     async fn attempts(&self) -> Result<[AuthAttempts; Protocol::ALL.len()], AdminError> {
         let mut counters = Counters::default();
-        for shard in 0..self.inner.shards.len() {
-            let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {
-                return Err(other_answer());
-            };
+        for totals in self.look_everywhere(looks::Sums).await? {
             counters.add(&totals.counters);
         }
         counters.over_mut(Protocol::Http).auth_attempts = self.inner.logins.over_http();

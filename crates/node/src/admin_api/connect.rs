@@ -7,20 +7,18 @@ use std::os::unix::net::UnixStream;
 use broker::admin_api::AdminError;
 use catalog::access::Identity;
 
-use super::NodeAdminApi;
+use super::AdminApi;
 use crate::incoming::{Accepted, Incoming, Way};
 use crate::runtime::canonical;
 
-impl NodeAdminApi {
-    /// Opens a connection for a user who has logged in from `peer`. Returns the client's end of it.
+impl AdminApi {
+    /// Opens a connection to the broker inside this process, for a user who has logged in from `peer`. The returned socket
+    /// is that of its client, which speaks AMQP 0.9.1 and logs in as EXTERNAL. In all else, this is a connection like any
+    /// other: it counts in limits, people see it, and every permission is checked.
     ///
     /// # Errors
-    /// See [`broker::admin_api::AdminApi::connect`].
-    pub(super) async fn open_connection(
-        &self,
-        who: &Identity,
-        peer: SocketAddr,
-    ) -> Result<OwnedFd, AdminError> {
+    /// `Impossible` if no file descriptor is free, or if the node stops.
+    pub async fn connect(&self, who: &Identity, peer: SocketAddr) -> Result<OwnedFd, AdminError> {
         let admission = &self.inner.admission;
         let impossible = |why: String| AdminError::Impossible(format!("cannot connect to the broker: {why}"));
         tokio::time::timeout(self.inner.deadlines.numbers, admission.wait_for_room())

@@ -1,15 +1,17 @@
 //! Explains why nothing moves, from two observations of all shards. A third one tells how fast clients acknowledge.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use broker::admin_api::{AdminError, QueueNumbers};
-use broker::explain::{ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted};
-use broker::ids::NODE_SHARD;
+use broker::explain::{
+    AddressFacts, ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted,
+};
 use catalog::access::{Identity, Resource, Verb};
 
-use super::NodeAdminApi;
-use super::ask::other_answer;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
+use super::AdminApi;
+use crate::shard::looks::{Links, LinksSeen};
+use crate::shard::questions::PLACES_PER_PART;
 
 /// The time between the two observations: long enough to see progress if there is any.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -21,25 +23,31 @@ const LOOK_LATER: Duration = Duration::from_millis(900);
 /// explain a queue.
 const LOOK_MAX: usize = 1000;
 
-impl NodeAdminApi {
-    pub(super) async fn explained(
-        &self,
-        who: &Identity,
-        subject: &Subject,
-    ) -> Result<Explanation, AdminError> {
+impl AdminApi {
+    /// Returns what is known about the logins of an address.
+    pub async fn explain_address(&self, who: &Identity, address: IpAddr) -> Result<AddressFacts, AdminError> {
+        self.permit_by_tag(who, Verb::ReadNodes)?;
+        let guessing = self.inner.access.guessing(address, self.inner.clock.now_ms());
+        Ok(AddressFacts { guessing, unchecked: self.inner.checker.unchecked(address) })
+    }
+
+    /// Explains why nothing moves: one cause, and the numbers that support it. The admin API inspects the subject
+    /// twice, with a pause between.
+    pub async fn explain(&self, who: &Identity, subject: Subject) -> Result<Explanation, AdminError> {
+        let subject = &subject;
         if let Subject::Queue { vhost, name } = subject {
             self.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)]).await?;
         }
         let begin = Instant::now();
-        let before = self.look(who, subject).await?;
+        let before = self.observe(who, subject).await?;
         tokio::time::sleep(LOOK_AGAIN).await;
-        let now = self.look(who, subject).await?;
+        let now = self.observe(who, subject).await?;
         let mut explanation = now.explain(&before, subject).map_err(AdminError::Catalog)?;
         if explanation.wants_pace() {
             tokio::time::sleep(LOOK_LATER).await;
             let ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
             // The subject may have gone meanwhile. What was seen before is still an answer.
-            if let Ok(later) = self.look(who, subject).await {
+            if let Ok(later) = self.observe(who, subject).await {
                 explanation =
                     now.explain_with_pace(&before, subject, &later, ms).map_err(AdminError::Catalog)?;
             }
@@ -65,7 +73,7 @@ impl NodeAdminApi {
     }
 
     /// Collects everything that may stop the subject, as it is now.
-    async fn look(&self, who: &Identity, subject: &Subject) -> Result<Look, AdminError> {
+    async fn observe(&self, who: &Identity, subject: &Subject) -> Result<Look, AdminError> {
         let mut look = Look::default();
         let mut active = None;
         let wanted = match subject {
@@ -83,10 +91,8 @@ impl NodeAdminApi {
         for shard in 0..self.inner.shards.len() {
             let mut from = Some(0);
             while let Some(place) = from {
-                let question = Question::Look { wanted: wanted.clone(), from: place };
-                let Reply::Look(part, log, facts) = self.ask(shard, question).await? else {
-                    return Err(other_answer());
-                };
+                let links = Links { wanted: wanted.clone(), from: place };
+                let LinksSeen { part, log, shard: facts } = self.look(shard, links).await?;
                 look.add(part.rows, active);
                 from = part.next.filter(|_| look.connections.len() < LOOK_MAX);
                 // Every part of a shard's answer repeats its state and that of its log, so only the last one is
@@ -117,7 +123,11 @@ impl NodeAdminApi {
         }
         let mut records = Vec::new();
         for ends in look.ends().chunks(PLACES_PER_PART) {
-            records.extend(self.records(Question::AtEnds(ends.to_vec())).await?);
+            let ends = ends.to_vec();
+            let found = self.read(ends.len(), move |catalog, _| {
+                ends.iter().filter_map(|end| end.queue(catalog)).collect::<Vec<_>>()
+            });
+            records.extend(found.await?);
         }
         records.sort_unstable_by_key(|record| record.id);
         records.dedup_by_key(|record| record.id);
@@ -130,14 +140,7 @@ impl NodeAdminApi {
     }
 
     async fn find_homes(&self, look: &mut Look) -> Result<(), AdminError> {
-        let ids: Vec<_> = look.queues.iter().map(|queue| queue.id).collect();
-        let mut homes = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(PLACES_PER_PART) {
-            match self.ask(NODE_SHARD.into(), Question::Homes(ids.to_vec())).await? {
-                Reply::Homes(found) => homes.extend(found),
-                _ => return Err(other_answer()),
-            }
-        }
+        let homes = self.homes(look.queues.iter().map(|queue| queue.id)).await?;
         look.set_homes(&homes);
         Ok(())
     }

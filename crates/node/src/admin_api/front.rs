@@ -1,39 +1,36 @@
 //! What the management front end can be asked, with the permission for each question.
 
-use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
 use amqp10::sasl::Secret;
 use broker::admin_api::{
-    AdminApi, AdminError, Alarms, AttemptsRow, BrowsedRow, BudgetRow, ConnectionCursor, ConnectionRow,
-    Contents, ExchangeRow, ExchangeSpec, MemberChange, Move, Moved, NamedVhost, Overview, PeekedPart,
-    QueueRow, QueueSpec, Reclaimed, ResourceLimits, Start, VhostNumbers,
+    AdminError, Alarms, BrowsedRow, BudgetRow, ConnectionRow, Contents, ExchangeRow, ExchangeSpec,
+    NamedVhost, Overview, QueueRow, QueueSpec, ResourceLimits, Start,
 };
-use broker::exchange_counts::ExchangeCounts;
-use broker::explain::{AddressFacts, Explanation, Resources, Subject, Troubles};
-use broker::ids::NODE_SHARD;
+use broker::explain::Resources;
 use broker::settings::SLUICE_VERSION;
-use broker::traces::{TraceChange, Traces};
-use catalog::ExchangeId;
+use broker::traces::TraceChange;
+use catalog::access::Protocol;
 use catalog::access::{
-    Credentials, Identity, Login, PasswordHash, Permissions, Protocol, Refusal, Resource, Users, Verb,
-    permit_exchange, permit_policy, permit_queue,
+    Credentials, Identity, Login, PasswordHash, Permissions, Refusal, Resource, Users, Verb, permit_exchange,
+    permit_policy, permit_queue,
 };
 use catalog::ids::QueueId;
 use catalog::{
-    AccountChange, Answer, Binding, Caller, Command, DeclareExchange, DeclareQueue, ParameterKey, Parameters,
-    Policy, QueueRecord, SetPolicy,
+    AccountChange, Answer, Binding, Caller, Catalog, Command, DeclareExchange, DeclareQueue, ParameterKey,
+    Parameters, Policy, QueueRecord, SetPolicy,
 };
-use queue::{Effect, Peek, Replay, Request};
+use queue::{Effect, Replay, Request};
 
-use super::ask::{NO_TICKET, other_answer, refused};
+use super::ask::{NO_TICKET, refused};
 use super::messages::browsed;
-use super::{NodeAdminApi, by_name};
+use super::{AdminApi, by_name};
 use crate::logins::NewHash;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
 use crate::randomness::random;
+use crate::shard::looks;
+use crate::shard::questions::Act;
 
 /// Returns up to `limit` rows, in the order of their names, from `offset` on. Only these rows are sorted.
 fn page_of(mut rows: Vec<Arc<QueueRecord>>, offset: usize, limit: usize) -> Vec<Arc<QueueRecord>> {
@@ -58,22 +55,12 @@ fn changed(answer: Answer) -> bool {
     }
 }
 
-impl AdminApi for NodeAdminApi {
-    fn traces(&self, who: &Identity) -> Result<Traces, AdminError> {
-        self.permit_by_tag(who, Verb::Administer)?;
-        Ok(self.current_traces())
-    }
-
-    fn is_traced(&self, vhost: &str) -> bool {
-        self.current_traces().has_vhost(vhost)
-    }
-
-    async fn change_traces(&self, who: &Identity, change: TraceChange) -> Result<bool, AdminError> {
-        self.permit(who, "", Verb::Administer, &[]).await?;
-        self.set_traces(change).await
-    }
-
-    async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, AdminError> {
+impl AdminApi {
+    /// Checks the name and the password of a user who asks from `peer`.
+    ///
+    /// # Errors
+    /// The login is refused, or was not checked in time.
+    pub async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, AdminError> {
         let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
         let login = Login { credentials, from: peer, at_ms: self.inner.clock.now_ms() };
         let answer =
@@ -93,22 +80,24 @@ impl AdminApi for NodeAdminApi {
         checked
     }
 
-    async fn connect(&self, who: &Identity, peer: SocketAddr) -> Result<OwnedFd, AdminError> {
-        self.open_connection(who, peer).await
-    }
-
-    fn is_left_over_exchange(&self, vhost: &str, name: &str) -> bool {
+    /// See [`DeclareRules::is_left_over`](catalog::DeclareRules::is_left_over).
+    pub fn is_left_over_exchange(&self, vhost: &str, name: &str) -> bool {
         self.settings().declare_rules.is_left_over(vhost, name)
     }
 
-    fn default_queue_type(&self) -> queue::QueueType {
+    /// Returns the type of a new queue whose declaration names none.
+    pub fn default_queue_type(&self) -> queue::QueueType {
         self.settings().declare_rules.default_type
     }
 
-    async fn overview(&self, who: &Identity) -> Result<Overview, AdminError> {
+    /// Returns an overview of the node. What it has is summed over the shards.
+    ///
+    /// # Errors
+    /// The user may not see it, or a shard did not answer in time.
+    pub async fn overview(&self, who: &Identity) -> Result<Overview, AdminError> {
         self.permit(who, "", Verb::ReadOverview, &[]).await?;
         let settings = self.settings();
-        let mut overview = Overview {
+        let overview = Overview {
             product: settings.compat_product.clone(),
             product_version: settings.compat_version.clone(),
             sluice_version: SLUICE_VERSION.into(),
@@ -121,18 +110,16 @@ impl AdminApi for NodeAdminApi {
             denied: settings.denied_features(),
             ..Overview::default()
         };
-        let Reply::Counts { queues, exchanges, cluster_name, cluster_tags } =
-            self.ask(NODE_SHARD.into(), Question::Counts).await?
-        else {
-            return Err(other_answer());
+        let cluster_name = settings.cluster_name.clone();
+        let of_catalog = move |catalog: &Catalog, _: &_| Overview {
+            cluster_name: catalog.cluster_name().map_or(cluster_name, str::to_owned),
+            cluster_tags: catalog.cluster_tags().cloned(),
+            queues: catalog.queue_count() as u64,
+            exchanges: catalog.exchange_count() as u64,
+            ..overview
         };
-        overview.cluster_name = cluster_name.unwrap_or_else(|| settings.cluster_name.clone());
-        overview.cluster_tags = cluster_tags;
-        (overview.queues, overview.exchanges) = (queues as u64, exchanges as u64);
-        for shard in 0..self.inner.shards.len() {
-            let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {
-                return Err(other_answer());
-            };
+        let mut overview = self.read(0, of_catalog).await?;
+        for totals in self.look_everywhere(looks::Sums).await? {
             overview.sessions += totals.sessions;
             overview.channels += totals.channels;
             overview.depth += totals.depth;
@@ -153,7 +140,9 @@ impl AdminApi for NodeAdminApi {
         Ok(overview)
     }
 
-    async fn queues(
+    /// Returns the queues of one virtual host or of all, ordered by name: at most `limit` from `offset` on, and the
+    /// total number.
+    pub async fn queues(
         &self,
         who: &Identity,
         vhost: Option<&str>,
@@ -166,7 +155,8 @@ impl AdminApi for NodeAdminApi {
         Ok((self.with_numbers(&page).await?, total))
     }
 
-    async fn queue_records(
+    /// Returns the queues of one virtual host or of all, ordered by name, without statistics. See [`Self::numbered`].
+    pub async fn queue_records(
         &self,
         who: &Identity,
         vhost: Option<&str>,
@@ -176,20 +166,20 @@ impl AdminApi for NodeAdminApi {
         Ok(records)
     }
 
-    async fn queues_by_id(
+    /// Returns the queues with these ids, in this order, for [`Self::numbered`]. Queues that were deleted, and queues
+    /// that the user may not see, are left out.
+    pub async fn queues_by_id(
         &self,
         who: &Identity,
         ids: &[QueueId],
     ) -> Result<Vec<Arc<QueueRecord>>, AdminError> {
-        let mut records = Vec::new();
-        for ids in ids.chunks(PLACES_PER_PART) {
-            records.extend(self.records(Question::ById(ids.to_vec())).await?);
-        }
+        let mut records = self.records(ids).await?;
         self.keep_visible(who, Verb::ReadQueue, &mut records, |q| &q.vhost).await;
         Ok(records)
     }
 
-    async fn numbered(
+    /// Returns these queues with their statistics. A queue that was deleted meanwhile has none.
+    pub async fn numbered(
         &self,
         who: &Identity,
         records: &[Arc<QueueRecord>],
@@ -200,14 +190,19 @@ impl AdminApi for NodeAdminApi {
         self.with_numbers(records).await
     }
 
-    async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, AdminError> {
+    /// Returns a queue with its statistics.
+    ///
+    /// # Errors
+    /// There is none of this name, or the user may not see it.
+    pub async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, AdminError> {
         self.permit(who, vhost, Verb::ReadQueue, &[]).await?;
         let record = self.listed(self.inner.deadlines.numbers, vhost, name).await?;
         let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
         Ok(self.row(&record, report))
     }
 
-    async fn declare_queue(&self, who: &Identity, spec: QueueSpec) -> Result<bool, AdminError> {
+    /// Declares a queue. Returns true if it was created, false if it existed with the same properties.
+    pub async fn declare_queue(&self, who: &Identity, spec: QueueSpec) -> Result<bool, AdminError> {
         let QueueSpec { vhost, name, durable, auto_delete, arguments } = spec;
         let ask = || permit_queue(&name, &arguments, |verb, on| self.known(who, &vhost, verb, on));
         self.decide(who, ask).await?;
@@ -215,7 +210,8 @@ impl AdminApi for NodeAdminApi {
         Ok(changed(self.change(who, Command::DeclareQueue(declare)).await?))
     }
 
-    async fn delete_queue(
+    /// Deletes a queue. Returns the number of ready messages that were deleted with it.
+    pub async fn delete_queue(
         &self,
         who: &Identity,
         vhost: &str,
@@ -228,13 +224,18 @@ impl AdminApi for NodeAdminApi {
         self.count(record, Request::Delete { ticket: NO_TICKET, if_unused, if_empty }).await
     }
 
-    async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, AdminError> {
+    /// Purges a queue. Returns the number of messages that were removed.
+    ///
+    /// # Errors
+    /// The user may not do this, or the queue refuses.
+    pub async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, AdminError> {
         self.permit(who, vhost, Verb::PurgeQueue, &[Resource::Queue(name)]).await?;
         let record = self.usable(vhost, name).await?;
         self.count(record, Request::Purge { ticket: NO_TICKET }).await
     }
 
-    async fn browse(
+    /// Returns up to `count` messages of a stream from a place on, fewer if they are large. Nothing is consumed.
+    pub async fn browse(
         &self,
         who: &Identity,
         vhost: &str,
@@ -254,87 +255,35 @@ impl AdminApi for NodeAdminApi {
         }
     }
 
-    async fn peek(
-        &self,
-        who: &Identity,
-        vhost: &str,
-        name: &str,
-        peek: Peek,
-    ) -> Result<PeekedPart, AdminError> {
-        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
-        self.peeked(vhost, name, peek).await
-    }
-
-    async fn move_messages(
-        &self,
-        who: &Identity,
-        vhost: &str,
-        name: &str,
-        wanted: &Move,
-    ) -> Result<Moved, AdminError> {
-        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
-        self.moved(who, vhost, name, wanted).await
-    }
-
-    async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, AdminError> {
-        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
-        self.checkpointed(vhost, name).await
-    }
-
-    async fn reclaim_memory(&self, who: &Identity, vhost: &str, name: &str) -> Result<Reclaimed, AdminError> {
-        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
-        self.reclaimed(vhost, name).await
-    }
-
-    async fn change_member(
-        &self,
-        who: &Identity,
-        vhost: &str,
-        name: &str,
-        node: &str,
-        change: MemberChange,
-    ) -> Result<(), AdminError> {
-        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
-        self.member_changed(vhost, name, node, change).await
-    }
-
-    fn grow(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
-        self.permit_by_tag(who, Verb::MaintainGroups)?;
-        self.grown(node)
-    }
-
-    async fn shrink(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
-        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
-        self.shrunk(node).await
-    }
-
-    fn rebalance(&self, who: &Identity) -> Result<(), AdminError> {
-        // The leaders of all groups are on the only node, so they are balanced.
-        self.permit_by_tag(who, Verb::MaintainGroups)
-    }
-
-    async fn vhosts(&self, who: &Identity) -> Result<Vec<NamedVhost>, AdminError> {
-        let Reply::Vhosts(mut all) = self.ask(NODE_SHARD.into(), Question::Vhosts).await? else {
-            return Err(other_answer());
+    /// Returns the virtual hosts that the user may see, in the order of their names.
+    pub async fn vhosts(&self, who: &Identity) -> Result<Vec<NamedVhost>, AdminError> {
+        let rows = |catalog: &Catalog| catalog.vhosts_with_settings().len();
+        let vhosts = |catalog: &Catalog, _: &_| {
+            let all = catalog.vhosts_with_settings();
+            all.map(|(name, settings)| (name.clone(), settings.clone())).collect::<Vec<_>>()
         };
+        let mut all = self.read_within(self.inner.deadlines.numbers, rows, vhosts).await?;
         self.keep_visible(who, Verb::ReadVhost, &mut all, |(name, _)| name).await;
         all.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(all)
     }
 
-    async fn vhost_numbers(&self, who: &Identity) -> Result<HashMap<Arc<str>, VhostNumbers>, AdminError> {
-        self.numbers_of_vhosts(who).await
-    }
-
-    async fn parameters(&self, who: &Identity) -> Result<Parameters, AdminError> {
+    /// Returns all parameters of components that this broker does not have.
+    ///
+    /// # Errors
+    /// The user may not see them.
+    pub async fn parameters(&self, who: &Identity) -> Result<Parameters, AdminError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
-        match self.ask(NODE_SHARD.into(), Question::Parameters).await? {
-            Reply::Parameters(parameters) => Ok(parameters),
-            _ => Err(other_answer()),
-        }
+        let rows = |catalog: &Catalog| catalog.parameters().len();
+        let parameters = |catalog: &Catalog, _: &_| catalog.parameters().clone();
+        self.read_within(self.inner.deadlines.numbers, rows, parameters).await
     }
 
-    async fn contents(&self, who: &Identity, vhost: Option<&str>) -> Result<Contents, AdminError> {
+    /// Returns what is in one virtual host or in all, for definitions. Other than the lists, it needs no permissions there.
+    ///
+    /// # Errors
+    /// The user may not see everything.
+    pub async fn contents(&self, who: &Identity, vhost: Option<&str>) -> Result<Contents, AdminError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
         let mut contents = Contents {
             policies: self.all_policies(false).await?,
@@ -347,12 +296,17 @@ impl AdminApi for NodeAdminApi {
         Ok(contents)
     }
 
-    async fn import(&self, who: &Identity, commands: Vec<Command>) -> Result<(), AdminError> {
+    /// Carries out commands that definitions consist of: all of them, or none.
+    ///
+    /// # Errors
+    /// The user may not do this, or a command is refused ([`CatalogError::InBatch`]).
+    pub async fn import(&self, who: &Identity, commands: Vec<Command>) -> Result<(), AdminError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
         self.change(who, Command::Batch(commands)).await.map(|_| ())
     }
 
-    async fn change_parameter(
+    /// Sets a parameter to a value in JSON, or removes it. Returns true if it was created or removed.
+    pub async fn change_parameter(
         &self,
         who: &Identity,
         key: ParameterKey,
@@ -366,7 +320,12 @@ impl AdminApi for NodeAdminApi {
         Ok(changed(self.change(who, command).await?))
     }
 
-    async fn delete_vhost(&self, who: &Identity, name: &str) -> Result<bool, AdminError> {
+    /// Deletes a virtual host with everything in it, and closes its connections. Returns false if there is none of this name.
+    ///
+    /// # Errors
+    /// It is protected, the user may not do this, or a queue could not be deleted in time. Then nobody can use the virtual
+    /// host any more, and the deletion can be asked for again.
+    pub async fn delete_vhost(&self, who: &Identity, name: &str) -> Result<bool, AdminError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
         let name: Arc<str> = name.into();
         let close = AccountChange::CloseVhost { name: name.clone() };
@@ -378,7 +337,12 @@ impl AdminApi for NodeAdminApi {
         Ok(changed(self.change(who, Command::Account(AccountChange::DeleteVhost { name })).await?))
     }
 
-    async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<ExchangeRow>, AdminError> {
+    /// Returns the exchanges of one virtual host or of all, in the order of their names.
+    pub async fn exchanges(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> Result<Vec<ExchangeRow>, AdminError> {
         self.permit_list(who, vhost, Verb::ReadExchange).await?;
         let mut all = self.all_exchanges().await?;
         all.retain(|row| vhost.is_none_or(|v| *row.exchange.vhost == *v));
@@ -387,7 +351,8 @@ impl AdminApi for NodeAdminApi {
         Ok(all)
     }
 
-    async fn declare_exchange(&self, who: &Identity, spec: ExchangeSpec) -> Result<bool, AdminError> {
+    /// Declares an exchange. Returns true if it was created, false if it existed with the same properties.
+    pub async fn declare_exchange(&self, who: &Identity, spec: ExchangeSpec) -> Result<bool, AdminError> {
         let ExchangeSpec { vhost, name, kind, durable, auto_delete, internal, arguments } = spec;
         let ask = || permit_exchange(&name, &arguments, |verb, on| self.known(who, &vhost, verb, on));
         self.decide(who, ask).await?;
@@ -395,7 +360,11 @@ impl AdminApi for NodeAdminApi {
         Ok(changed(self.change(who, Command::DeclareExchange(declare)).await?))
     }
 
-    async fn delete_exchange(
+    /// Deletes an exchange. Returns true if there was one.
+    ///
+    /// # Errors
+    /// There is none, the user may not do this, or it is in use and `if_unused` is set.
+    pub async fn delete_exchange(
         &self,
         who: &Identity,
         vhost: &str,
@@ -407,7 +376,12 @@ impl AdminApi for NodeAdminApi {
         Ok(changed(self.change(who, command).await?))
     }
 
-    async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, AdminError> {
+    /// Returns the bindings of one virtual host or of all that the user may see, in order.
+    pub async fn bindings(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> Result<Vec<Arc<Binding>>, AdminError> {
         self.permit_list(who, vhost, Verb::ReadBinding).await?;
         let mut all = self.all_bindings().await?;
         all.retain(|b| vhost.is_none_or(|v| *b.vhost == *v));
@@ -415,17 +389,20 @@ impl AdminApi for NodeAdminApi {
         Ok(all)
     }
 
-    async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, AdminError> {
+    /// Makes a binding. Returns false if it existed.
+    pub async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, AdminError> {
         self.permit_binding(who, Verb::Bind, &binding).await?;
         Ok(changed(self.change(who, Command::Bind(binding, Caller::Management)).await?))
     }
 
-    async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, AdminError> {
+    /// Removes a binding. Returns false if there was none.
+    pub async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, AdminError> {
         self.permit_binding(who, Verb::Unbind, &binding).await?;
         Ok(changed(self.change(who, Command::Unbind(binding, Caller::Management)).await?))
     }
 
-    async fn policies(
+    /// Returns the policies, or the operator policies, of one virtual host or of all.
+    pub async fn policies(
         &self,
         who: &Identity,
         vhost: Option<&str>,
@@ -439,14 +416,16 @@ impl AdminApi for NodeAdminApi {
         Ok(all)
     }
 
-    async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, AdminError> {
+    /// Sets a policy. Returns true if it was created, false if one of this name existed.
+    pub async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, AdminError> {
         let SetPolicy { vhost, name, operator, definition, .. } = &policy;
         let ask = || permit_policy(name, *operator, Some(definition), |v, on| self.known(who, vhost, v, on));
         self.decide(who, ask).await?;
         Ok(changed(self.change(who, Command::SetPolicy(policy)).await?))
     }
 
-    async fn clear_policy(
+    /// Clears a policy. Returns false if there was none.
+    pub async fn clear_policy(
         &self,
         who: &Identity,
         vhost: &str,
@@ -459,16 +438,22 @@ impl AdminApi for NodeAdminApi {
         Ok(changed(self.change(who, command).await?))
     }
 
-    fn users(&self, who: &Identity) -> Result<Arc<Users>, AdminError> {
+    /// Returns all users and their permissions.
+    ///
+    /// # Errors
+    /// The user may not see them.
+    pub fn users(&self, who: &Identity) -> Result<Arc<Users>, AdminError> {
         self.permit_by_tag(who, Verb::Administer)?;
         Ok(self.inner.access.users())
     }
 
-    fn own_permissions(&self, who: &Identity) -> Option<Vec<(Arc<str>, Permissions)>> {
+    /// Returns the permissions of the caller, by virtual host. Returns `None` if the catalog does not decide them.
+    pub fn own_permissions(&self, who: &Identity) -> Option<Vec<(Arc<str>, Permissions)>> {
         self.inner.access.users().permissions_of(who)
     }
 
-    async fn hash_password(
+    /// Hashes a new password with the node's algorithm (`password_hashing`). Without one, nobody can log in with the hash.
+    pub async fn hash_password(
         &self,
         who: &Identity,
         password: Option<Secret>,
@@ -483,35 +468,22 @@ impl AdminApi for NodeAdminApi {
         answer.ok().and_then(Result::ok).ok_or(AdminError::TimedOut)
     }
 
-    async fn auth_attempts(
-        &self,
-        who: &Identity,
-        node: &str,
-        by_source: bool,
-    ) -> Result<Vec<AttemptsRow>, AdminError> {
-        self.permit_by_tag(who, Verb::ReadNodes)?;
-        self.require_node(node)?;
-        if by_source { Ok(self.attempts_by_source()) } else { self.attempts_by_protocol().await }
-    }
-
-    async fn reset_auth_attempts(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
-        self.permit_by_tag(who, Verb::Administer)?;
-        self.require_node(node)?;
-        self.forget_attempts().await
-    }
-
-    async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, AdminError> {
+    /// Changes a user, permissions or a virtual host. Returns true if something was created or deleted, false if it existed
+    /// before or there was nothing to delete.
+    pub async fn change_account(&self, who: &Identity, change: AccountChange) -> Result<bool, AdminError> {
         self.permit(who, "", Verb::Administer, &[]).await?;
         Ok(changed(self.change(who, Command::Account(change)).await?))
     }
 
-    async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, AdminError> {
+    /// Returns the connections that the user may see, ordered by name.
+    pub async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, AdminError> {
         let mut rows = self.visible_connections(who).await?;
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(rows)
     }
 
-    async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, AdminError> {
+    /// Returns a connection by name, or `None` if the user may not see one of this name.
+    pub async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, AdminError> {
         let names = HashSet::from([name.into()]);
         let found = self.all_connections(Some(Arc::new(names))).await?.pop();
         // Without the permission, the answer is the same as for a connection that does not exist.
@@ -522,16 +494,18 @@ impl AdminApi for NodeAdminApi {
         self.permit_connection(who, &row).await.map(|()| Some(row))
     }
 
-    async fn close_connection(&self, who: &Identity, name: &str, reason: &str) -> Result<bool, AdminError> {
+    /// Closes a connection by name. Returns false if there is none.
+    pub async fn close_connection(
+        &self,
+        who: &Identity,
+        name: &str,
+        reason: &str,
+    ) -> Result<bool, AdminError> {
         let mut any = false;
         for shard in 0..self.inner.shards.len() {
-            let close =
-                Question::Close { who: who.clone(), name: name.to_owned(), reason: reason.to_owned() };
-            let Reply::Closed(closed) = self.ask_within(self.inner.deadlines.change, shard, close).await?
-            else {
-                return Err(other_answer());
-            };
-            match closed {
+            let (who_asks, named, why) = (who.clone(), name.to_owned(), reason.to_owned());
+            let close = |to| Act::Close { who: who_asks, name: named, reason: why, to };
+            match self.act(self.inner.deadlines.change, shard, close).await? {
                 Ok(closed) => any |= closed,
                 // Who does not see its virtual host is not told that the connection exists.
                 Err(_) if matches!(self.connection(who, name).await, Ok(None)) => return Ok(false),
@@ -541,78 +515,11 @@ impl AdminApi for NodeAdminApi {
         Ok(any)
     }
 
-    async fn explain(&self, who: &Identity, subject: Subject) -> Result<Explanation, AdminError> {
-        self.explained(who, &subject).await
-    }
-
-    async fn troubles(&self, who: &Identity) -> Result<Troubles, AdminError> {
-        self.all_troubles(who).await
-    }
-
-    async fn explain_address(&self, who: &Identity, address: IpAddr) -> Result<AddressFacts, AdminError> {
-        self.permit_by_tag(who, Verb::ReadNodes)?;
-        let guessing = self.inner.access.guessing(address, self.inner.clock.now_ms());
-        Ok(AddressFacts { guessing, unchecked: self.inner.checker.unchecked(address) })
-    }
-
-    async fn queue_rows(
-        &self,
-        who: &Identity,
-        from: usize,
-        limit: usize,
-    ) -> Result<Vec<(usize, QueueRow)>, AdminError> {
-        self.permit(who, "", Verb::ReadAllStatistics, &[]).await?;
-        let (mut rows, mut from) = (Vec::new(), Some(from));
-        while let Some(place) = from.filter(|_| rows.len() < limit) {
-            let Reply::Places(part) = self.ask(NODE_SHARD.into(), Question::Queues { from: place }).await?
-            else {
-                return Err(other_answer());
-            };
-            rows.extend(part.rows);
-            from = part.next;
-        }
-        rows.truncate(limit);
-        let (places, records): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
-        Ok(places.into_iter().zip(self.with_numbers(&records).await?).collect())
-    }
-
-    async fn sampled_queues(&self, who: &Identity, ids: &[QueueId]) -> Result<Vec<QueueRow>, AdminError> {
-        self.statistics_of_queues(who, ids).await
-    }
-
-    async fn used_queues(&self, who: &Identity) -> Result<Vec<(QueueId, u64)>, AdminError> {
-        self.queues_with_traffic(who).await
-    }
-
-    async fn sampled_connections(
-        &self,
-        who: &Identity,
-        names: Arc<HashSet<Arc<str>>>,
-    ) -> Result<Vec<ConnectionRow>, AdminError> {
-        self.statistics_of_connections(who, names).await
-    }
-
-    async fn connection_rows(
-        &self,
-        who: &Identity,
-        from: ConnectionCursor,
-    ) -> Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), AdminError> {
-        self.part_of_connections(who, from).await
-    }
-
-    async fn exchange_rows(&self, who: &Identity) -> Result<Vec<ExchangeRow>, AdminError> {
-        self.statistics_of_exchanges(who).await
-    }
-
-    async fn sampled_exchanges(
-        &self,
-        who: &Identity,
-        ids: &[ExchangeId],
-    ) -> Result<Vec<ExchangeCounts>, AdminError> {
-        self.sums_of_exchanges(who, ids).await
-    }
-
-    fn alarms(&self, who: &Identity) -> Result<Alarms, AdminError> {
+    /// Returns the active alarms of all nodes.
+    ///
+    /// # Errors
+    /// The user may not read them.
+    pub fn alarms(&self, who: &Identity) -> Result<Alarms, AdminError> {
         self.permit_by_tag(who, Verb::ReadAlarms)?;
         Ok(self.raised_alarms().map(|what| (what, self.inner.node.to_string())).collect())
     }

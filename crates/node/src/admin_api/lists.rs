@@ -5,16 +5,21 @@ use std::sync::Arc;
 
 use broker::admin_api::{AdminError, ConnectionRow, ExchangeRow};
 use broker::exchange_counts::ExchangeCounts;
-use broker::ids::NODE_SHARD;
 use catalog::ExchangeId;
 use catalog::access::{Identity, Verb};
-use catalog::{Binding, BindingCursor, Exchange, ExchangeKind, Policy};
+use catalog::{Binding, BindingCursor, Catalog, Exchange, ExchangeKind, Policy, QueueRecord};
 
-use super::NodeAdminApi;
-use super::ask::other_answer;
-use crate::questions::{PLACES_PER_PART, Part, Question, Reply};
+use super::AdminApi;
+use crate::shard::looks;
+use crate::shard::questions::{PLACES_PER_PART, Part};
 
-impl NodeAdminApi {
+type PartOfBindings = Part<Arc<Binding>, BindingCursor>;
+
+fn queue_at(catalog: &Catalog, place: usize) -> Option<(usize, Arc<QueueRecord>)> {
+    Some((place, catalog.queue_at(place)?))
+}
+
+impl AdminApi {
     /// Returns the connections that the user may see.
     pub(super) async fn visible_connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, AdminError> {
         let mut rows = self.all_connections(None).await?;
@@ -33,20 +38,31 @@ impl NodeAdminApi {
         &self,
         names: Option<Arc<HashSet<Arc<str>>>>,
     ) -> Result<Vec<ConnectionRow>, AdminError> {
-        let mut rows = Vec::new();
-        for shard in 0..self.inner.shards.len() {
-            let (node, names) = (&self.inner.node, &names);
-            let question = |from| Question::Connections { node: node.clone(), names: names.clone(), from };
-            let part = |reply| if let Reply::Connections(part) = reply { Some(part) } else { None };
-            rows.extend(self.ask_for_all(shard, question, part).await?);
-        }
-        Ok(rows)
+        let node = &self.inner.node;
+        let part = |from| looks::Connections { node: node.clone(), names: names.clone(), from };
+        self.list_everywhere(part).await
+    }
+
+    /// Returns every queue with its place, in the order of places and without checking permissions.
+    pub(super) async fn queues_with_places(&self) -> Result<Vec<(usize, Arc<QueueRecord>)>, AdminError> {
+        self.read_table(Catalog::queue_places, queue_at).await
+    }
+
+    /// Returns a part of all queues with their places.
+    pub(super) async fn part_of_queues(
+        &self,
+        from: usize,
+    ) -> Result<Part<(usize, Arc<QueueRecord>)>, AdminError> {
+        self.read_part(from, Catalog::queue_places, queue_at).await
     }
 
     /// Returns every exchange in the order of their names, without its counts and without checking permissions.
     pub(super) async fn all_exchanges(&self) -> Result<Vec<ExchangeRow>, AdminError> {
-        let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
-        let mut all = self.ask_for_all(NODE_SHARD.into(), |from| Question::Exchanges { from }, part).await?;
+        let row = |catalog: &Catalog, place: usize| {
+            let (exchange, id, bindings) = catalog.exchange_at(place)?;
+            Some(ExchangeRow { id, exchange, bindings, counts: ExchangeCounts::default() })
+        };
+        let mut all = self.read_table(Catalog::exchange_places, row).await?;
         let name = |row: &ExchangeRow| (row.exchange.vhost.clone(), row.exchange.name.clone());
         all.sort_by_cached_key(name);
         // An exchange may appear twice if it was deleted and declared again while the parts were read.
@@ -56,8 +72,9 @@ impl NodeAdminApi {
 
     /// Returns true if there is such an exchange, and its type is topic.
     pub(super) async fn is_topic_exchange(&self, vhost: &str, name: &str) -> Result<bool, AdminError> {
-        let is_it = |x: &Exchange| *x.vhost == *vhost && *x.name == *name && x.kind == ExchangeKind::Topic;
-        Ok(self.all_exchanges().await?.iter().any(|row| is_it(&row.exchange)))
+        let (vhost, name) = (vhost.to_owned(), name.to_owned());
+        let is_topic = |found: Arc<Exchange>| found.kind == ExchangeKind::Topic;
+        self.read(0, move |catalog, _| catalog.exchange(&vhost, &name).is_some_and(is_topic)).await
     }
 
     /// Fills in the counts of exchanges.
@@ -74,12 +91,8 @@ impl NodeAdminApi {
         ids: &[ExchangeId],
     ) -> Result<Vec<ExchangeCounts>, AdminError> {
         let mut sums = vec![ExchangeCounts::default(); ids.len()];
-        for shard in 0..self.inner.shards.len() {
-            for (ids, sums) in ids.chunks(PLACES_PER_PART).zip(sums.chunks_mut(PLACES_PER_PART)) {
-                let question = Question::ExchangeCounts(ids.to_vec());
-                let Reply::ExchangeCounts(counts) = self.ask(shard, question).await? else {
-                    return Err(other_answer());
-                };
+        for (ids, sums) in ids.chunks(PLACES_PER_PART).zip(sums.chunks_mut(PLACES_PER_PART)) {
+            for counts in self.look_everywhere(looks::CountsOfExchanges(ids.to_vec())).await? {
                 sums.iter_mut().zip(counts).for_each(|(sum, counts)| *sum += counts);
             }
         }
@@ -88,38 +101,44 @@ impl NodeAdminApi {
 
     /// Returns every policy, or operator policy, in the order of their names, without checking permissions.
     pub(super) async fn all_policies(&self, operator: bool) -> Result<Vec<Arc<Policy>>, AdminError> {
-        let Reply::Policies(mut all) = self.ask(NODE_SHARD.into(), Question::Policies { operator }).await?
-        else {
-            return Err(other_answer());
-        };
+        let policies =
+            move |catalog: &Catalog, _: &_| catalog.policies(operator).cloned().collect::<Vec<_>>();
+        let mut all = self.read(0, policies).await?;
         all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         Ok(all)
     }
 
     /// Returns every binding in order, without checking permissions.
     pub(super) async fn all_bindings(&self) -> Result<Vec<Arc<Binding>>, AdminError> {
-        let part = |reply| if let Reply::Bindings(part) = reply { Some(part) } else { None };
-        self.bindings_of_parts(part).await
+        self.bindings_of_parts(|part| part).await
     }
 
     /// Returns the bindings without those of the default exchange, which are made for each answer: with many queues, they would
     /// take megabytes of each request that waits.
     pub(super) async fn declared_bindings(&self) -> Result<Vec<Arc<Binding>>, AdminError> {
-        let part = |reply| {
-            let Reply::Bindings(mut part) = reply else { return None };
+        let declared = |mut part: PartOfBindings| {
             part.rows.retain(|binding| !binding.source.is_empty());
             // The bindings of the default exchange come last.
             part.next = part.next.filter(|next| matches!(next, BindingCursor::Exchange { .. }));
-            Some(part)
+            part
         };
-        self.bindings_of_parts(part).await
+        self.bindings_of_parts(declared).await
     }
 
     async fn bindings_of_parts(
         &self,
-        part: impl Fn(Reply) -> Option<Part<Arc<Binding>, BindingCursor>>,
+        choose: fn(PartOfBindings) -> PartOfBindings,
     ) -> Result<Vec<Arc<Binding>>, AdminError> {
-        let mut all = self.ask_for_all(NODE_SHARD.into(), |from| Question::Bindings { from }, part).await?;
+        let (mut all, mut next) = (Vec::new(), Some(BindingCursor::default()));
+        while let Some(from) = next {
+            let part = move |catalog: &Catalog, _: &_| {
+                let (rows, next) = catalog.bindings_from(from, PLACES_PER_PART);
+                choose(Part { rows, next })
+            };
+            let part = self.read(PLACES_PER_PART, part).await?;
+            all.extend(part.rows);
+            next = part.next;
+        }
         all.sort_by(|a, b| {
             (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
         });

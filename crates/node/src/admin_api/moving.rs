@@ -17,9 +17,9 @@ use message::{Message, Route};
 use queue::{ConsumerId, Delivery, Effect, Outcome, Refusal, Report, Request, SettleAnswer};
 use tokio::time::Instant;
 
-use super::NodeAdminApi;
-use super::ask::{NO_TICKET, other_answer, refused, refused_for};
-use crate::questions::{Question, Reply};
+use super::AdminApi;
+use super::ask::{NO_TICKET, refused, refused_for};
+use crate::shard::questions::Act;
 
 /// The time for one move. It is half of the time of a request, because the other half is for the last batch. A move that
 /// takes longer ends, and its client repeats the request.
@@ -38,8 +38,27 @@ const PERMITTED_MAX: usize = 1_000;
 /// A move with a rate sends at most so many batches per second, as long as a batch has more than one message.
 const BATCHES_PER_SECOND: u64 = 10;
 
-impl NodeAdminApi {
-    /// See [`broker::admin_api::AdminApi::move_messages`]. The caller has checked that the user may get messages of the queue.
+impl AdminApi {
+    /// Moves messages of a queue to a queue or an exchange, or sends dead letters back to where they died. A message leaves the
+    /// queue only after its target has taken it. The messages that do not match stay in their places; they count as
+    /// delivered before, but not as failed. One call is bounded in time and in the messages that it skips, and ends early if a
+    /// target refuses a message: see [`MoveEnd`]. It is carried out even if the future is dropped.
+    ///
+    /// # Errors
+    /// The queue does not exist or is a stream, the user may not get its messages or publish to the first target, or
+    /// no ready message with [`Move::seq`] matches.
+    pub async fn move_messages(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        wanted: &Move,
+    ) -> Result<Moved, AdminError> {
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
+        self.moved(who, vhost, name, wanted).await
+    }
+
+    /// See [`crate::AdminApi::move_messages`]. The caller has checked that the user may get messages of the queue.
     pub(super) async fn moved(
         &self,
         who: &Identity,
@@ -101,7 +120,8 @@ impl NodeAdminApi {
             Which::All { until_seq, .. } => until_seq.unwrap_or(next_seq.saturating_sub(1)),
             Which::Dead(redrive) => redrive.until_ms.unwrap_or_else(|| self.inner.clock.now_ms()),
         };
-        let Reply::Holder(Some(holder)) = self.ask(NODE_SHARD.into(), Question::Holder).await? else {
+        let holder = self.act(self.inner.deadlines.numbers, NODE_SHARD.into(), Act::Holder).await?;
+        let Some(holder) = holder else {
             return Err(AdminError::Impossible("the broker has too many consumers".into()));
         };
         let holding = Holding { api: self, source: &source, holder };
@@ -148,7 +168,7 @@ impl NodeAdminApi {
 /// The messages that a move has fetched and not accepted. Dropping it returns them to their places, even if nobody waits for
 /// the move any more.
 struct Holding<'a> {
-    api: &'a NodeAdminApi,
+    api: &'a AdminApi,
     source: &'a QueueRecord,
     holder: ConsumerId,
 }
@@ -156,9 +176,9 @@ struct Holding<'a> {
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
         let requests = vec![Request::Detach { consumer: self.holder, failed: false }];
-        let detach = Question::Post { queue: self.source.id, requests };
+        let queue = self.source.id;
         // The shard carries it out, although nobody waits for its answer. A shard that has ended holds nothing.
-        drop(self.api.begin_ask(NODE_SHARD.into(), detach));
+        drop(self.api.begin_act(NODE_SHARD.into(), |to| Act::Post { queue, requests, to }));
     }
 }
 
@@ -182,20 +202,16 @@ impl Holding<'_> {
             outcome: Outcome::Accepted,
             answer: SettleAnswer::Never,
         };
-        let post = Question::Post { queue: self.source.id, requests: numbers.map(settle).collect() };
-        match self.api.ask_within(self.api.inner.deadlines.change, NODE_SHARD.into(), post).await? {
-            Reply::Posted => Ok(()),
-            _ => Err(other_answer()),
-        }
+        let (queue, requests) = (self.source.id, numbers.map(settle).collect());
+        let post = |to| Act::Post { queue, requests, to };
+        self.api.act(self.api.inner.deadlines.change, NODE_SHARD.into(), post).await
     }
 
     /// Publishes messages, and waits until their targets have taken or refused them.
     async fn publish(&self, messages: Vec<Moving>) -> Result<Vec<Result<(), MoveRefusal>>, AdminError> {
-        let publish = Question::Move { vhost: self.source.vhost.clone(), messages };
-        match self.api.ask_within(self.api.inner.deadlines.change, NODE_SHARD.into(), publish).await? {
-            Reply::Moved(outcomes) => Ok(outcomes),
-            _ => Err(other_answer()),
-        }
+        let vhost = self.source.vhost.clone();
+        let publish = |to| Act::Move { vhost, messages, to };
+        self.api.act(self.api.inner.deadlines.change, NODE_SHARD.into(), publish).await
     }
 }
 

@@ -6,9 +6,9 @@ use broker::admin_api::{AdminError, ConnectionRow};
 use catalog::Binding;
 use catalog::access::{AccessRefused, Identity, Resource, Verb, permit_binding};
 
-use super::NodeAdminApi;
+use super::AdminApi;
 
-impl NodeAdminApi {
+impl AdminApi {
     /// Checks that the user may do something that the user's tags alone decide ([`Verb::is_by_tag`]).
     pub(super) fn permit_by_tag(&self, who: &Identity, verb: Verb) -> Result<(), AdminError> {
         self.known(who, "", verb, &[]).map_err(|refused| AdminError::AccessRefused(refused.reason))

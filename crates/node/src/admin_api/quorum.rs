@@ -1,18 +1,85 @@
 //! What operators do at quorum queues and their Raft groups. There is one node, so each group has one member, which is here.
 
+use catalog::access::{Identity, Resource, Verb};
 use std::sync::Arc;
 
 use broker::admin_api::{AdminError, MemberChange, PeekedPart, Reclaimed};
-use broker::ids::{NODE_SHARD, Where};
 use catalog::QueueRecord;
 use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
 
-use super::NodeAdminApi;
-use super::ask::{other_answer, refused_for};
+use super::AdminApi;
+use super::ask::refused_for;
 use super::messages::peeked_row;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
+use crate::shard::questions::{Act, PLACES_PER_PART};
 
-impl NodeAdminApi {
+impl AdminApi {
+    /// Returns ready messages of a queue from a position on, fewer than wanted if they are large or on the disk. Nothing is
+    /// consumed.
+    pub async fn peek(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        peek: Peek,
+    ) -> Result<PeekedPart, AdminError> {
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)]).await?;
+        self.peeked(vhost, name, peek).await
+    }
+
+    /// Writes a new base of a quorum queue's group, which replaces all entries up to it. Returns its index.
+    pub async fn checkpoint(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.checkpointed(vhost, name).await
+    }
+
+    /// Frees memory of a quorum queue, and begins to page out its ready messages.
+    pub async fn reclaim_memory(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+    ) -> Result<Reclaimed, AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.reclaimed(vhost, name).await
+    }
+
+    /// Changes the group of one quorum queue. Succeeds if nothing has to be done.
+    pub async fn change_member(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        node: &str,
+        change: MemberChange,
+    ) -> Result<(), AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.member_changed(vhost, name, node, change).await
+    }
+
+    /// Adds a member on this node to every quorum queue that has none there.
+    ///
+    /// # Errors
+    /// The user may not do this, or there is no such node.
+    pub fn grow(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
+        self.permit_by_tag(who, Verb::MaintainGroups)?;
+        self.grown(node)
+    }
+
+    /// Removes the members of all quorum queues on this node. Succeeds if there are none.
+    pub async fn shrink(&self, who: &Identity, node: &str) -> Result<(), AdminError> {
+        self.permit(who, "", Verb::MaintainGroups, &[]).await?;
+        self.shrunk(node).await
+    }
+
+    /// Distributes the leaders of all quorum queues evenly over the nodes.
+    ///
+    /// # Errors
+    /// The user may not do this.
+    pub fn rebalance(&self, who: &Identity) -> Result<(), AdminError> {
+        // The leaders of all groups are on the only node, so they are balanced.
+        self.permit_by_tag(who, Verb::MaintainGroups)
+    }
+
     pub(super) async fn peeked(&self, vhost: &str, name: &str, peek: Peek) -> Result<PeekedPart, AdminError> {
         let record = self.usable(vhost, name).await?;
         if record.is_stream() {
@@ -25,11 +92,8 @@ impl NodeAdminApi {
         }
         let Some(home) = self.home(&record).await? else { return Ok(PeekedPart::default()) };
         let peek = Peek { count: peek.count.min(PLACES_PER_PART as u32), ..peek };
-        let question = Question::Peek { queue: record.id, peek };
-        let Reply::Peeked(peeked) = self.ask_within(self.inner.deadlines.change, home, question).await?
-        else {
-            return Err(other_answer());
-        };
+        let act = |to| Act::Peek { queue: record.id, peek, to };
+        let peeked = self.act(self.inner.deadlines.change, home, act).await?;
         let Peeked { messages, end } = peeked.map_err(|why| refused_for(&record, why))?;
         let hint = match end {
             PeekEnd::Queue => None,
@@ -52,18 +116,16 @@ impl NodeAdminApi {
 
     pub(super) async fn checkpointed(&self, vhost: &str, name: &str) -> Result<u64, AdminError> {
         let (record, home) = self.running(vhost, name).await?;
-        match self.ask_within(self.inner.deadlines.change, home, Question::Checkpoint(record.id)).await? {
-            Reply::Checkpoint(index) => index.map_err(|why| refused_for(&record, why)),
-            _ => Err(other_answer()),
-        }
+        let act = |to| Act::Checkpoint { queue: record.id, to };
+        let index = self.act(self.inner.deadlines.change, home, act).await?;
+        index.map_err(|why| refused_for(&record, why))
     }
 
     pub(super) async fn reclaimed(&self, vhost: &str, name: &str) -> Result<Reclaimed, AdminError> {
         let (record, home) = self.running(vhost, name).await?;
-        match self.ask_within(self.inner.deadlines.change, home, Question::Reclaim(record.id)).await? {
-            Reply::Reclaimed(reclaimed) => reclaimed.map_err(|why| refused_for(&record, why)),
-            _ => Err(other_answer()),
-        }
+        let act = |to| Act::Reclaim { queue: record.id, to };
+        let reclaimed = self.act(self.inner.deadlines.change, home, act).await?;
+        reclaimed.map_err(|why| refused_for(&record, why))
     }
 
     pub(super) async fn member_changed(
@@ -101,9 +163,7 @@ impl NodeAdminApi {
         if node != &*self.inner.node {
             return Ok(());
         }
-        let part = |reply| if let Reply::Places(part) = reply { Some(part) } else { None };
-        let rows = self.ask_for_all(NODE_SHARD.into(), |from| Question::Queues { from }, part).await?;
-        let groups = rows.iter().filter(|(_, record)| record.is_quorum()).count();
+        let groups = self.queues_with_places().await?.iter().filter(|(_, record)| record.is_quorum()).count();
         match groups {
             0 => Ok(()),
             _ => Err(AdminError::Impossible(format!(
@@ -136,9 +196,7 @@ impl NodeAdminApi {
 
     /// Returns the shard of this node that a queue lives on. `None` if there is none, or not yet.
     async fn home(&self, record: &QueueRecord) -> Result<Option<usize>, AdminError> {
-        match self.ask(NODE_SHARD.into(), Question::Homes(vec![record.id])).await? {
-            Reply::Homes(homes) => Ok(homes.into_iter().next().and_then(Where::here).map(usize::from)),
-            _ => Err(other_answer()),
-        }
+        let id = record.id;
+        Ok(self.read(1, move |_, placements| placements.home(id)).await?.here().map(usize::from))
     }
 }

@@ -9,45 +9,53 @@ use catalog::ExchangeId;
 use catalog::access::{Identity, Verb};
 use catalog::ids::QueueId;
 
-use super::NodeAdminApi;
-use super::ask::other_answer;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
+use super::AdminApi;
+use crate::shard::looks;
 
-impl NodeAdminApi {
+impl AdminApi {
+    /// Returns up to `limit` queues of all virtual hosts, from place `from` on, each with its place. If there are fewer
+    /// than `limit` rows, they are the last ones. The next call starts at the place of the last row plus one. Queues
+    /// may be created and deleted between the calls. The metrics use this call: their readers do not log in, and the
+    /// operator decides who reaches the port.
+    pub async fn queue_rows(
+        &self,
+        who: &Identity,
+        from: usize,
+        limit: usize,
+    ) -> Result<Vec<(usize, QueueRow)>, AdminError> {
+        self.permit(who, "", Verb::ReadAllStatistics, &[]).await?;
+        let (mut rows, mut from) = (Vec::new(), Some(from));
+        while let Some(place) = from.filter(|_| rows.len() < limit) {
+            let part = self.part_of_queues(place).await?;
+            rows.extend(part.rows);
+            from = part.next;
+        }
+        rows.truncate(limit);
+        let (places, records): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        Ok(places.into_iter().zip(self.with_numbers(&records).await?).collect())
+    }
+
     async fn permit_statistics(&self, who: &Identity) -> Result<(), AdminError> {
         self.permit(who, "", Verb::ReadAllStatistics, &[]).await
     }
 
-    /// See [`broker::admin_api::AdminApi::sampled_queues`].
-    pub(super) async fn statistics_of_queues(
-        &self,
-        who: &Identity,
-        ids: &[QueueId],
-    ) -> Result<Vec<QueueRow>, AdminError> {
+    /// Returns the statistics of the queues with these ids, in any order. Queues that were deleted are left out. Like
+    /// [`Self::queue_rows`], this is for readers who see everything.
+    pub async fn sampled_queues(&self, who: &Identity, ids: &[QueueId]) -> Result<Vec<QueueRow>, AdminError> {
         self.permit_statistics(who).await?;
-        let mut records = Vec::new();
-        for ids in ids.chunks(PLACES_PER_PART) {
-            records.extend(self.records(Question::ById(ids.to_vec())).await?);
-        }
+        let records = self.records(ids).await?;
         self.with_numbers(&records).await
     }
 
-    /// See [`broker::admin_api::AdminApi::used_queues`].
-    pub(super) async fn queues_with_traffic(
-        &self,
-        who: &Identity,
-    ) -> Result<Vec<(QueueId, u64)>, AdminError> {
+    /// Returns the queues that have had messages since the start, with how many were published to each and delivered from it
+    /// together. See [`Self::sampled_queues`].
+    pub async fn used_queues(&self, who: &Identity) -> Result<Vec<(QueueId, u64)>, AdminError> {
         self.permit_statistics(who).await?;
-        let mut all = Vec::new();
-        for shard in 0..self.inner.shards.len() {
-            let part = |reply| if let Reply::UsedQueues(part) = reply { Some(part) } else { None };
-            all.extend(self.ask_for_all(shard, |from| Question::UsedQueues { from }, part).await?);
-        }
-        Ok(all)
+        self.list_everywhere(|from| looks::UsedQueues { from }).await
     }
 
-    /// See [`broker::admin_api::AdminApi::sampled_connections`].
-    pub(super) async fn statistics_of_connections(
+    /// Returns those of the connections with these names that are open, in any order. See [`Self::sampled_queues`].
+    pub async fn sampled_connections(
         &self,
         who: &Identity,
         names: Arc<HashSet<Arc<str>>>,
@@ -56,16 +64,17 @@ impl NodeAdminApi {
         self.all_connections(Some(names)).await
     }
 
-    /// See [`broker::admin_api::AdminApi::connection_rows`].
-    pub(super) async fn part_of_connections(
+    /// Returns a part of all connections, and the place after it: `None` after the last part. A part may be empty.
+    /// Connections may come and go between the calls. See [`Self::sampled_queues`].
+    pub async fn connection_rows(
         &self,
         who: &Identity,
         from: ConnectionCursor,
     ) -> Result<(Vec<ConnectionRow>, Option<ConnectionCursor>), AdminError> {
         self.permit_statistics(who).await?;
         let ConnectionCursor { shard, place } = from;
-        let question = Question::Connections { node: self.inner.node.clone(), names: None, from: place };
-        let Reply::Connections(part) = self.ask(shard, question).await? else { return Err(other_answer()) };
+        let connections = looks::Connections { node: self.inner.node.clone(), names: None, from: place };
+        let part = self.look(shard, connections).await?;
         let next = match part.next {
             Some(place) => Some(ConnectionCursor { shard, place }),
             None if shard + 1 < self.inner.shards.len() => {
@@ -76,35 +85,29 @@ impl NodeAdminApi {
         Ok((part.rows, next))
     }
 
-    /// See [`broker::admin_api::AdminApi::exchange_rows`].
-    pub(super) async fn statistics_of_exchanges(
-        &self,
-        who: &Identity,
-    ) -> Result<Vec<ExchangeRow>, AdminError> {
+    /// Returns all exchanges. See [`Self::sampled_queues`].
+    pub async fn exchange_rows(&self, who: &Identity) -> Result<Vec<ExchangeRow>, AdminError> {
         self.permit_statistics(who).await?;
         let mut rows = self.all_exchanges().await?;
         self.count_exchanges(&mut rows).await?;
         Ok(rows)
     }
 
-    /// See [`broker::admin_api::AdminApi::vhost_numbers`].
-    pub(super) async fn numbers_of_vhosts(
-        &self,
-        who: &Identity,
-    ) -> Result<HashMap<Arc<str>, VhostNumbers>, AdminError> {
+    /// Returns the statistics of the virtual hosts that the user may see, in any order. They are the sums over all queues and
+    /// connections, which are visited for it.
+    pub async fn vhost_numbers(&self, who: &Identity) -> Result<HashMap<Arc<str>, VhostNumbers>, AdminError> {
         let mut sums = HashMap::<Arc<str>, VhostNumbers>::new();
-        for shard in 0..self.inner.shards.len() {
-            let part = |reply| if let Reply::VhostNumbers(part) = reply { Some(part) } else { None };
-            let rows = self.ask_for_all(shard, |from| Question::VhostNumbers { from }, part).await?;
-            rows.into_iter().for_each(|(vhost, numbers)| *sums.entry(vhost).or_default() += numbers);
+        for (vhost, numbers) in self.list_everywhere(|from| looks::NumbersOfVhosts { from }).await? {
+            *sums.entry(vhost).or_default() += numbers;
         }
         let mut visible: Vec<_> = sums.into_iter().collect();
         self.keep_visible(who, Verb::ReadVhost, &mut visible, |(vhost, _)| vhost).await;
         Ok(visible.into_iter().collect())
     }
 
-    /// See [`broker::admin_api::AdminApi::sampled_exchanges`].
-    pub(super) async fn sums_of_exchanges(
+    /// Returns the counts of these exchanges, in this order. Those of an exchange that was deleted are 0. See
+    /// [`Self::sampled_queues`].
+    pub async fn sampled_exchanges(
         &self,
         who: &Identity,
         ids: &[ExchangeId],

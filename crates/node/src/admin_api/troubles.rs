@@ -7,13 +7,12 @@ use broker::admin_api::AdminError;
 use broker::explain::{Comer, Kind, LogFacts, Object, ShardFacts, Trouble, Troubles};
 use catalog::access::{Authority, Identity, Resource, UserRef, Verb};
 
-use super::NodeAdminApi;
-use super::ask::other_answer;
-use crate::questions::{Question, Reply};
+use super::AdminApi;
+use crate::shard::looks::{TroublesSeen, WhatIsWrong};
 
-impl NodeAdminApi {
-    /// See [`broker::admin_api::AdminApi::troubles`].
-    pub(super) async fn all_troubles(&self, who: &Identity) -> Result<Troubles, AdminError> {
+impl AdminApi {
+    /// Returns everything that is not well, as far as the user may see it. Certificates are not known here.
+    pub async fn troubles(&self, who: &Identity) -> Result<Troubles, AdminError> {
         self.permit(who, "", Verb::ReadOverview, &[]).await?;
         let is_monitor = self.permit(who, "", Verb::ReadNodes, &[]).await.is_ok();
         let resources = self.resources();
@@ -32,10 +31,8 @@ impl NodeAdminApi {
         for shard in 0..self.inner.shards.len() {
             let mut from = Some(0);
             while let Some(place) = from {
-                let question = Question::Troubles { of: of.clone(), from: place };
-                let Reply::Troubles { part, comers, log, shard } = self.ask(shard, question).await? else {
-                    return Err(other_answer());
-                };
+                let look = WhatIsWrong { of: of.clone(), from: place };
+                let TroublesSeen { part, comers, log, shard } = self.look(shard, look).await?;
                 from = part.next;
                 for (comer, count) in comers {
                     *all_comers.entry(comer).or_default() += count;

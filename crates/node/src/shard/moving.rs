@@ -10,7 +10,6 @@ use broker::searches::Own;
 use queue::{Publish, PublisherId};
 
 use super::Shard;
-use crate::questions::Reply;
 
 /// A batch of messages that are moved.
 #[derive(Debug)]
@@ -23,21 +22,15 @@ pub(super) struct Moves {
 }
 
 impl Shard {
-    /// Publishes these messages. Returns what has become of them if this is known at once. Otherwise the question of this
-    /// number is answered when all targets have answered.
-    pub(super) fn publish_moved(
-        &mut self,
-        question: u64,
-        vhost: Arc<str>,
-        messages: Vec<Moving>,
-    ) -> Option<Vec<Result<(), MoveRefusal>>> {
+    /// Publishes these messages. The question of this number is answered when all targets have answered.
+    pub(super) fn publish_moved(&mut self, question: u64, vhost: Arc<str>, messages: Vec<Moving>) {
         let wait = PublisherAddress::Moves(Box::new(MoveWait::new(question)));
         let Some(publisher) = self.connections.add_publisher(wait) else {
-            return Some(messages.iter().map(|_| Err(MoveRefusal::NoPublisher)).collect());
+            let outcomes = messages.iter().map(|_| Err(MoveRefusal::NoPublisher)).collect();
+            return self.answer_move(question, outcomes);
         };
         self.moves.insert(publisher, Moves { question, vhost, left: messages.into() });
         self.continue_moves(publisher);
-        None
     }
 
     /// Publishes the messages of a batch that are left, up to the first one whose route takes more than this turn.
@@ -101,7 +94,7 @@ impl Shard {
         if wait.is_done() {
             let wait = wait.clone();
             self.connections.remove_publisher(publisher);
-            self.admin_reply(wait.question, Reply::Moved(wait.into_outcomes()));
+            self.answer_move(wait.question, wait.into_outcomes());
         }
     }
 }

@@ -9,7 +9,7 @@ use catalog::access::{Identity, UserRef};
 
 use super::Shard;
 use super::connections::Conn;
-use crate::questions::{PLACES_PER_PART, Part};
+use crate::shard::questions::{PLACES_PER_PART, Part};
 
 impl Shard {
     /// Returns the troubles by virtual host, of the queues and connections of this shard at one part of the places, which begins

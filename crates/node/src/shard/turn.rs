@@ -110,7 +110,7 @@ impl Shard {
                 let who = self.connections.get(key)?.gate.peer().identity.as_ref()?;
                 Some(who.user.clone())
             }
-            TicketOwner::Seat(_) | TicketOwner::AdminApi(_) | TicketOwner::Ended(_) => None,
+            TicketOwner::Seat(_) | TicketOwner::AdminApi | TicketOwner::Ended(_) => None,
         }
     }
 

@@ -8,7 +8,7 @@ use broker::admin_api::VhostNumbers;
 
 use super::Shard;
 use super::connections::Conn;
-use crate::questions::{PLACES_PER_PART, Part};
+use crate::shard::questions::{PLACES_PER_PART, Part};
 
 /// What the connections had that have closed, by virtual host. It has at most as many entries as there are virtual hosts.
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@
 use std::ops::Range;
 
 use super::Shard;
-use crate::questions::PLACES_PER_PART;
+use crate::shard::questions::PLACES_PER_PART;
 
 /// The most rows that one turn walks, so that sockets and queues do not wait for a walk. Longer walks
 /// continue in the next turn. A question of the admin API may use at most half of them, so that walks progress.

@@ -1,8 +1,8 @@
 //! Questions to queues, as the admin API asks them.
 
 use catalog::ids::QueueId;
-use node::questions::{Question, Reply};
 use node::shard::Shard;
+use node::shard::questions::{Act, Question};
 use queue::{Effect, Request, Ticket};
 
 use crate::asks::keep;
@@ -24,11 +24,9 @@ impl AsksQueues for Shard {
         request: impl FnOnce(Ticket) -> Request,
         then: Box<dyn FnOnce(Effect)>,
     ) -> u64 {
-        let number = keep(Box::new(|reply| match reply {
-            Reply::Effect(effect) => then(*effect),
-            other => panic!("{other:?}"),
-        }));
-        self.handle_question(number, Question::Queue { queue, request: request(Ticket(0)) });
+        let to = keep(then);
+        let number = to.number;
+        self.handle_question(Question::Act(Act::Request { queue, request: request(Ticket(0)), to }));
         number
     }
 }

@@ -47,7 +47,7 @@ impl House {
             Subject::Queue { name, .. } => vec![self.facts(&self.record(name))],
             _ => {
                 let mut records: Vec<_> =
-                    look.ends().iter().filter_map(|end| self.shards[0].record_at(end)).collect();
+                    look.ends().iter().filter_map(|end| end.queue(self.shards[0].catalog())).collect();
                 records.sort_unstable_by_key(|record| record.id);
                 records.dedup_by_key(|record| record.id);
                 records.iter().map(|record| self.facts(record)).collect()

@@ -10,7 +10,7 @@ use broker::settings::Settings;
 use bytes::Bytes;
 use catalog::ids::QueueId;
 use node::StorageLimits;
-use node::questions::{Question, Reply};
+use node::shard::questions::{Act, AnswerTo, Question};
 use queue::{Peek, PeekEnd, Peeked, Refusal};
 use wal::{BlockRead, Extent, Flaw, Packed, ReadError, ReadJob};
 
@@ -42,38 +42,30 @@ impl Group {
         self.house.shards[0].group_row(self.queue)
     }
 
-    fn ask(&mut self, question: Question) -> Reply {
+    fn act<T: 'static>(&mut self, act: impl FnOnce(AnswerTo<T>) -> Act) -> T {
         let answer = Rc::new(RefCell::new(None));
         let into = answer.clone();
-        let number = keep(Box::new(move |reply| _ = into.borrow_mut().replace(reply)));
-        self.house.shards[0].handle_question(number, question);
+        let to = keep(move |reply| _ = into.borrow_mut().replace(reply));
+        self.house.shards[0].handle_question(Question::Act(act(to)));
         self.house.settle();
         answer.borrow_mut().take().expect("it is answered")
     }
 
     fn checkpoint(&mut self) -> Result<u64, Refusal> {
-        match self.ask(Question::Checkpoint(self.queue)) {
-            Reply::Checkpoint(result) => result,
-            other => panic!("{other:?}"),
-        }
+        let queue = self.queue;
+        self.act(|to| Act::Checkpoint { queue, to })
     }
 
     fn reclaim(&mut self) -> Result<Reclaimed, Refusal> {
-        match self.ask(Question::Reclaim(self.queue)) {
-            Reply::Reclaimed(result) => result,
-            other => panic!("{other:?}"),
-        }
+        let queue = self.queue;
+        self.act(|to| Act::Reclaim { queue, to })
     }
 
     /// Returns the body, the delivery count and the acquired count of the message at a position.
     fn peek(&mut self, position: u64) -> Option<(Bytes, u32, u32)> {
-        let peek = Peek { position, count: 1, hint: None };
-        match self.ask(Question::Peek { queue: self.queue, peek }) {
-            Reply::Peeked(Ok(Peeked { messages, .. })) => messages
-                .first()
-                .map(|peeked| (peeked.message.bare(), peeked.delivery_count, peeked.acquired_count)),
-            other => panic!("{other:?}"),
-        }
+        let (queue, peek) = (self.queue, Peek { position, count: 1, hint: None });
+        let Peeked { messages, .. } = self.act(|to| Act::Peek { queue, peek, to }).unwrap();
+        messages.first().map(|peeked| (peeked.message.bare(), peeked.delivery_count, peeked.acquired_count))
     }
 }
 
@@ -191,8 +183,8 @@ fn sums_over_groups_follow_them_and_keep_deleted_queues() {
 fn a_peek_leaves_the_message_in_the_queue() {
     let mut group = Group::new();
     let first = Peek { position: 1, count: 1, hint: None };
-    let question = Question::Peek { queue: group.queue, peek: first };
-    assert!(matches!(group.ask(question), Reply::Peeked(Err(Refusal::NotFound))));
+    let queue = group.queue;
+    assert!(matches!(group.act(|to| Act::Peek { queue, peek: first, to }), Err(Refusal::NotFound)));
     group.send(b"1");
     group.send(b"2");
     let (first, second) = (group.peek(1).unwrap(), group.peek(2).unwrap());
@@ -229,15 +221,16 @@ fn reclaiming_memory_pages_out_what_is_ready() {
     group.house.reads_stopped = true;
     let answer = Rc::new(RefCell::new(None));
     let into = answer.clone();
-    let number = keep(Box::new(move |reply| _ = into.borrow_mut().replace(reply)));
-    group.house.shards[0].handle_question(number, Question::Peek { queue: group.queue, peek: first });
+    let to = keep(move |peeked| _ = into.borrow_mut().replace(peeked));
+    let peek = Act::Peek { queue: group.queue, peek: first, to };
+    group.house.shards[0].handle_question(Question::Act(peek));
     let ReadJob { shard, ticket, at, .. } =
         group.house.shards[0].poll_reads().next().expect("a block to be read");
     assert!(at == 0 && answer.borrow().is_none());
     let result = Err(ReadError::Damaged { pack: 1, offset: 0, what: Flaw::Payload });
     group.house.shards[0].handle_block(BlockRead { shard, ticket, result });
     group.house.settle();
-    assert!(matches!(answer.borrow_mut().take(), Some(Reply::Peeked(Err(Refusal::Damaged)))));
+    assert!(matches!(answer.borrow_mut().take(), Some(Err(Refusal::Damaged))));
     let report = group.house.shards[0].queue_report(group.queue).unwrap();
     assert_eq!((report.ready, report.damaged), (41, false));
     assert!(group.house.shards[0].poll_pack_job().is_none(), "that was all");

@@ -12,7 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use catalog::{Arguments, Command, DeclareExchange};
 
 use ::message::{Basic, Message, Route};
-use node::questions::{Question, Reply};
+use node::shard::questions::{Act, Question};
 use queue::Request;
 
 use super::client091::Client091;
@@ -440,11 +440,10 @@ fn moved_messages_wait_for_their_routes() {
     let messages = vec![moving("amq.topic", 0), moving("none", 1), moving("amq.topic", 2)];
     let outcomes = Rc::new(RefCell::new(None));
     let into = outcomes.clone();
-    let number = keep(Box::new(move |reply| {
-        let Reply::Moved(moved) = reply else { panic!("{reply:?}") };
+    let to = keep(move |moved: Vec<Result<(), _>>| {
         *into.borrow_mut() = Some(moved.iter().map(Result::is_ok).collect::<Vec<_>>());
-    }));
-    house.shards[0].handle_question(number, Question::Move { vhost: "/".into(), messages });
+    });
+    house.shards[0].handle_question(Question::Act(Act::Move { vhost: "/".into(), messages, to }));
     house.round();
     assert_eq!((outcomes.borrow().clone(), house.messages("q")), (None, 0));
     house.settle();
@@ -554,9 +553,9 @@ fn a_move_for_which_nobody_waits_publishes_nothing_more() {
         let parts = basic.parts([&list[..], &[n]].concat().into());
         Moving { message: Message::new(parts, Arc::new(Route::new("amq.topic", keys))), queue: None }
     };
-    let number = keep(Box::new(|_| ()));
-    let messages = (0..3).map(moving).collect();
-    house.shards[0].handle_question(number, Question::Move { vhost: "/".into(), messages });
+    let to = keep(|_| ());
+    let (number, messages) = (to.number, (0..3).map(moving).collect());
+    house.shards[0].handle_question(Question::Act(Act::Move { vhost: "/".into(), messages, to }));
     house.round();
     assert_eq!(house.messages("q"), 0);
     house.shards[0].give_up(number);

@@ -17,7 +17,7 @@ use catalog::Command;
 use catalog::access::{Access, Hashing, Identity, Permissions, User};
 use catalog::ids::ShardId;
 use node::facts::Restored;
-use node::questions::Question;
+use node::shard::questions::{Act, AnswerTo, Question};
 use node::shard::{Shard, Writes};
 use node::{StorageLimits, make_shards};
 use wal::{Completion, Handover, Log, Options, StreamAnswer, StreamJob};
@@ -201,7 +201,8 @@ impl Broker {
 
     /// Changes the catalog.
     pub(super) fn change(&mut self, command: Command) -> Result<(), Killed> {
-        self.shards[0].handle_question(1, Question::Change(command, "guest".into()));
+        let (to, _) = AnswerTo::new(1);
+        self.shards[0].handle_question(Question::Act(Act::Change { command, by: "guest".into(), to }));
         self.settle()
     }
 
@@ -263,7 +264,6 @@ impl Broker {
             shard.set_now(self.now_ms);
             shard.handle_timeout();
             moved |= shard.turn();
-            shard.poll_replies().for_each(drop);
             for (ticket, login) in shard.poll_logins() {
                 let checked = match &self.remote {
                     Some(who) => Ok(who.clone()),

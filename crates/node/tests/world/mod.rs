@@ -20,7 +20,7 @@ use catalog::Arguments;
 use catalog::access::{Access, Hashing, Permissions, User};
 use catalog::ids::ShardId;
 use node::facts::Restored;
-use node::questions::{Question, Reply};
+use node::shard::questions::{Act, Question};
 use node::shard::{Migration, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 use wal::{
@@ -29,7 +29,7 @@ use wal::{
 };
 use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
 
-use crate::asks::Asks;
+use crate::asks::{Asks, keep};
 use crate::quiet::assert_nothing_waits;
 use client::Client;
 use streams::StreamWorld;
@@ -829,11 +829,15 @@ fn operate(shard: &mut Shard, checkpoints: &Rc<Cell<u64>>, reclaims: bool) {
     let queues: Vec<_> = shard.catalog().queues().map(|queue| queue.id).collect();
     for queue in queues {
         let checkpoints = checkpoints.clone();
-        let number = crate::asks::keep(Box::new(move |reply| {
-            checkpoints.update(|count| count + u64::from(matches!(reply, Reply::Checkpoint(Ok(_)))));
-        }));
-        let question = if reclaims { Question::Reclaim(queue) } else { Question::Checkpoint(queue) };
-        shard.handle_question(number, question);
+        let act = match reclaims {
+            true => Act::Reclaim { queue, to: keep(|_| ()) },
+            false => {
+                let count =
+                    move |index: Result<u64, _>| checkpoints.update(|count| count + u64::from(index.is_ok()));
+                Act::Checkpoint { queue, to: keep(count) }
+            }
+        };
+        shard.handle_question(Question::Act(act));
     }
 }
 

@@ -125,7 +125,7 @@ impl Fixture {
         let ports = admin::Ports::default().naming_node(&node_name).with_settings(settings);
         let headers = HeaderOptions { origins: vec![LISTED.to_owned()], ..HeaderOptions::default() };
         let ports = ports.with_headers(headers);
-        let router = management::router(node.api().clone(), ports.clone());
+        let router = admin::management_router(node.api().clone(), ports.clone());
         tokio::spawn(admin::serve(listener, None, router, ports, std::future::pending()));
         Self { node, amqp, http, data_dir, tokens }
     }

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::admin_api::{AdminApi as _, ConnectionCursor};
+use broker::admin_api::ConnectionCursor;
 use catalog::access::{
     Hashing, Identity, Permissions, Resource, Rights, TopicPermissions, Topics, User, UserRef, Verb, permit,
 };

@@ -1,7 +1,6 @@
 //! Permissions that are given, and permissions that are taken away while clients are connected.
 
 use amqp10::Symbol;
-use broker::admin_api::AdminApi as _;
 use catalog::access::Identity;
 use client::management::QueueSpec;
 use client::{Connection, Management, Options, ReceiverOptions, SenderOptions, Url};

@@ -6,7 +6,6 @@ use amqp10::{Attach, Role, Source, Symbol, Target, TargetArchetype, Value};
 use amqp091::{
     BasicConsume, BasicGet, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, ReplyCode,
 };
-use broker::admin_api::AdminApi as _;
 use catalog::AccountChange;
 use catalog::access::Identity;
 use client::management::{Binding, Destination, QueueSpec};

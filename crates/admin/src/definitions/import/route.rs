@@ -1,6 +1,5 @@
 //! `POST /api/definitions`.
 
-use broker::admin_api::AdminApi;
 use catalog::access::Authority;
 use serde_json::json;
 
@@ -11,17 +10,17 @@ use crate::reply::{Failure, Reply};
 use crate::vhosts;
 
 /// Imports definitions of the whole node.
-pub(crate) async fn post<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn post(call: &Call<'_>) -> Result<Reply, Failure> {
     import(call, None).await
 }
 
 /// Imports definitions into one virtual host.
-pub(crate) async fn post_to_vhost<D: AdminApi>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+pub(crate) async fn post_to_vhost(call: &Call<'_>) -> Result<Reply, Failure> {
     vhosts::require(call, call.param(0)).await?;
     import(call, Some(call.param(0))).await
 }
 
-async fn import<D: AdminApi>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Reply, Failure> {
+async fn import(call: &Call<'_>, vhost: Option<&str>) -> Result<Reply, Failure> {
     let skip_unknown = call.query.flag("skip_unknown") || call.ports.skips_unknown();
     let (dry_run, reports) = (call.query.flag("dry_run"), call.query.flag("report"));
     let (body, into) = (call.body.clone(), vhost.map(str::to_owned));

@@ -1,3 +1,5 @@
+use broker::admin_api::AttemptsRow;
+use broker::explain::Subject;
 use std::time::Duration;
 
 use catalog::access::{
@@ -48,13 +50,13 @@ fn run() -> Run {
 }
 
 fn ways(shards: Shards) -> Ways {
-    Ways { notices: NoticeWay::new(shards.clone()), shards, questions: Arc::default() }
+    Ways { notices: NoticeWay::new(shards.clone()), shards }
 }
 
 /// Returns an admin API that has only these shards.
-fn api(shards: Shards, access: Arc<Access>) -> NodeAdminApi {
+fn api(shards: Shards, access: Arc<Access>) -> AdminApi {
     let logins = Logins::start(shards.clone(), access.clone(), None, Clock::start()).unwrap();
-    NodeAdminApi::new(ways(shards), Arc::default(), access, logins, run(), Arc::default(), admission())
+    AdminApi::new(ways(shards), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
 
 /// A time that is so long that no test waits for it, and one that has passed soon.
@@ -65,7 +67,7 @@ const SHORT: Duration = Duration::from_millis(1);
 const _: () = assert!(DEADLINES.numbers.as_millis() < DEADLINES.change.as_millis());
 
 /// Returns an admin API with other deadlines.
-fn with_deadlines(mut api: NodeAdminApi, deadlines: Deadlines) -> NodeAdminApi {
+fn with_deadlines(mut api: AdminApi, deadlines: Deadlines) -> AdminApi {
     Arc::get_mut(&mut api.inner).expect("nobody else has the api").deadlines = deadlines;
     api
 }
@@ -158,11 +160,11 @@ impl ExternalBackend for Elsewhere {
     }
 }
 
-fn api_with(chain: Vec<BackendPair>) -> NodeAdminApi {
+fn api_with(chain: Vec<BackendPair>) -> AdminApi {
     let access = Arc::new(Access::new([guest()]));
     let backends = Backends::new(chain, tokio::runtime::Handle::current(), 2 * LONG);
     let logins = Logins::start(Vec::new(), access.clone(), Some(backends), Clock::start()).unwrap();
-    NodeAdminApi::new(ways(Vec::new()), Arc::default(), access, logins, run(), Arc::default(), admission())
+    AdminApi::new(ways(Vec::new()), Arc::default(), access, logins, run(), Arc::default(), admission())
 }
 
 #[tokio::test]
@@ -318,12 +320,10 @@ async fn an_exclusive_queue_cannot_be_bound_over_http() {
     let mut shards = make_shards(restored, 1, &Arc::default(), &access, StorageLimits::default(), 0);
     let (calls, mut called) = mpsc::unbounded_channel();
     let api = api(vec![calls], access);
-    let questions = api.inner.questions.clone();
     tokio::spawn(async move {
-        while let Some(Incoming::Question(number, question)) = called.recv().await {
-            shards[0].handle_question(number, question);
+        while let Some(Incoming::Question(question)) = called.recv().await {
+            shards[0].handle_question(question);
             while shards[0].turn() {}
-            shards[0].poll_replies().for_each(|(number, reply)| questions.answer(number, reply));
         }
     });
 

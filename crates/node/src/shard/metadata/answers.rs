@@ -10,7 +10,6 @@ use catalog::{Answer, CatalogError};
 use queue::{Request, Ticket};
 
 use super::copied::Copied;
-use crate::questions::Reply;
 use crate::shard::{Mutation, Shard};
 
 /// The answers that wait; see the module.
@@ -105,9 +104,7 @@ impl Shard {
                 }
                 self.pass_answer(key, ticket, |gate, cx| gate.handle_answer(ticket, result, cx));
             }
-            Some(TicketOwner::AdminApi(number)) => {
-                self.admin_answer(ticket, number, Reply::Changed(result));
-            }
+            Some(TicketOwner::AdminApi) => self.answer_change(ticket, result),
             Some(TicketOwner::Ended(queue)) => self.handle_forgotten(queue, ticket, &result),
             // Another node gets no answer over its seat: it answers its clients when it has applied the change itself.
             Some(TicketOwner::Seat(_)) | None => {}

@@ -14,7 +14,6 @@ use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish,
 
 use super::WaitingLetters;
 use super::ended::Forgetting;
-use crate::questions::Reply;
 use crate::shard::{Mutation, Shard};
 
 /// The most queues that have ended while their dead letters wait for routes. Each has 8 MiB at most.
@@ -173,9 +172,7 @@ impl Shard {
                 Some(TicketOwner::Seat(seat)) => {
                     self.connections.answer_seat(seat, ticket, SeatMail::Effect(effect));
                 }
-                Some(TicketOwner::AdminApi(number)) => {
-                    self.admin_answer(ticket, number, Reply::Effect(Box::new(effect)));
-                }
+                Some(TicketOwner::AdminApi) => self.answer_request(ticket, effect),
                 // A queue has no answer to what the catalog was asked.
                 Some(TicketOwner::Ended(_)) => {}
                 None => {}

@@ -6,7 +6,6 @@ use queue::{Block, Driver, Peek, PeekBlock, PeekEnd, Peeked, Refusal};
 use wal::{Extent, ReadError};
 
 use crate::facts;
-use crate::questions::Reply;
 use crate::shard::Shard;
 use crate::shard::storage::{Peeking, Purpose, Reading};
 
@@ -100,7 +99,7 @@ impl Shard {
             let reading = Reading { queue, load: block.load, extent: kept.extent, purpose };
             return self.storage.read(u32::from(self.here.id), reading);
         }
-        self.admin_reply(question, Reply::Peeked(peeked));
+        self.answer_peek(question, peeked);
     }
 
     /// Writes a new base of a queue's group. Returns its index.

@@ -412,9 +412,15 @@ mod tests {
 
     use super::*;
     use crate::facts::Restored;
-    use crate::questions::Question;
     use crate::shard::CHORES_MS;
+    use crate::shard::questions::{Act, AnswerTo, Question};
     use crate::{StorageLimits, make_shards};
+
+    /// Returns the question for a change of the catalog.
+    fn asked(command: Command) -> Question {
+        let (to, _) = AnswerTo::new(0);
+        Question::Act(Act::Change { command, by: "guest".into(), to })
+    }
 
     /// A log of one shard with one file per handover, numbered from 1. `files` has their sizes in bytes.
     struct Files {
@@ -434,7 +440,7 @@ mod tests {
 
         fn declare(&mut self, name: &str) {
             let declare = DeclareQueue::new("/", name, Arguments::new());
-            self.shard.handle_question(0, Question::Change(Command::DeclareQueue(declare), "guest".into()));
+            self.shard.handle_question(asked(Command::DeclareQueue(declare)));
             self.work();
         }
 
@@ -482,7 +488,7 @@ mod tests {
         let mut log = Files::with_garbage_allowed(GARBAGE);
         let quorum = [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into();
         let change = |log: &mut Files, command| {
-            log.shard.handle_question(0, Question::Change(command, "guest".into()));
+            log.shard.handle_question(asked(command));
             log.work();
         };
         change(&mut log, Command::DeclareQueue(DeclareQueue::new("/", "q", quorum)));
@@ -528,7 +534,7 @@ mod tests {
         let mut shard = make_shards(Restored::default(), 1, &settings, &access, limits, 0).remove(0);
         let declare = |name: &str| Command::DeclareQueue(DeclareQueue::new("/", name, Arguments::new()));
         let propose = |shard: &mut Shard, command| {
-            shard.handle_question(0, Question::Change(command, "guest".into()));
+            shard.handle_question(asked(command));
             while shard.turn() {}
         };
         let log = |shard: &mut Shard, ticket, step, file| {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::admin_api::AdminApi as _;
 use broker::settings::Settings;
 use catalog::AccountChange;
 use catalog::access::Identity;
