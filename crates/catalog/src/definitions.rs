@@ -170,7 +170,7 @@ impl Catalog {
         changes
     }
 
-    /// Says of each change of a command that is not applied yet whether it must survive a restart. A command may bind what
+    /// Says of each change of a command that is not applied yet whether it must survive a restart. A batch may bind or delete what
     /// it declares itself.
     pub fn durable(&self, changes: &[Change]) -> Vec<bool> {
         let declares = |change: &Change| {
@@ -179,14 +179,23 @@ impl Catalog {
                 Change::QueueDeclared(_) | Change::ExchangeDeclared(_) | Change::VhostAdded { .. }
             )
         };
-        let binds = |change: &Change| matches!(change, Change::Bound(_));
-        if !(changes.iter().any(declares) && changes.iter().any(binds)) {
+        let names = |change: &Change| {
+            matches!(
+                change,
+                Change::Bound(_)
+                    | Change::Unbound(_)
+                    | Change::ExchangeDeleted { .. }
+                    | Change::QueueForgotten { .. }
+            )
+        };
+        if !(changes.iter().any(declares) && changes.iter().any(names)) {
             return changes.iter().map(|change| self.is_durable(change)).collect();
         }
         let mut after = self.clone();
         let mut is_durable = |change| {
+            let is_durable = after.is_durable(change);
             after.apply(change);
-            after.is_durable(change)
+            is_durable
         };
         changes.iter().map(&mut is_durable).collect()
     }
