@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow, VhostSettings};
+use super::{Catalog, Change, DEFAULT_VHOST, Destination, Mutation, QueueRow, VhostSettings};
 use crate::access::{UserLimits, UserRecord, Users};
 
 /// The position at which the next call of [`Catalog::walk_definitions`] continues.
@@ -97,7 +97,12 @@ impl Catalog {
         let mut rows = 0;
         let mut emit = |change: Change| {
             rows += 1;
-            if self.is_durable(&change) {
+            let is_forgotten = match change {
+                Change::PolicySet(_) => self.has(Mutation::ForgetPolicies),
+                Change::Incarnations { .. } => self.has(Mutation::ForgetIncarnations),
+                _ => false,
+            };
+            if self.is_durable(&change) && !is_forgotten {
                 each(change);
             }
         };
@@ -202,15 +207,16 @@ impl Catalog {
 
     /// Returns true if the change must survive a restart. What it names is known.
     pub fn is_durable(&self, change: &Change) -> bool {
-        let is_durable = |row: Option<&QueueRow>| {
-            row.is_some_and(|QueueRow { record, .. }| record.durable && record.exclusive.is_none())
-        };
+        let is_durable =
+            |row: Option<&QueueRow>| row.is_some_and(|QueueRow { record, .. }| record.outlives_restart());
         let exchange = |vhost: &str, name: &str| {
             let table = self.vhosts.get(vhost).and_then(|vhost| vhost.exchanges.get(name));
             table.is_some_and(|table| table.exchange.durable)
         };
         match change {
-            Change::QueueDeclared(record) => record.durable && record.exclusive.is_none(),
+            Change::QueueDeclared(_) if self.has(Mutation::StoreTransient) => true,
+            Change::Bound(_) if self.has(Mutation::ForgetBinding) => false,
+            Change::QueueDeclared(record) => record.outlives_restart(),
             Change::QueueForgotten { queue } => is_durable(self.queues.get(*queue)),
             Change::PolicySet(_)
             | Change::PolicyCleared { .. }
