@@ -11,7 +11,7 @@ use crate::credit_budget::CreditBudget;
 use crate::exchange_counts::ExchangeCounters;
 use crate::ids::Registry;
 use crate::input::Input;
-use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
+use crate::mail::{ConsumerAddress, Post, PublisherAddress, TicketOwner};
 use crate::placements::Placements;
 use crate::searches::Searches;
 use crate::settings::Settings;
@@ -34,7 +34,7 @@ pub struct Cx<'a> {
     pub output_room: usize,
     /// What is traced. `None` if nothing is.
     pub traces: Option<&'a Traces>,
-    pub consumers: &'a mut Registry<GateAddress>,
+    pub consumers: &'a mut Registry<ConsumerAddress>,
     pub publishers: &'a mut Registry<PublisherAddress>,
     /// The owners of tickets: each receives the answer to a request.
     pub tickets: &'a mut Registry<TicketOwner>,

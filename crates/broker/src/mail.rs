@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use catalog::access::{Login, Question, Remote};
-use catalog::ids::{QueueId, ShardId};
+use catalog::ids::{Origin, QueueId, ShardId};
 use catalog::reply_to::ReplyTo;
 use catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use message::Message;
@@ -82,7 +82,7 @@ pub enum Direct {
     Probe(Ticket),
 }
 
-/// The address of a consumer or a publisher on its own shard.
+/// The address of a consumer or a publisher of a client, on its own shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateAddress {
     /// The key of the connection on the shard.
@@ -92,10 +92,41 @@ pub struct GateAddress {
     pub place: u64,
 }
 
+/// A seat: the place of another node on a shard of this one. It belongs to one link between the two nodes.
+///
+/// The ids of consumers, publishers and tickets never leave their node ([`crate::ids`]). So the shard that a link leads to registers
+/// those of the other node here, with ids of its own, under the key of the link's seat. To queues they are like those of a client.
+/// What queues send to them is collected for the link, which knows them by the numbers that the other node has given them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SeatKey {
+    /// The other node, and the start of it. What the node had before another start has ended.
+    pub origin: Origin,
+    /// The number of the link among those that this start of the node has opened. It counts up: a link that was lost has ended its
+    /// seat, and the next one gets another.
+    pub link: u32,
+}
+
+/// What a shard sends to another node over the link of a seat.
+#[derive(Debug)]
+pub enum SeatMail {
+    /// For a consumer or a ticket. Bounded as an effect for a gate is: by grants and by requests.
+    Effect(Effect),
+    /// The verdict of a queue on the publishes `first..=last` of a publisher. Bounded by the publisher's credit.
+    Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
+}
+
+/// The receiver of the effects for a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsumerAddress {
+    Gate(GateAddress),
+    Seat(SeatKey),
+}
+
 /// The receiver of receipts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublisherAddress {
     Gate(GateAddress),
+    Seat(SeatKey),
     /// A queue of this shard that has sent a dead letter. Boxed because most publishers are gates.
     DeadLetter(Box<DeadLetterWait>),
     /// A batch of messages that are moved, which the admin API has sent.
@@ -160,8 +191,9 @@ impl DeadLetterWait {
 /// The receiver of the answer to a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketOwner {
-    /// A connection, by its key on the shard.
-    Connection(usize),
+    /// The gate of a connection, by the connection's key on the shard.
+    Gate(usize),
+    Seat(SeatKey),
     /// The shard itself.
     Shard,
     /// A request at the admin API.
@@ -271,5 +303,19 @@ pub fn recipient(effect: &Effect) -> Recipient {
         // The number of a follower is the number of its shard, so it says which shard receives the update.
         Effect::StreamUpdate { follower, .. } => Recipient::Readers(follower.0 as ShardId),
         Effect::DeadLetter { .. } | Effect::Deleted { .. } => Recipient::Home,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A registry has an address for each consumer and publisher.
+    #[test]
+    fn an_address_takes_no_more_than_that_of_a_gate() {
+        let tag = size_of::<u64>();
+        assert_eq!(size_of::<ConsumerAddress>(), size_of::<GateAddress>() + tag);
+        assert_eq!(size_of::<PublisherAddress>(), size_of::<GateAddress>() + tag);
+        assert_eq!(size_of::<TicketOwner>(), size_of::<usize>() + tag);
     }
 }

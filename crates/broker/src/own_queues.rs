@@ -39,7 +39,7 @@ impl<F> OwnQueues<F> {
     /// Deletes a queue of the connection. `connection` is the key of the connection on its shard.
     pub fn delete(&mut self, queue: QueueId, connection: usize, cx: &mut Cx<'_>) {
         self.forget(queue);
-        if let Some(ticket) = cx.tickets.insert(TicketOwner::Connection(connection)).map(Ticket) {
+        if let Some(ticket) = cx.tickets.insert(TicketOwner::Gate(connection)).map(Ticket) {
             self.deletions.push(ticket);
             cx.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
         }

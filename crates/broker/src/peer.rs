@@ -155,7 +155,7 @@ impl Peer {
     /// Creates a ticket whose answer returns to this connection. Returns `None` if too many requests of the shard are in
     /// flight.
     pub fn ticket(&self, cx: &mut Cx<'_>) -> Option<Ticket> {
-        cx.tickets.insert(TicketOwner::Connection(self.key)).map(Ticket)
+        cx.tickets.insert(TicketOwner::Gate(self.key)).map(Ticket)
     }
 
     // ---- login ------------------------------------------------------------------------------------------------

@@ -9,6 +9,15 @@ use catalog::ids::QueueId;
 
 use crate::ids::Where;
 
+/// Returns what clients are told of a queue that is out of reach, after its name. `node` is the node that has the queue, if one is
+/// known. The last words are RabbitMQ's, because clients look for them.
+pub fn out_of_reach(node: Option<u32>) -> String {
+    match node {
+        Some(node) => format!("has its home on node {node:08x}, which is down or inaccessible"),
+        None => "is on no node in reach".to_owned(),
+    }
+}
+
 /// The homes of all queues; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Placements {

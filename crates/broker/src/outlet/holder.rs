@@ -7,7 +7,7 @@ use queue::{ConsumerId, DeliveryRef, Outcome, QueueType, Request, SettleAnswer, 
 
 use crate::ages::Ages;
 use crate::cx::Cx;
-use crate::mail::GateAddress;
+use crate::mail::{ConsumerAddress, GateAddress};
 
 /// Holds messages that were fetched from one queue until they are settled. Call [`Holder::close`] when the holder
 /// ends.
@@ -25,7 +25,8 @@ impl Holder {
     /// Registers a holder. Returns `None` if the shard cannot register any more.
     pub fn open(at: GateAddress, protocol: Protocol, record: &QueueRecord, cx: &mut Cx<'_>) -> Option<Self> {
         let (queue, queue_type) = (record.id, record.config.queue_type());
-        let (id, ages) = (ConsumerId(cx.consumers.insert(at)?), Ages::default());
+        let id = ConsumerId(cx.consumers.insert(ConsumerAddress::Gate(at))?);
+        let ages = Ages::default();
         Some(Self { id, queue, queue_type, protocol, ages })
     }
 

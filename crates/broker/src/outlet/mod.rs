@@ -36,7 +36,7 @@ use crate::announced::Announced;
 use crate::counters::{Counters, Deliveries};
 use crate::cx::Cx;
 use crate::explain;
-use crate::mail::GateAddress;
+use crate::mail::{ConsumerAddress, GateAddress};
 
 /// The maximum number of messages that one request annotates. A frame may name thousands, and the annotations of all of
 /// them are more than a shard should write in one turn (iteration of its event loop).
@@ -126,6 +126,10 @@ enum AttachState {
     Cancelled,
     /// The queue does not know the consumer any more.
     Gone,
+    /// The queue is on no node in reach, so the consumer has ended. Its deliveries return to the queue.
+    OutOfReach {
+        node: Option<u32>,
+    },
 }
 
 /// A settlement for whose answer the peer waits.
@@ -170,7 +174,7 @@ impl<A> Outlet<A> {
         wanted: Wanted,
         cx: &mut Cx<'_>,
     ) -> Option<Self> {
-        let consumer = ConsumerId(cx.consumers.insert(at)?);
+        let consumer = ConsumerId(cx.consumers.insert(ConsumerAddress::Gate(at))?);
         let browses = matches!(wanted.mode, Mode::Browse);
         cx.counters.over_mut(protocol).consumers += u64::from(!browses);
         let Wanted { mode, priority, exclusive, settled, message_bytes_max, timeout_ms, left_out } = wanted;
@@ -267,7 +271,15 @@ impl<A> Outlet<A> {
 
     /// Returns true if the queue does not know the consumer any more.
     pub fn is_gone(&self) -> bool {
-        self.attach_state == AttachState::Gone
+        matches!(self.attach_state, AttachState::Gone | AttachState::OutOfReach { .. })
+    }
+
+    /// Returns why the deliveries of the consumer cannot be settled any more and return to the queue, if that is so.
+    pub fn out_of_reach(&self) -> Option<Refusal> {
+        match self.attach_state {
+            AttachState::OutOfReach { node } => Some(Refusal::OutOfReach { node }),
+            _ => None,
+        }
     }
 
     /// Returns the number of deliveries that have arrived from the queue. It wraps around.
@@ -577,6 +589,7 @@ impl<A> Outlet<A> {
                         self.owned = None;
                     }
                     GoneReason::Damaged => self.attach_state = AttachState::Gone,
+                    GoneReason::OutOfReach { node } => self.attach_state = AttachState::OutOfReach { node },
                     GoneReason::Cancelled | GoneReason::Detached => {}
                 }
                 Some(PeerEvent::Gone(reason))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use broker::admin_api::{AdminError, QueueNumbers};
 use broker::ids::NODE_SHARD;
+use broker::placements::out_of_reach;
 use catalog::access::Identity;
 use catalog::ids::QueueId;
 use catalog::{Answer, CatalogError, Command, QueueRecord};
@@ -300,7 +301,7 @@ pub(super) fn refused_for(record: &QueueRecord, why: Refusal) -> AdminError {
         Refusal::NotEmpty => "not empty",
         Refusal::NotSupported => &format!("is a {} and does not support this", record.kind()),
         Refusal::Unavailable => "cannot be opened: the disk has failed",
-        Refusal::OutOfReach => "is on no node in reach",
+        Refusal::OutOfReach { node } => &out_of_reach(node),
         Refusal::Damaged => "is damaged on the disk",
         // The admin API attaches no consumers.
         Refusal::ExclusiveConsumer | Refusal::TooManyBrowsers => "gave an unexpected answer",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::ids::shard_of;
-use broker::mail::{Direct, Mail};
+use broker::mail::{ConsumerAddress, Direct, Mail};
 use catalog::ids::QueueId;
 use catalog::reply_to::ReplyTo;
 use queue::{Effect, Publish, Refusal, Report, Requester, Verdict};
@@ -20,7 +20,12 @@ impl Shard {
     }
 
     pub(super) fn handle_direct(&mut self, to: ReplyTo, vhost: &str, request: Direct) {
-        let at = self.connections.consumer(to.outlet).filter(|at| {
+        let at = match self.connections.consumer(to.outlet) {
+            Some(ConsumerAddress::Gate(at)) => Some(at),
+            // Replies go to the node of their link, which has its own consumers.
+            Some(ConsumerAddress::Seat(_)) | None => None,
+        };
+        let at = at.filter(|at| {
             self.connections.get(at.connection).is_some_and(|c| c.gate.takes_replies(*at, vhost, to))
         });
         match request {

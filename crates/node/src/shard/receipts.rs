@@ -1,7 +1,7 @@
 //! Receipts on their way from queues to publishers.
 
 use broker::ids::shard_of;
-use broker::mail::{Mail, PublisherAddress};
+use broker::mail::{Mail, PublisherAddress, SeatMail};
 use broker::moving::name_of;
 use catalog::ids::QueueId;
 use queue::{Arrival, PublisherId, Request, Verdict};
@@ -113,6 +113,10 @@ impl Shard {
                 self.gates().with(to.connection, |gate, cx| {
                     gate.handle_receipts(to, queue, (first, last), verdict, cx);
                 });
+            }
+            Some(&mut PublisherAddress::Seat(seat)) => {
+                let mail = SeatMail::Receipts { queue, publisher, first, last, verdict };
+                self.connections.pass_to_seat(seat, mail);
             }
             Some(PublisherAddress::DeadLetter(wait)) => {
                 wait.handle_receipt(queue, verdict);

@@ -106,11 +106,11 @@ impl Shard {
     fn asker(&self, ticket: Option<Ticket>) -> Option<Arc<str>> {
         self.metadata.settings().event_vhost()?;
         match self.connections.ticket_owner(ticket?)? {
-            TicketOwner::Connection(key) => {
+            TicketOwner::Gate(key) => {
                 let who = self.connections.get(key)?.gate.peer().identity.as_ref()?;
                 Some(who.user.clone())
             }
-            TicketOwner::AdminApi | TicketOwner::Shard => None,
+            TicketOwner::Seat(_) | TicketOwner::AdminApi | TicketOwner::Shard => None,
         }
     }
 

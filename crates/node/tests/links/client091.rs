@@ -40,6 +40,9 @@ pub(super) struct Client091 {
     pub closed_channel: Option<(u16, String)>,
     /// True if the broker has cancelled a consumer.
     pub was_cancelled: bool,
+    /// The number of cancellations, and of commits, that the broker has answered.
+    pub cancelled: u32,
+    pub committed: u32,
     /// The bodies of messages that were delivered, or got.
     pub bodies: Vec<Bytes>,
     /// True if the broker may close the connection.
@@ -48,6 +51,8 @@ pub(super) struct Client091 {
     user: &'static str,
     /// The number of properties that it has besides.
     properties: usize,
+    /// True if it understands `basic.cancel`.
+    is_told_of_cancel: bool,
     /// What was read and not handled yet.
     begun: Vec<u8>,
 }
@@ -65,19 +70,20 @@ impl Client091 {
 
     /// Opens a connection with this interval of heartbeats. The client sends none.
     pub(super) fn open_with_heartbeat(house: &mut House, heartbeat_s: u16) -> Self {
-        let client = Self::connect(house, GUEST, heartbeat_s, 0, 0);
+        let client = Self::connect(house, GUEST, heartbeat_s, 0, None);
         assert_eq!(client.conn.state(), State::Opened);
         client
     }
 
     /// Connects a client with this number of properties. The broker may close it.
     pub(super) fn connect_with_properties(house: &mut House, user: &'static str, properties: usize) -> Self {
-        Self::connect(house, user, 0, properties, 0)
+        Self::connect(house, user, 0, properties, None)
     }
 
-    /// Opens a connection with this `frame_max`, and channel 1. The broker may close the channel.
+    /// Opens a connection with this `frame_max`, and channel 1. The client does not understand `basic.cancel`, and the broker may
+    /// close the channel.
     pub(super) fn open_with_frames(house: &mut House, frame_max: u32) -> Self {
-        let mut client = Self::connect(house, GUEST, 0, 0, frame_max);
+        let mut client = Self::connect(house, GUEST, 0, 0, Some(frame_max));
         assert!(client.conn.open_channel(1));
         client.settle(house);
         client.doomed = true;
@@ -89,11 +95,11 @@ impl Client091 {
         user: &'static str,
         heartbeat_s: u16,
         properties: usize,
-        frame_max: u32,
+        frame_max: Option<u32>,
     ) -> Self {
         let config = Config {
             channel_max: 0,
-            frame_max,
+            frame_max: frame_max.unwrap_or_default(),
             initial_frame_max: 8192,
             heartbeat_s,
             max_message_size: u64::MAX,
@@ -116,10 +122,13 @@ impl Client091 {
             closed: None,
             closed_channel: None,
             was_cancelled: false,
+            cancelled: 0,
+            committed: 0,
             bodies: Vec::new(),
             doomed: properties > 0,
             user,
             properties,
+            is_told_of_cancel: frame_max.is_none(),
             begun: Vec::new(),
         };
         client.settle(house);
@@ -366,8 +375,17 @@ impl Client091 {
 
     /// Asks for this number of messages of a queue, one by one, without waiting for them. They are settled as they are sent.
     pub(super) fn get(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
+        self.get_as(house, channel, queue, messages, true);
+    }
+
+    /// As [`Self::get`], for messages that the client settles.
+    pub(super) fn hold(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32) {
+        self.get_as(house, channel, queue, messages, false);
+    }
+
+    fn get_as(&mut self, house: &mut House, channel: u16, queue: &str, messages: u32, no_ack: bool) {
         for _ in 0..messages {
-            let get = BasicGet { queue, no_ack: true };
+            let get = BasicGet { queue, no_ack };
             self.conn.send(channel, &Method::BasicGet(get));
         }
         self.settle(house);
@@ -464,7 +482,11 @@ impl Client091 {
             rest = &rest[used..];
             match event.expect("the broker keeps to the rules") {
                 Some(Event::Start(_)) => self.conn.start_ok(ConnectionStartOk {
-                    client_properties: takes_blocked(&mut properties, self.properties),
+                    client_properties: client_properties(
+                        &mut properties,
+                        self.is_told_of_cancel,
+                        self.properties,
+                    ),
                     mechanism: "PLAIN",
                     response: Secret::new(login.as_bytes()),
                     locale: "en_US",
@@ -479,6 +501,8 @@ impl Client091 {
                 }
                 Some(Event::Close { text, .. } | Event::ChannelClose { text, .. }) => panic!("{text}"),
                 Some(Event::Method { method: Method::BasicCancel(_), .. }) => self.was_cancelled = true,
+                Some(Event::Method { method: Method::BasicCancelOk(_), .. }) => self.cancelled += 1,
+                Some(Event::Method { method: Method::TxCommitOk(_), .. }) => self.committed += 1,
                 Some(Event::Blocked(_)) => (self.was_blocked, self.is_blocked) = (true, true),
                 Some(Event::Unblocked) => self.is_blocked = false,
                 Some(Event::Content { content, .. }) if content.returned().is_some() => self.returned += 1,
@@ -498,11 +522,15 @@ impl Client091 {
     }
 }
 
-/// Returns the properties of a client that takes `connection.blocked`, written to `table`, and this number of others.
-fn takes_blocked(table: &mut BytesMut, others: usize) -> Table<'_> {
+/// Returns the properties of a client that takes `connection.blocked`, and perhaps `basic.cancel`, written to `table`, and this
+/// number of others.
+fn client_properties(table: &mut BytesMut, is_told_of_cancel: bool, others: usize) -> Table<'_> {
     let mut properties = TableWriter::new(table);
     (0..others).for_each(|number| properties.put(&number.to_string(), &Value::Void));
-    properties.table("capabilities").put("connection.blocked", &Value::Bool(true));
+    let mut capabilities = properties.table("capabilities");
+    capabilities.put("connection.blocked", &Value::Bool(true));
+    capabilities.put("consumer_cancel_notify", &Value::Bool(is_told_of_cancel));
+    drop(capabilities);
     drop(properties);
     // The first four bytes are the length of the entries.
     Table::parse(&table[4..]).expect("it was just written")

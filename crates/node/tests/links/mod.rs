@@ -25,6 +25,7 @@ mod own_queues;
 mod readers;
 mod refused;
 mod searches;
+mod seats;
 mod state;
 mod streams;
 mod troubles;

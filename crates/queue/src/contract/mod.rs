@@ -418,7 +418,10 @@ pub enum Refusal {
     /// The queue cannot be opened at the moment because of the disk.
     Unavailable,
     /// The queue is on no node in reach.
-    OutOfReach,
+    OutOfReach {
+        /// The node that has the queue, by number, if one is known.
+        node: Option<u32>,
+    },
     /// Messages of the queue are damaged on the disk. The queue can only be deleted.
     Damaged,
     /// The queue has as many browsers ([`Mode::Browse`]) as it may have.
@@ -433,6 +436,11 @@ pub enum GoneReason {
     QueueDeleted,
     /// Messages of the queue are damaged; see [`Refusal::Damaged`].
     Damaged,
+    /// The queue is on no node in reach; see [`Refusal::OutOfReach`]. The consumer's unsettled deliveries return to the queue, so no
+    /// settlement of them can be made any more.
+    OutOfReach {
+        node: Option<u32>,
+    },
 }
 
 /// Why a queue has ended.

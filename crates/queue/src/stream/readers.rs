@@ -286,7 +286,11 @@ impl Readers {
     }
 
     fn end(&mut self, reason: GoneReason, out: &mut ReadersOutput) {
-        let why = if reason == GoneReason::Damaged { Refusal::Damaged } else { Refusal::NotFound };
+        let why = match reason {
+            GoneReason::Damaged => Refusal::Damaged,
+            GoneReason::OutOfReach { node } => Refusal::OutOfReach { node },
+            GoneReason::QueueDeleted | GoneReason::Cancelled | GoneReason::Detached => Refusal::NotFound,
+        };
         for who in std::mem::take(&mut self.readers).into_keys() {
             out.effects.push(match who {
                 Requester::Consumer(consumer) => Effect::Gone { consumer, reason },

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use catalog::ids::QueueId;
 use hashbrown::HashMap;
 use message::Route;
+use queue::Refusal;
 use slab::Slab;
 
 use super::confirms::{Confirms, Published};
 use super::replies::Replies;
 use super::tx::Tx;
-use super::unsettled::Unsettled;
+use super::unsettled::{Run, Unsettled};
 use crate::admin_api::PassedCounts;
 use crate::intake::Intake;
 use crate::kept::Kept;
@@ -118,6 +119,16 @@ impl Consumer {
 }
 
 impl Channel {
+    /// Returns the queue of the first of these runs that cannot be settled, and why: its consumer ended out of reach.
+    pub(super) fn out_of_reach(&self, runs: &[Run]) -> Option<(Arc<str>, Refusal)> {
+        runs.iter().find_map(|run| match self.roles.get(run.place as usize)? {
+            Role::Consumer(consumer) => {
+                Some((consumer.outlet.queue_name.clone(), consumer.outlet.out_of_reach()?))
+            }
+            Role::Holder { .. } => None,
+        })
+    }
+
     /// Returns the number of deliveries that a consumer may still receive.
     pub(super) fn room(&self, consumer: &Consumer) -> u32 {
         if consumer.outlet.settled {

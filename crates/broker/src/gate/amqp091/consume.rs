@@ -9,7 +9,7 @@ use catalog::access::{Protocol, Resource, Verb};
 use catalog::categories::{CHANNEL, PEER};
 use catalog::ids::QueueId;
 use message::Additions;
-use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Mode};
+use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Mode, Refusal};
 
 use super::arguments::ConsumerArguments;
 use super::channel::{Cancelled, Consumer, Role};
@@ -236,7 +236,7 @@ impl Gate {
         let Self { channels, conn, peer, .. } = self;
         let Some(state) = channel_in(channels, channel) else { return };
         let Some(Role::Consumer(consumer)) = state.roles.get(place as usize) else {
-            return self.handle_holder_effect(channel, place, effect);
+            return self.handle_holder_effect(channel, place, effect, cx);
         };
         let room = state.room(consumer);
         let Some(Role::Consumer(consumer)) = state.roles.get_mut(place as usize) else { return };
@@ -262,10 +262,20 @@ impl Gate {
                 // A damaged queue gives its messages to nobody, and its answers may never come.
                 let unanswered = match reason {
                     GoneReason::Damaged => consumer.outlet.take_unanswered().count(),
-                    GoneReason::QueueDeleted | GoneReason::Cancelled | GoneReason::Detached => 0,
+                    GoneReason::OutOfReach { node } if consumer.outlet.awaits_answers() => {
+                        let queue = consumer.outlet.queue_name.clone();
+                        return self.fail_commit(channel, &queue, Refusal::OutOfReach { node }, cx);
+                    }
+                    GoneReason::QueueDeleted
+                    | GoneReason::Cancelled
+                    | GoneReason::Detached
+                    | GoneReason::OutOfReach { .. } => 0,
                 };
                 match (reason, consumer.cancelled) {
-                    (GoneReason::QueueDeleted | GoneReason::Damaged, Cancelled::No) => {
+                    (
+                        GoneReason::QueueDeleted | GoneReason::Damaged | GoneReason::OutOfReach { .. },
+                        Cancelled::No,
+                    ) => {
                         self.cancel_by_broker(channel, place, cx);
                     }
                     (GoneReason::Cancelled | GoneReason::Detached, Cancelled::No)
@@ -303,12 +313,16 @@ impl Gate {
     }
 
     /// Handles an effect for a role that is no consumer: a queue has answered a settlement of a commit.
-    fn handle_holder_effect(&mut self, channel: u16, place: u32, effect: &Effect) {
-        let Some(Role::Holder { unanswered, .. }) = self.role(channel, place) else { return };
+    fn handle_holder_effect(&mut self, channel: u16, place: u32, effect: &Effect, cx: &mut Cx<'_>) {
+        let Some(Role::Holder { unanswered, queue, .. }) = self.role(channel, place) else { return };
         let answered = match effect {
             Effect::Settled { .. } => (*unanswered).min(1),
             // As for a consumer of a damaged queue.
             Effect::Gone { reason: GoneReason::Damaged, .. } => *unanswered,
+            Effect::Gone { reason: GoneReason::OutOfReach { node }, .. } if *unanswered > 0 => {
+                let (_, queue) = cx.catalog.names_of(*queue);
+                return self.fail_commit(channel, &queue, Refusal::OutOfReach { node: *node }, cx);
+            }
             _ => 0,
         };
         *unanswered -= answered;

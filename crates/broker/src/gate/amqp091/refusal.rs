@@ -7,6 +7,7 @@ use message::BasicError;
 use queue::Refusal;
 
 use crate::intake::Awaited;
+use crate::placements::out_of_reach;
 use crate::unguessable::NoRandomness;
 
 /// Why a method is not carried out.
@@ -113,8 +114,8 @@ pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
             ReplyCode::InternalError,
             format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
         ),
-        Refusal::OutOfReach => {
-            (ReplyCode::NotFound, format!("queue '{queue}' in vhost '{vhost}' is on no node in reach"))
+        Refusal::OutOfReach { node } => {
+            (ReplyCode::NotFound, format!("queue '{queue}' in vhost '{vhost}' {}", out_of_reach(node)))
         }
         // This protocol has no browsers.
         Refusal::TooManyBrowsers => {

@@ -13,6 +13,7 @@ use super::long_headers::shorten;
 use super::{Gate, OUTPUT_HIGH_WATER, REPLIES, Refused, channel_in, parts, refusal};
 use crate::cx::Cx;
 use crate::kept::Kept;
+use crate::mail::ConsumerAddress;
 
 /// The name that clients consume from, and that they put into the property `reply-to`.
 pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
@@ -63,7 +64,7 @@ impl Gate {
         };
         let kept = self.keep(tag.len())?;
         let key = cx.names.key()?;
-        let outlet = cx.consumers.insert(at).ok_or_else(refusal::busy)?;
+        let outlet = cx.consumers.insert(ConsumerAddress::Gate(at)).ok_or_else(refusal::busy)?;
         cx.counters.over_mut(Protocol::Amqp091).consumers += 1;
         let to = ReplyTo { origin: cx.names.origin, outlet: ConsumerId(outlet), key };
         let Some(state) = channel_in(&mut self.channels, channel) else { return Ok(()) };

@@ -24,7 +24,7 @@ use amqp091::{
 };
 use bytes::Bytes;
 use catalog::ids::QueueId;
-use queue::Verdict;
+use queue::{Refusal, Verdict};
 use ranges::{Ranges, Span};
 
 use super::confirms::{Confirms, Published};
@@ -319,6 +319,9 @@ impl Gate {
                 runs.push_joined(Run::new(&delivered, settlement));
             }
         }
+        if let Some((queue, why)) = state.out_of_reach(&runs) {
+            return self.fail_commit(channel, &queue, why, cx);
+        }
         let mut unanswered = 0;
         for run in &runs {
             unanswered += usize::from(self.settle_run(channel, run, cx));
@@ -327,6 +330,12 @@ impl Gate {
             tx.commit = Some(Step::Settling { unanswered });
         }
         self.stored(channel, 0);
+    }
+
+    /// Ends a channel whose commit cannot settle deliveries of this queue: they will be delivered again.
+    pub(super) fn fail_commit(&mut self, channel: u16, queue: &str, why: Refusal, cx: &mut Cx<'_>) {
+        let refused = refusal::by_queue(why, queue, &self.peer.vhost);
+        self.refuse_method(channel, COMMIT, refused, cx);
     }
 
     /// Called when settlements of a commit are stored. The last of them completes the commit.

@@ -16,6 +16,7 @@ use super::refusal::Refused;
 use super::{Gate, LinkRole, error, role_in};
 use crate::cx::Cx;
 use crate::outlet::{Outlet, PeerEvent};
+use crate::placements::out_of_reach;
 
 /// The link property that says whether this is the single active consumer (docs/compatibility.md, Consuming).
 const ACTIVE: &str = "rabbitmq:active";
@@ -182,11 +183,16 @@ impl Gate {
                     refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.peer.vhost);
                 return self.detach(session, link, error(condition, reason), cx);
             }
+            Some(PeerEvent::Gone(GoneReason::OutOfReach { node })) => {
+                let why = Refusal::OutOfReach { node };
+                let (_, reason) = refused_by_queue(why, &outlet.queue_name, &self.peer.vhost);
+                return self.detach(session, link, error(condition::ILLEGAL_STATE, reason), cx);
+            }
             Some(PeerEvent::Revoked { numbers, first }) => {
                 self.handle_revoked(session, link, &numbers, first, cx);
             }
             // The client is told nothing in these cases.
-            Some(PeerEvent::Gone(_)) | None => {}
+            Some(PeerEvent::Gone(GoneReason::Cancelled | GoneReason::Detached)) | None => {}
         }
         self.touch(session, link);
     }
@@ -417,9 +423,9 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
             condition::INTERNAL_ERROR,
             format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
         ),
-        Refusal::OutOfReach => (
+        Refusal::OutOfReach { node } => (
             condition::PRECONDITION_FAILED,
-            format!("queue '{queue}' in vhost '{vhost}' is on no node in reach"),
+            format!("queue '{queue}' in vhost '{vhost}' {}", out_of_reach(node)),
         ),
         Refusal::TooManyBrowsers => (
             condition::RESOURCE_LIMIT_EXCEEDED,

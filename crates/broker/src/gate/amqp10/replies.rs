@@ -15,6 +15,7 @@ use super::outbound::Modes;
 use super::refusal::{Refused, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error, parts, queue_address};
 use crate::intake::Target;
+use crate::mail::ConsumerAddress;
 
 /// The capability by which a client asks for a link that takes replies.
 const VOLATILE_QUEUE: &str = "rabbitmq:volatile-queue";
@@ -57,7 +58,7 @@ impl Gate {
             ));
         }
         let key = cx.names.key()?;
-        let address = self.address(session, link);
+        let address = ConsumerAddress::Gate(self.address(session, link));
         let outlet = cx.consumers.insert(address).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many consumers on this shard"))
         })?;

@@ -55,7 +55,7 @@ impl Shard {
 
     /// Returns what tells whether the connection of a login is still there.
     pub(crate) fn login_alive(&mut self, ticket: Ticket) -> Weak<()> {
-        let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else {
+        let Some(TicketOwner::Gate(key)) = self.connections.ticket_owner(ticket) else {
             return Weak::new();
         };
         let conn = self.connections.get_mut(key);
@@ -64,7 +64,7 @@ impl Shard {
 
     /// Handles the result of a login. It is ignored if the connection has closed meanwhile.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>) {
-        let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else { return };
+        let Some(TicketOwner::Gate(key)) = self.connections.ticket_owner(ticket) else { return };
         self.pass_answer(key, ticket, |gate, cx| gate.handle_login(ticket, result, cx));
     }
 
@@ -80,7 +80,7 @@ impl Shard {
     }
 
     fn handle_awaited(&mut self, ticket: Ticket) {
-        let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else { return };
+        let Some(TicketOwner::Gate(key)) = self.connections.ticket_owner(ticket) else { return };
         self.pass_answer(key, ticket, |gate, cx| gate.handle_awaited(ticket, cx));
     }
 

@@ -1,5 +1,6 @@
 //! The connections of a shard: their gates, what gates share, and the list of dirty connections for the end
-//! of the turn. A gate translates the protocol of one connection.
+//! of the turn. A gate translates the protocol of one connection. Also the seats of other nodes, which have consumers and publishers
+//! as gates have.
 //!
 //! Nothing here knows queues or the log. The decisions of a gate leave as mail in [`super::mail::Mailroom`].
 //!
@@ -11,6 +12,7 @@ mod input;
 mod life;
 mod migration;
 mod occupancy;
+mod seats;
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
@@ -24,7 +26,7 @@ use broker::exchange_counts::{ExchangeCounters, ExchangeCounts};
 use broker::gate::Gate;
 use broker::ids::Registry;
 use broker::input::Input;
-use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
+use broker::mail::{ConsumerAddress, GateAddress, PublisherAddress, TicketOwner};
 use broker::peer::Peer;
 use broker::searches::Searches;
 use broker::unguessable::Names;
@@ -42,6 +44,7 @@ pub(crate) use self::held::Encrypted;
 pub(crate) use self::input::{FAIR_PART, READ_BUFFER, READ_MAX};
 pub use self::migration::Migration;
 pub use self::occupancy::Occupancy;
+use self::seats::Seats;
 use super::deadlines::Deadlines;
 use super::mail::Mailroom;
 use super::metadata::Metadata;
@@ -161,13 +164,14 @@ pub(super) struct Connections {
     blocked: bool,
     /// The reason for which every connection is being ended. `None` while the node does not stop.
     ending: Option<Arc<str>>,
+    seats: Seats,
     shared: Shared,
 }
 
 /// The state that the gates of a shard share.
 #[derive(Debug)]
 struct Shared {
-    consumers: Registry<GateAddress>,
+    consumers: Registry<ConsumerAddress>,
     publishers: Registry<PublisherAddress>,
     tickets: Registry<TicketOwner>,
     /// The publishers that are detached when their target queue is deleted.
@@ -195,6 +199,7 @@ impl Connections {
             reader_memory: budgets.readers,
             blocked: false,
             ending: None,
+            seats: Seats::default(),
             shared: Shared {
                 consumers: Registry::new(here),
                 publishers: Registry::new(here),
@@ -258,7 +263,7 @@ impl Connections {
             unique,
             names: *names,
         };
-        Gates { cx, conns: &mut self.conns, dirty: &mut self.dirty }
+        Gates { cx, conns: &mut self.conns, dirty: &mut self.dirty, seats: &mut self.seats }
     }
 
     pub(super) fn get(&self, key: usize) -> Option<&Conn> {
@@ -348,14 +353,15 @@ impl Connections {
     }
 
     /// Returns the address of a consumer of this shard.
-    pub(super) fn consumer(&self, consumer: ConsumerId) -> Option<GateAddress> {
+    pub(super) fn consumer(&self, consumer: ConsumerId) -> Option<ConsumerAddress> {
         self.shared.consumers.get(consumer.0).copied()
     }
 
     /// Returns an id for a holder of fetched messages that no gate owns. Effects for it are dropped, like those for a consumer
     /// that has ended. `None` if there are too many consumers.
     pub(super) fn new_holder(&mut self) -> Option<ConsumerId> {
-        let id = self.shared.consumers.insert(GateAddress { connection: usize::MAX, place: 0 })?;
+        let nobody = ConsumerAddress::Gate(GateAddress { connection: usize::MAX, place: 0 });
+        let id = self.shared.consumers.insert(nobody)?;
         self.shared.consumers.remove(id);
         Some(ConsumerId(id))
     }
@@ -385,7 +391,7 @@ impl Connections {
         self.shared.tickets.remove(ticket.0);
     }
 
-    /// Takes the publishers' links that end when this queue is deleted.
+    /// Takes the links of clients' publishers that end when this queue is deleted. Another node watches for its own clients.
     pub(super) fn take_watchers(&mut self, queue: QueueId) -> Vec<GateAddress> {
         let watchers = self.shared.watchers.take(queue);
         let links =
@@ -450,6 +456,7 @@ pub(super) struct Gates<'a> {
     cx: Cx<'a>,
     conns: &'a mut Slab<Conn>,
     dirty: &'a mut Vec<usize>,
+    seats: &'a mut Seats,
 }
 
 impl<'a> Gates<'a> {
@@ -469,7 +476,15 @@ impl Deliver for Gates<'_> {
     /// Consumers of streams are always on this shard, or already detaching.
     #[inline]
     fn deliver(&mut self, lent: DeliveryRef<'_>) -> bool {
-        let Some(to) = self.cx.consumers.get(lent.consumer.0).copied() else { return false };
-        self.with(to.connection, |gate, cx| gate.handle_delivery(to, lent, cx)).unwrap_or(true)
+        match self.cx.consumers.get(lent.consumer.0).copied() {
+            Some(ConsumerAddress::Gate(to)) => {
+                self.with(to.connection, |gate, cx| gate.handle_delivery(to, lent, cx)).unwrap_or(true)
+            }
+            Some(ConsumerAddress::Seat(seat)) => {
+                self.seats.deliver(seat, lent);
+                true
+            }
+            None => false,
+        }
     }
 }

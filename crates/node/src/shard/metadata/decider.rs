@@ -220,7 +220,7 @@ impl Shard {
 
     pub(in crate::shard) fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>) {
         match self.connections.ticket_owner(ticket) {
-            Some(TicketOwner::Connection(key)) => {
+            Some(TicketOwner::Gate(key)) => {
                 if let Ok(Answer::Queue { record, created: true }) = &result
                     && let Some(owner) = record.exclusive
                     && self.connections.get(key).is_none_or(|c| c.gate.peer().id != owner)
@@ -240,7 +240,8 @@ impl Shard {
                     self.forgotten(mail);
                 }
             }
-            None => {}
+            // Another node gets no answer over its seat: it answers its clients when it has applied the change itself.
+            Some(TicketOwner::Seat(_)) | None => {}
         }
     }
 

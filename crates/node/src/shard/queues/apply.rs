@@ -28,6 +28,15 @@ fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Requ
     iter::from_fn(next).take(RUN_MAX)
 }
 
+/// Returns the refusal of a queue that is at this place, which is out of reach.
+fn out_of_reach(home: Where) -> Refusal {
+    let node = match home {
+        Where::On(node) => Some(node.0),
+        Where::Here(_) | Where::Unplaced | Where::Nobody => None,
+    };
+    Refusal::OutOfReach { node }
+}
+
 /// The destination of what a machine emits: deliveries go to the gates, stored messages to the log.
 struct Upward<'a> {
     gates: Gates<'a>,
@@ -127,7 +136,7 @@ impl Shard {
             match home {
                 Where::Here(home) => self.mail.send_request(home, queue, request),
                 // No node has links to others yet.
-                Where::On(_) | Where::Nobody => self.refuse_request(queue, request, Refusal::OutOfReach),
+                Where::On(_) | Where::Nobody => self.refuse_request(queue, request, out_of_reach(home)),
                 Where::Unplaced if self.metadata.catalog().is_stream(queue).is_none() => {
                     self.refuse_request(queue, request, Refusal::NotFound)
                 }
@@ -155,7 +164,7 @@ impl Shard {
                 Where::Here(home) if home == self.here.id => self.apply_one(queue, request),
                 Where::Here(home) => self.mail.send_request(home, queue, request),
                 Where::On(_) | Where::Unplaced | Where::Nobody => {
-                    self.refuse_request(queue, request, Refusal::OutOfReach);
+                    self.refuse_request(queue, request, out_of_reach(home));
                 }
             }
         }
@@ -195,16 +204,16 @@ impl Shard {
     }
 
     /// Answers a request for a queue that was deleted ([`Refusal::NotFound`]) or is out of reach ([`Refusal::OutOfReach`]), as the
-    /// queue would.
+    /// queue would. A queue out of reach ends the consumer at its first request, and makes none of its settlements.
     fn refuse_request(&mut self, queue: QueueId, request: Request, why: Refusal) {
-        let is_deleted = why == Refusal::NotFound;
-        let reason = if is_deleted { GoneReason::QueueDeleted } else { GoneReason::Detached };
+        let (verdict, reason, is_deleted) = match why {
+            Refusal::OutOfReach { node } => {
+                (Verdict::Rejected(RejectReason::Unavailable), GoneReason::OutOfReach { node }, false)
+            }
+            _ => (Verdict::Released, GoneReason::QueueDeleted, true),
+        };
         let effect = match request {
             Request::Publish(Publish { publisher, seq, .. }) => {
-                let verdict = match is_deleted {
-                    true => Verdict::Released,
-                    false => Verdict::Rejected(RejectReason::Unavailable),
-                };
                 self.mail.receipts.push(Receipt { queue, publisher, first: seq, last: seq, verdict });
                 self.send_receipts();
                 return;
@@ -227,6 +236,14 @@ impl Shard {
                     Box::new(StreamUpdate { retained: Retained::default(), chunks: Vec::new(), end });
                 Effect::StreamUpdate { follower, update }
             }
+            Request::Grant { consumer, .. }
+            | Request::Resume { consumer, .. }
+            | Request::Settle { consumer, .. }
+                if !is_deleted =>
+            {
+                Effect::Gone { consumer, reason }
+            }
+            // The messages are gone with their queue, so they are settled.
             Request::Settle { consumer, first, last, answer, .. } if answer != SettleAnswer::Never => {
                 Effect::Settled { consumer, first, last, journaled: false }
             }

@@ -4,7 +4,9 @@ use std::vec;
 
 use broker::dead_letter;
 use broker::ids::shard_of;
-use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
+use broker::mail::{
+    ConsumerAddress, DeadLetterWait, Mail, PublisherAddress, Recipient, SeatMail, TicketOwner, recipient,
+};
 use catalog::categories::{PEER, QUEUE};
 use catalog::ids::QueueId;
 use catalog::{Command, QueueRecord, RouteTarget};
@@ -77,10 +79,16 @@ impl Shard {
 
     /// Passes an effect to a consumer of this shard, and the following ones of `rest` that are for it.
     fn pass_to_consumer(&mut self, consumer: ConsumerId, effect: Effect, rest: &mut vec::Drain<'_, Effect>) {
-        let Some(to) = self.connections.consumer(consumer) else {
-            // The consumer's Detach is in flight and requeues the delivery.
-            tracing::trace!(?consumer, "late mail");
-            return;
+        let to = match self.connections.consumer(consumer) {
+            Some(ConsumerAddress::Gate(to)) => to,
+            Some(ConsumerAddress::Seat(seat)) => {
+                return self.connections.pass_to_seat(seat, SeatMail::Effect(effect));
+            }
+            None => {
+                // The consumer's Detach is in flight and requeues the delivery.
+                tracing::trace!(?consumer, "late mail");
+                return;
+            }
         };
         self.gates().with(to.connection, |gate, cx| {
             gate.handle_effect(to, effect, cx);
@@ -118,8 +126,11 @@ impl Shard {
                 self.pass_to_consumer(consumer, effect, &mut Vec::new().drain(..));
             }
             Recipient::Ticket(ticket) => match self.connections.ticket_owner(ticket) {
-                Some(TicketOwner::Connection(key)) => {
+                Some(TicketOwner::Gate(key)) => {
                     self.pass_answer(key, ticket, |gate, cx| gate.handle_ticket(ticket, effect, cx));
+                }
+                Some(TicketOwner::Seat(seat)) => {
+                    self.connections.answer_seat(seat, ticket, SeatMail::Effect(effect));
                 }
                 Some(TicketOwner::AdminApi) => self.admin_answer(ticket, Reply::Effect(Box::new(effect))),
                 Some(TicketOwner::Shard) => self.connections.remove_ticket(ticket),

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use broker::mail::ConsumerAddress;
 use catalog::ids::QueueId;
 use queue::Requester;
 use wal::{BufferBudget, Claim};
@@ -25,7 +26,7 @@ const RETRY_LOADS_MS: u64 = 100;
 pub(super) enum WaitingList {
     /// All loads of the connection with this key.
     Connection(usize),
-    /// One load of a browse from the admin API, by its ticket.
+    /// One load of a browse from the admin API, or for a seat, by its ticket.
     Browse(u64),
 }
 
@@ -62,10 +63,13 @@ impl Shard {
 
     /// Returns the waiting list of a load, and the budget that it takes memory from. Each load of a browse
     /// from the admin API has its own list and budget, so that a browse of a large message does not delay another
-    /// browse.
+    /// browse. So has each load for a consumer at a seat.
     fn budget_of(&mut self, ticket: u64, who: Requester) -> (WaitingList, Arc<BufferBudget>) {
         let connection = match who {
-            Requester::Consumer(consumer) => self.connections.consumer(consumer).map(|to| to.connection),
+            Requester::Consumer(consumer) => match self.connections.consumer(consumer) {
+                Some(ConsumerAddress::Gate(to)) => Some(to.connection),
+                Some(ConsumerAddress::Seat(_)) | None => None,
+            },
             Requester::Ticket(_) => None,
         };
         let part = |node: &Arc<BufferBudget>| {
