@@ -471,3 +471,20 @@ fn bindings_that_wait_for_the_log_do_not_exceed_the_room_of_their_exchange() {
     assert_eq!(world.answers.values().filter(|answer| refused(answer)).count(), 2);
     assert_eq!(world.catalog.binding_room("/", "amq.topic"), Some(0));
 }
+
+/// A batch that waits may delete exchanges that it does not name, as each of its commands may.
+#[test]
+fn a_batch_that_waits_holds_back_what_its_commands_hold_back() {
+    let mut world = World::new(Catalog::default());
+    world.propose(exchange("/", "b", true, false));
+    world.propose(exchange("/", "c", false, true));
+    let last = binding("/", "c", Destination::Exchange("b".into()), "");
+    world.propose(Command::Bind(last, Caller::Management));
+    let delete = Command::DeleteExchange { vhost: "/".into(), name: "b".into(), if_unused: false };
+    world.propose(Command::Batch(vec![delete]));
+    // The deletion of `b` deletes `c`, too. So this declares a new exchange.
+    world.propose(exchange("/", "c", false, false));
+    world.settle();
+    assert!(world.answers.values().all(Result::is_ok), "{:?}", world.answers);
+    assert!(world.catalog.exchange("/", "c").is_some_and(|exchange| !exchange.auto_delete));
+}
