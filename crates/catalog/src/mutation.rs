@@ -23,11 +23,13 @@ pub enum Mutation {
     ForgetPolicies,
     /// An evacuation leaves out which incarnations were used.
     ForgetIncarnations,
+    /// An evacuation leaves out decisions that are not committed.
+    ForgetPending,
 }
 
 impl Mutation {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::ApplyReadsSetting,
         Self::BatchForgetsOwner,
         Self::ReuseIncarnation,
@@ -37,6 +39,7 @@ impl Mutation {
         Self::ForgetBinding,
         Self::ForgetPolicies,
         Self::ForgetIncarnations,
+        Self::ForgetPending,
     ];
 }
 

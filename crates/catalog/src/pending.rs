@@ -178,7 +178,8 @@ impl<W> Pending<W> {
     pub fn durable_changes(&self, catalog: &Catalog) -> impl Iterator<Item = &Change> {
         self.decided.iter().flat_map(|Decided { changes, .. }| {
             let durable = changes.iter().zip(catalog.durable(changes));
-            durable.filter_map(|(change, durable)| durable.then_some(change))
+            let is_forgotten = catalog.has(Mutation::ForgetPending);
+            durable.filter_map(move |(change, durable)| (durable && !is_forgotten).then_some(change))
         })
     }
 }

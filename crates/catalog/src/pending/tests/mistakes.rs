@@ -32,7 +32,9 @@ fn each_mutation_is_found() {
     let is_found = |mutation| match mutation {
         Mutation::ApplyReadsSetting => finds(&with_settings(), mutation, settings_change_nothing),
         Mutation::BatchForgetsOwner => finds(&with_batch(), mutation, a_batch_is_its_commands),
-        Mutation::ReuseIncarnation => finds(&with_restart(), mutation, decisions_commute),
+        Mutation::ReuseIncarnation | Mutation::ForgetPending => {
+            finds(&with_restart(), mutation, decisions_commute)
+        }
         Mutation::IgnoreClaims => {
             finds(&with_restart(), mutation, decisions_commute) && finds(&steps(), mutation, one_by_one)
         }

@@ -3,7 +3,7 @@
 
 use super::queries::{answers, kept, same, sent};
 use super::*;
-use crate::{Catalog, Mutation};
+use crate::{Catalog, DefinitionsCursor, Mutation};
 
 /// A catalog with its log.
 struct Node {
@@ -15,6 +15,15 @@ struct Node {
     unsynced: VecDeque<(u64, Vec<Change>)>,
     /// What a restart would read now.
     stored: Catalog,
+    /// The evacuation of the log, if it has begun.
+    evacuation: Option<Evacuation>,
+}
+
+/// An evacuation writes the definitions again, in parts. Everything from its beginning on is what the log has after it.
+#[derive(Default)]
+struct Evacuation {
+    cursor: DefinitionsCursor,
+    stored: Catalog,
 }
 
 impl Node {
@@ -24,7 +33,7 @@ impl Node {
         let added = Change::VhostAdded { name: "v".into() };
         [&mut live, &mut stored].into_iter().for_each(|catalog| catalog.apply(&added));
         let pending = Pending::new(&live);
-        Self { live, pending, decided: Vec::new(), unsynced: VecDeque::new(), stored }
+        Self { live, pending, decided: Vec::new(), unsynced: VecDeque::new(), stored, evacuation: None }
     }
 
     fn offer(&mut self, command: Command) {
@@ -32,8 +41,11 @@ impl Node {
             Offered::Waits => {}
             Offered::Decided { number, changes } => {
                 let durable = changes.iter().zip(self.live.durable(&changes));
-                let stored =
-                    durable.filter(|(_, durable)| *durable).map(|(change, _)| sent(change)).collect();
+                let stored = durable.filter(|(_, durable)| *durable).map(|(change, _)| sent(change));
+                let stored: Vec<_> = stored.collect();
+                if let Some(evacuation) = &mut self.evacuation {
+                    stored.iter().for_each(|change| evacuation.stored.restore(change));
+                }
                 self.decided.push(changes);
                 self.unsynced.push_back((number, stored));
             }
@@ -46,6 +58,14 @@ impl Node {
 
     fn commit(&mut self, committed: &Committed<()>) {
         committed.changes.iter().for_each(|change| self.live.apply(change));
+    }
+
+    /// Writes the next part of the evacuation, and then what is decided but not committed: it was written before the part.
+    fn evacuate(&mut self, rows: usize) -> usize {
+        let Some(Evacuation { cursor, stored }) = &mut self.evacuation else { return 0 };
+        let walked = self.live.walk_definitions(cursor, rows, |change| stored.restore(&sent(&change)));
+        self.pending.durable_changes(&self.live).for_each(|change| stored.restore(&sent(change)));
+        walked
     }
 
     fn sync(&mut self, part: u8) {
@@ -64,13 +84,14 @@ impl Node {
 
 /// Decides and commits the commands of the steps. After some step, and at the end:
 ///
-/// - a restart reads what is committed, except for what is not durable;
+/// - a restart reads what is committed, except for what is not durable. At the end it also does so from an evacuation that has begun after that
+///   step, and has written so many rows after each further one;
 /// - at the end, a catalog that has applied all decisions in the order in which they were made answers every question as the one that has
 ///   applied them in the order of the commits.
 ///
 /// No two queues have the same id.
 pub(super) fn decisions_commute(
-    (steps, at): (Vec<Step>, usize),
+    (steps, at, rows): (Vec<Step>, usize, usize),
     mutation: Option<Mutation>,
 ) -> Result<(), TestCaseError> {
     let mut node = Node::new(mutation);
@@ -88,12 +109,18 @@ pub(super) fn decisions_commute(
         }
         if number == at {
             same(&answers(&kept(&node.live)), &answers(&node.stored))?;
+            node.evacuation = Some(Evacuation::default());
         }
+        node.evacuate(rows);
     }
     while !node.unsynced.is_empty() {
         node.sync(u8::MAX);
     }
+    while node.evacuate(rows) > 0 {}
     same(&answers(&kept(&node.live)), &answers(&node.stored))?;
+    if let Some(evacuation) = &node.evacuation {
+        same(&answers(&kept(&node.live)), &answers(&evacuation.stored))?;
+    }
     let mut as_decided = Catalog::default().with_mutation(mutation);
     as_decided.apply(&Change::VhostAdded { name: "v".into() });
     node.decided.iter().flat_map(|changes| changes.iter()).for_each(|change| as_decided.apply(change));
@@ -135,8 +162,8 @@ pub(super) fn a_batch_is_its_commands(
     Ok(())
 }
 
-pub(super) fn with_restart() -> impl Strategy<Value = (Vec<Step>, usize)> {
-    (steps(), 0..80_usize)
+pub(super) fn with_restart() -> impl Strategy<Value = (Vec<Step>, usize, usize)> {
+    (steps(), 0..80_usize, 1..6_usize)
 }
 
 pub(super) fn with_batch() -> impl Strategy<Value = (Vec<Step>, Vec<Command>)> {
