@@ -216,8 +216,10 @@ impl Claims {
             | Command::ClearPolicy { .. }
             | Command::Account(_)
             | Command::SetParameter { .. }
-            | Command::ClearParameter { .. }
-            | Command::Batch(_) => None,
+            | Command::ClearParameter { .. } => None,
+            Command::Batch(commands) => {
+                return commands.iter().for_each(|command| self.add_waiting(command, catalog));
+            }
         };
         if let Some(vhost) = vhost {
             self.add_exclusive(Thing::Topology(vhost));

@@ -14,7 +14,7 @@ pub use self::users::AccountChange;
 use super::arguments::{ARGUMENTS_BYTES_MAX, ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE, known};
 use super::error::CatalogError;
 use super::{
-    Arguments, Binding, Caller, Catalog, Change, Destination, ParameterKey, QueueIds, QueueRecord,
+    Arguments, Binding, Caller, Catalog, Change, Destination, Mutation, ParameterKey, QueueIds, QueueRecord,
     RESERVED_PREFIX, queue_config,
 };
 use crate::access::Maximum;
@@ -197,8 +197,8 @@ impl Catalog {
         if let Some(existing) = self.listed_queue(vhost, name) {
             let is_relaxed = self.rules.relaxed_redeclaration && existing.config.quorum.is_some();
             let owner = connection.filter(|_| exclusive);
-            if existing.exclusive != owner && !is_relaxed {
-                return Err(CatalogError::locked(vhost, name));
+            if !is_relaxed {
+                existing.check_owner(owner)?;
             }
             let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
                 reason: format!(
@@ -243,9 +243,12 @@ impl Catalog {
         check_memory(arguments)?;
         let (config, fsync) = declare.settings(self.default_type(&declare.vhost))?;
         let DeclareQueue { vhost, name, arguments, .. } = declare;
-        let id = ids.take().map_err(|why| CatalogError::LimitReached {
+        let mut id = ids.take().map_err(|why| CatalogError::LimitReached {
             reason: format!("cannot declare queue '{name}' in vhost '{vhost}': {why}"),
         })?;
+        if self.has(Mutation::ReuseIncarnation) {
+            id = QueueId::new((id.incarnation() - 1).max(1), id.slot() as u32);
+        }
         let record = Arc::new(QueueRecord {
             id,
             vhost,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow, VhostSettings};
+use super::{Catalog, Change, DEFAULT_VHOST, Destination, Mutation, QueueRow, VhostSettings};
 use crate::access::{UserLimits, UserRecord, Users};
 
 /// The position at which the next call of [`Catalog::walk_definitions`] continues.
@@ -97,7 +97,12 @@ impl Catalog {
         let mut rows = 0;
         let mut emit = |change: Change| {
             rows += 1;
-            if self.is_durable(&change) {
+            let is_forgotten = match change {
+                Change::PolicySet(_) => self.has(Mutation::ForgetPolicies),
+                Change::Incarnations { .. } => self.has(Mutation::ForgetIncarnations),
+                _ => false,
+            };
+            if self.is_durable(&change) && !is_forgotten {
                 each(change);
             }
         };
@@ -170,7 +175,7 @@ impl Catalog {
         changes
     }
 
-    /// Says of each change of a command that is not applied yet whether it must survive a restart. A command may bind what
+    /// Says of each change of a command that is not applied yet whether it must survive a restart. A batch may bind or delete what
     /// it declares itself.
     pub fn durable(&self, changes: &[Change]) -> Vec<bool> {
         let declares = |change: &Change| {
@@ -179,29 +184,39 @@ impl Catalog {
                 Change::QueueDeclared(_) | Change::ExchangeDeclared(_) | Change::VhostAdded { .. }
             )
         };
-        let binds = |change: &Change| matches!(change, Change::Bound(_));
-        if !(changes.iter().any(declares) && changes.iter().any(binds)) {
+        let names = |change: &Change| {
+            matches!(
+                change,
+                Change::Bound(_)
+                    | Change::Unbound(_)
+                    | Change::ExchangeDeleted { .. }
+                    | Change::QueueForgotten { .. }
+            )
+        };
+        if !(changes.iter().any(declares) && changes.iter().any(names)) {
             return changes.iter().map(|change| self.is_durable(change)).collect();
         }
         let mut after = self.clone();
         let mut is_durable = |change| {
+            let is_durable = after.is_durable(change);
             after.apply(change);
-            after.is_durable(change)
+            is_durable
         };
         changes.iter().map(&mut is_durable).collect()
     }
 
     /// Returns true if the change must survive a restart. What it names is known.
     pub fn is_durable(&self, change: &Change) -> bool {
-        let is_durable = |row: Option<&QueueRow>| {
-            row.is_some_and(|QueueRow { record, .. }| record.durable && record.exclusive.is_none())
-        };
+        let is_durable =
+            |row: Option<&QueueRow>| row.is_some_and(|QueueRow { record, .. }| record.outlives_restart());
         let exchange = |vhost: &str, name: &str| {
             let table = self.vhosts.get(vhost).and_then(|vhost| vhost.exchanges.get(name));
             table.is_some_and(|table| table.exchange.durable)
         };
         match change {
-            Change::QueueDeclared(record) => record.durable && record.exclusive.is_none(),
+            Change::QueueDeclared(_) if self.has(Mutation::StoreTransient) => true,
+            Change::Bound(_) if self.has(Mutation::ForgetBinding) => false,
+            Change::QueueDeclared(record) => record.outlives_restart(),
             Change::QueueForgotten { queue } => is_durable(self.queues.get(*queue)),
             Change::PolicySet(_)
             | Change::PolicyCleared { .. }

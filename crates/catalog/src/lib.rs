@@ -1,8 +1,8 @@
 //! The catalog: virtual hosts, exchanges, queues, bindings, policies, users and their permissions.
 //!
 //! The catalog is a deterministic machine with a copy on every shard. One shard decides commands on the committed state
-//! ([`Catalog::decide`]). A decision is [`Pending`] until the log has it. Then every shard applies the changes in the same order
-//! ([`Catalog::apply`]). An answer leaves when all shards have applied them.
+//! ([`Catalog::decide`]). A decision is [`Pending`] until the log has it. When it is committed, its changes get their place in the one order
+//! in which every shard applies them ([`Catalog::apply`]). An answer leaves when all shards have applied them.
 //!
 //! [`access`] says who may do what. The users are part of the catalog; the counts of logins and connections are those of one node.
 //!
@@ -12,6 +12,7 @@
 
 pub mod access;
 mod arguments;
+mod bindings;
 pub mod categories;
 mod claims;
 mod decide;
@@ -23,6 +24,7 @@ mod exchange;
 mod exchanges;
 mod fields;
 pub mod ids;
+mod mutation;
 mod named;
 pub mod names;
 pub mod nearest;
@@ -51,6 +53,7 @@ use slab::Slab;
 
 use arguments::queue_config;
 pub use arguments::{is_obsolete_argument, span_ms};
+pub use bindings::BindingCursor;
 pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use definitions::{DefinitionsCursor, definitions_of};
 pub use described::{
@@ -62,6 +65,7 @@ pub use exchange::{
     EVENT_EXCHANGE, Exchange, ExchangeId, ExchangeKind, Histories, LOG_EXCHANGE, Routable, TRACE_EXCHANGE,
     has_headers, history_length,
 };
+pub use mutation::Mutation;
 pub use named::Arguments;
 pub use parameters::{
     CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, CLUSTER_TAGS, ParameterKey, Parameters, is_cluster_name,
@@ -89,21 +93,6 @@ pub const DEFAULT_VHOST: &str = "/";
 
 /// The prefix of the names that only the broker itself may declare.
 pub const RESERVED_PREFIX: &str = "amq.";
-
-/// A position in the list of all bindings, at which reading the list continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindingCursor {
-    /// The bindings of the exchange at this place, from this age on.
-    Exchange { place: usize, age: u64 },
-    /// The binding of the queue at this place with the default exchange.
-    Queue { place: usize },
-}
-
-impl Default for BindingCursor {
-    fn default() -> Self {
-        Self::Exchange { place: 0, age: 0 }
-    }
-}
 
 /// Who wants to use a queue. It decides whether an exclusive queue is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,19 +134,33 @@ impl QueueRecord {
         self.config.quorum.is_some()
     }
 
+    /// Returns true if the queue exists after a restart. An exclusive queue ends with its connection.
+    pub fn outlives_restart(&self) -> bool {
+        self.durable && self.exclusive.is_none()
+    }
+
     /// Returns true if the queue is deleted after some time without use. Its machine measures the time.
     pub fn may_expire(&self) -> bool {
         self.config.expires_ms.is_some()
     }
 
-    /// Checks that the caller may use the queue: an exclusive queue is there for its own connection only.
+    /// Checks that the caller may use the queue: an exclusive queue is there for its own connection only. Nobody else asks whether a
+    /// queue is exclusive to somebody else.
     fn check_caller(&self, caller: Caller) -> Result<(), CatalogError> {
         match self.exclusive {
-            Some(owner) if caller != Caller::Connection(owner) => {
-                Err(CatalogError::locked(&self.vhost, &self.name))
-            }
+            Some(owner) if caller != Caller::Connection(owner) => Err(self.locked()),
             _ => Ok(()),
         }
+    }
+
+    /// Checks that the queue may be declared again by the owner, or by anybody if the declaration is not exclusive. What it is declared as
+    /// must be what it is.
+    fn check_owner(&self, owner: Option<ConnectionId>) -> Result<(), CatalogError> {
+        if self.exclusive == owner { Ok(()) } else { Err(self.locked()) }
+    }
+
+    fn locked(&self) -> CatalogError {
+        CatalogError::locked(&self.vhost, &self.name)
     }
 
     /// Returns the name of the queue type.
@@ -367,6 +370,8 @@ pub struct Catalog {
     users: Arc<Users>,
     parameters: Parameters,
     rules: DeclareRules,
+    #[cfg(any(test, debug_assertions))]
+    mutation: Option<Mutation>,
 }
 
 impl Default for Catalog {
@@ -381,6 +386,8 @@ impl Default for Catalog {
             users: Arc::default(),
             parameters: Parameters::new(),
             rules: DeclareRules::default(),
+            #[cfg(any(test, debug_assertions))]
+            mutation: None,
         };
         catalog.add_vhost_with_exchanges(&DEFAULT_VHOST.into());
         catalog
@@ -388,7 +395,9 @@ impl Default for Catalog {
 }
 
 impl Catalog {
-    /// Returns the number of changes applied so far. A route that was cached for another version is stale.
+    /// Returns the number of changes that this copy has applied so far. All shards of a node count the same. A restart counts anew, because
+    /// only durable changes are stored. So no change has a version, and nobody compares versions of two nodes. A route that was cached
+    /// for another version is stale.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -439,8 +448,7 @@ impl Catalog {
         self.policies
     }
 
-    /// Returns a queue to somebody who reads it, consumes from it, or changes it or its bindings. This is the only
-    /// place that refuses exclusive queues of others.
+    /// Returns a queue to somebody who reads it, consumes from it, or changes it or its bindings. Exclusive queues of others are refused.
     ///
     /// # Errors
     /// There is no such queue, or it is exclusive to another connection.
@@ -545,55 +553,8 @@ impl Catalog {
         self.vhosts.get(vhost)?.policies.of(operator).get(name)
     }
 
-    /// Returns every binding: the declared ones, then the one of each queue with the default exchange.
-    pub fn bindings(&self) -> Vec<Arc<Binding>> {
-        self.bindings_from(BindingCursor::default(), usize::MAX).0
-    }
-
-    /// Returns bindings from the position `from` on, and the position of the rest if there is a rest. Visits
-    /// `rows_max` exchanges, queues and bindings together, or one more.
-    pub fn bindings_from(
-        &self,
-        mut from: BindingCursor,
-        rows_max: usize,
-    ) -> (Vec<Arc<Binding>>, Option<BindingCursor>) {
-        let (mut found, mut rows) = (Vec::new(), 0);
-        while rows < rows_max {
-            rows += 1;
-            from = match from {
-                BindingCursor::Exchange { place, .. } if place >= self.exchange_places() => {
-                    BindingCursor::Queue { place: 0 }
-                }
-                BindingCursor::Exchange { place, age } => {
-                    let mut next = BindingCursor::Exchange { place: place + 1, age: 0 };
-                    let table = self.table_at(place);
-                    for (age, binding) in table.iter().flat_map(|table| table.bindings.since_age(age)) {
-                        found.push(binding.clone());
-                        rows += 1;
-                        if rows >= rows_max {
-                            next = BindingCursor::Exchange { place, age: age + 1 };
-                            break;
-                        }
-                    }
-                    next
-                }
-                BindingCursor::Queue { place } if place >= self.queue_places() => return (found, None),
-                BindingCursor::Queue { place } => {
-                    found.extend(self.queues.at(place).map(|row| Arc::new(row.record.implied_binding())));
-                    BindingCursor::Queue { place: place + 1 }
-                }
-            };
-        }
-        (found, Some(from))
-    }
-
-    /// Returns the bindings from this exchange to this destination.
-    pub fn bindings_between(&self, vhost: &str, source: &str, to: &Destination) -> Vec<Arc<Binding>> {
-        let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(source));
-        table.map(|t| t.bindings.to(to).cloned().collect()).unwrap_or_default()
-    }
-
-    /// Applies one change that was decided on this version.
+    /// Applies the next change. Everybody applies the same changes in the order in which their commands were committed ([`Pending`]). The
+    /// result depends on nothing else: on no setting, no clock, and no number of this copy (docs/decisions/0053).
     pub fn apply(&mut self, change: &Change) {
         self.version += 1;
         match change {
@@ -626,6 +587,9 @@ impl Catalog {
                 // One that is being deleted is not added once more.
                 if !self.vhosts.contains_key(name) {
                     self.add_vhost_with_exchanges(name);
+                    if self.has(Mutation::ApplyReadsSetting) {
+                        self.begin_exchanges();
+                    }
                 }
             }
             Change::VhostDeleted { name } => {

@@ -10,12 +10,17 @@
 //! A command is decided as if all commands before it had been carried out. It waits if one of its claims conflicts with
 //! a claim of one of them. So commands that do not conflict share a sync. A command that changes nothing durable waits
 //! for no sync.
+//!
+//! There is one order of changes, and [`Pending`] makes it: the order in which it returns [`Committed`] commands. A change gets its place
+//! there when its command is committed, not when it is decided. Durable changes keep the order of their decisions, which is also their order
+//! in the log. One that is not durable goes before all decisions that wait for a sync. None of them has claims that conflict
+//! with its own, so the catalog is the same as if it had gone after them (docs/decisions/0053).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::claims::{Claimed, Claims};
-use super::{Answer, Catalog, CatalogError, Change, Command, QueueIds};
+use super::{Answer, Catalog, CatalogError, Change, Command, Mutation, QueueIds};
 
 /// The maximum number of waiting commands. One takes some 500 bytes. A node with 100,000 connections does not send as
 /// many in the time of a sync. At the bound, new commands are refused.
@@ -30,6 +35,8 @@ pub struct Pending<W> {
     decided: VecDeque<Decided<W>>,
     waiting: VecDeque<Waiting<W>>,
     ids: QueueIds,
+    /// The version of a catalog that has applied everything that was committed, and nothing else.
+    version: u64,
 }
 
 #[derive(Debug)]
@@ -59,7 +66,8 @@ pub enum Offered<W> {
     Committed(Committed<W>),
 }
 
-/// A command that has ended. The caller applies its changes before it offers another command.
+/// A command that has ended. Its changes are the next in the order of all changes. Every shard applies them in this order, and the caller
+/// applies them before it offers another command.
 #[derive(Debug, PartialEq)]
 pub struct Committed<W> {
     pub who: W,
@@ -75,13 +83,15 @@ impl<W> Pending<W> {
             decided: VecDeque::new(),
             waiting: VecDeque::new(),
             ids: catalog.queue_ids(),
+            version: catalog.version(),
         }
     }
 
     /// Decides a command, unless it must wait. `catalog` is the committed state.
     pub fn offer(&mut self, catalog: &Catalog, command: Command, who: W) -> Offered<W> {
+        debug_assert_eq!(catalog.version(), self.version, "all that was committed is applied, in its order");
         let mut claims = Claims::of(&command, catalog);
-        if self.claimed.blocks(&claims) {
+        if self.blocks(catalog, &claims) {
             return self.wait(catalog, command, claims, who);
         }
         // Only commands that create nothing have claims beyond what they name. So a command that has to wait
@@ -94,7 +104,7 @@ impl<W> Pending<W> {
         };
         let changes: Arc<[Change]> = decision.changes.into();
         claims.add_changes(&changes, catalog);
-        if self.claimed.blocks(&claims) {
+        if self.blocks(catalog, &claims) {
             return self.wait(catalog, command, claims, who);
         }
         if !catalog.durable(&changes).contains(&true) {
@@ -106,6 +116,11 @@ impl<W> Pending<W> {
         Offered::Decided { changes }
     }
 
+    /// Returns true if a command with these claims must wait.
+    fn blocks(&self, catalog: &Catalog, claims: &Claims) -> bool {
+        self.claimed.blocks(claims) && !catalog.has(Mutation::IgnoreClaims)
+    }
+
     fn wait(&mut self, catalog: &Catalog, command: Command, mut claims: Claims, who: W) -> Offered<W> {
         // The command that forgets a queue is accepted even then: a queue ends only once, and nobody would
         // send the command again.
@@ -115,12 +130,16 @@ impl<W> Pending<W> {
             return Offered::Committed(Committed { who, changes: [].into(), result });
         }
         claims.add_waiting(&command, catalog);
+        if catalog.has(Mutation::OvertakeWaiting) {
+            claims = Claims::default();
+        }
         self.claimed.hold(&claims);
         self.waiting.push_back(Waiting { command, claims, who });
         Offered::Waits
     }
 
     fn commit(&mut self, who: W, changes: Arc<[Change]>, answer: Answer) -> Committed<W> {
+        self.version += changes.len() as u64;
         for change in changes.iter() {
             if let Change::QueueForgotten { queue } = change {
                 self.ids.give_back(*queue);
@@ -151,7 +170,8 @@ impl<W> Pending<W> {
     pub fn durable_changes(&self, catalog: &Catalog) -> impl Iterator<Item = &Change> {
         self.decided.iter().flat_map(|Decided { changes, .. }| {
             let durable = changes.iter().zip(catalog.durable(changes));
-            durable.filter_map(|(change, durable)| durable.then_some(change))
+            let is_forgotten = catalog.has(Mutation::ForgetPending);
+            durable.filter_map(move |(change, durable)| (durable && !is_forgotten).then_some(change))
         })
     }
 }

@@ -429,3 +429,31 @@ fn exchanges_have_the_same_ids_on_every_shard() {
         "the others keep theirs"
     );
 }
+
+/// Two nodes with the same exchange give it their own ids, and store and send the same change.
+#[test]
+fn no_change_has_the_id_of_an_exchange() {
+    let declare = |name: &str| {
+        Change::ExchangeDeclared(Arc::new(Exchange::new(
+            "/".into(),
+            name.into(),
+            ExchangeKind::Fanout,
+            Arguments::new(),
+        )))
+    };
+    let (mut one, mut other) = (Catalog::default(), Catalog::default());
+    other.apply(&declare("before"));
+    [&mut one, &mut other].into_iter().for_each(|catalog| catalog.apply(&declare("x")));
+    other.apply(&Change::ExchangeDeleted { vhost: "/".into(), name: "before".into() });
+    let id = |catalog: &Catalog| {
+        let routed = catalog.route("/", "x", &Routable::default()).unwrap();
+        routed.exchange.expect("it begins at the exchange")
+    };
+    assert_ne!(id(&one), id(&other));
+    let stored = |catalog: &Catalog| {
+        let mut stored = bytes::BytesMut::new();
+        catalog.definitions().iter().for_each(|change| encode_change(change, &mut stored));
+        stored
+    };
+    assert_eq!(stored(&one), stored(&other));
+}

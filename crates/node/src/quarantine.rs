@@ -116,7 +116,7 @@ pub fn quarantine(
             _ => {
                 noted.push((file, *offset));
                 let queues = restored.catalog.queues();
-                queues.filter(|q| q.durable && q.exclusive.is_none()).map(|q| q.id.0).collect()
+                queues.filter(|q| q.outlives_restart()).map(|q| q.id.0).collect()
             }
         };
         let queues = close(restored, &owners).join(", ");

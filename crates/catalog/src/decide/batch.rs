@@ -2,7 +2,7 @@
 
 use super::{Answer, CatalogError, Command, Decision, check_name, check_text};
 use crate::parameters::{PARAMETERS_MAX, VALUE_BYTES_MAX};
-use crate::{Catalog, Change, ParameterKey, QueueIds};
+use crate::{Caller, Catalog, Change, Destination, Mutation, ParameterKey, QueueIds};
 
 impl Catalog {
     /// Decides commands one after the other, each on what the ones before have made. All of them are carried out, or none. A
@@ -15,6 +15,10 @@ impl Catalog {
         let mut after = self.clone();
         let mut changes = Vec::new();
         for (at, command) in commands.into_iter().enumerate() {
+            let command = match after.has(Mutation::BatchForgetsOwner) {
+                true => after.of_owner(command),
+                false => command,
+            };
             match after.decide(command, ids) {
                 Ok(decision) => {
                     decision.changes.iter().for_each(|change| after.apply(change));
@@ -33,6 +37,21 @@ impl Catalog {
         }
         let changed = !changes.is_empty();
         Ok(Decision { changes, answer: Answer::Done { changed } })
+    }
+
+    /// Returns a binding as if the owner of its queue asked for it: see [`Mutation::BatchForgetsOwner`].
+    fn of_owner(&self, command: Command) -> Command {
+        match command {
+            Command::Bind(binding, caller) => {
+                let queue = match &binding.destination {
+                    Destination::Queue(name) => self.listed_queue(&binding.vhost, name),
+                    Destination::Exchange(_) => None,
+                };
+                let owner = queue.and_then(|queue| queue.exclusive);
+                Command::Bind(binding, owner.map_or(caller, Caller::Connection))
+            }
+            other => other,
+        }
     }
 
     pub(super) fn set_parameter(

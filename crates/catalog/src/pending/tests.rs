@@ -1,5 +1,8 @@
 //! Tests [`Pending`] against a naive model that carries out one command after the other.
 
+mod mistakes;
+mod order;
+mod queries;
 mod same;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,12 +11,12 @@ use amqp10::sasl::Secret;
 use proptest::prelude::*;
 
 use super::*;
-use crate::access::{Hashing, Permissions};
+use crate::access::{Hashing, Permissions, TopicPermissions};
 use crate::exchange::topic::NODES_MAX;
 use crate::ids::{ConnectionId, QueueId};
 use crate::{
-    AccountChange, Arguments, Binding, Caller, DeclareExchange, DeclareQueue, Destination, SetPolicy,
-    VhostPatch,
+    AccountChange, Arguments, Binding, Caller, DeclareExchange, DeclareQueue, Destination, Mutation,
+    ParameterKey, SetPolicy, VhostPatch,
 };
 
 /// A command, or an event of the log or of a queue.
@@ -140,11 +143,11 @@ fn binding(vhost: &str, source: &str, destination: Destination, key: &str) -> Bi
     Binding { vhost, source, destination, key, arguments: Arguments::new() }
 }
 
-fn policy(vhost: &str, name: &str) -> Command {
+fn policy(vhost: &str, name: &str, operator: bool) -> Command {
     Command::SetPolicy(SetPolicy {
         vhost: vhost.into(),
         name: name.into(),
-        operator: false,
+        operator,
         pattern: format!("^{name}"),
         priority: 0,
         apply_to: "queues".into(),
@@ -180,43 +183,110 @@ fn set_permissions(user: &str, vhost: &str) -> Command {
     })
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+/// Two connections that own queues.
+fn connections() -> [ConnectionId; 2] {
+    [ConnectionId::default(), ConnectionId { number: 2, ..ConnectionId::default() }]
+}
+
+fn callers() -> [Caller; 3] {
+    let [one, two] = connections();
+    [Caller::Management, Caller::Connection(one), Caller::Connection(two)]
+}
+
+fn command() -> impl Strategy<Value = Command> {
     let place = (prop::sample::select(&VHOSTS[..]), prop::sample::select(&NAMES[..]));
     let destination = (prop::sample::select(&NAMES[..]), any::<bool>()).prop_map(|(name, is_queue)| {
         if is_queue { Destination::Queue(name.into()) } else { Destination::Exchange(name.into()) }
     });
-    let bound = (place.clone(), destination, prop::sample::select(&["", "k"][..]))
-        .prop_map(|((vhost, source), to, key)| binding(vhost, source, to, key));
-    let command = prop_oneof![
-        4 => (place.clone(), any::<bool>()).prop_map(|((vhost, name), durable)| declare(vhost, name, durable)),
-        4 => (place.clone(), any::<bool>(), any::<bool>()).prop_map(|((vhost, name), durable, auto_delete)| {
-            exchange(vhost, name, durable, auto_delete)
+    let source = prop::sample::select(&["a", "b", "c", "amq.topic"][..]);
+    let bound = (place.clone(), source, destination, prop::sample::select(&["", "k"][..]))
+        .prop_map(|((vhost, _), source, to, key)| binding(vhost, source, to, key));
+    let kind = prop::sample::select(
+        &[
+            "fanout",
+            "fanout",
+            "fanout",
+            "direct",
+            "direct",
+            "topic",
+            "topic",
+            "x-modulus-hash",
+            "x-consistent-hash",
+        ][..],
+    );
+    let owner = prop::sample::select(vec![None, None, Some(0_usize), Some(1)]);
+    let caller = prop::sample::select(callers().to_vec());
+    let account = |change| Command::Account(change);
+    prop_oneof![
+        4 => (place.clone(), any::<bool>(), owner).prop_map(|((vhost, name), durable, owner)| {
+            let connection = owner.map(|number| connections()[number]);
+            let declare = DeclareQueue::new(vhost, name, Arguments::new());
+            Command::DeclareQueue(DeclareQueue { durable, exclusive: owner.is_some(), connection, ..declare })
         }),
-        8 => bound.clone().prop_map(|binding| Command::Bind(binding, Caller::Management)),
-        3 => bound.prop_map(|binding| Command::Unbind(binding, Caller::Management)),
+        4 => (place.clone(), any::<bool>(), any::<bool>(), kind).prop_map(|((vhost, name), durable, auto_delete, kind)| {
+            match exchange(vhost, name, durable, auto_delete) {
+                Command::DeclareExchange(declare) => {
+                    Command::DeclareExchange(DeclareExchange { kind: kind.to_owned(), ..declare })
+                }
+                other => other,
+            }
+        }),
+        8 => (bound.clone(), caller.clone()).prop_map(|(binding, caller)| Command::Bind(binding, caller)),
+        3 => (bound, caller).prop_map(|(binding, caller)| Command::Unbind(binding, caller)),
         2 => (place.clone(), any::<bool>()).prop_map(|((vhost, name), if_unused)| {
             Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused }
         }),
-        1 => place.clone().prop_map(|(vhost, name)| policy(vhost, name)),
-        1 => place.clone().prop_map(|(vhost, name)| {
-            Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator: false }
+        1 => (place.clone(), any::<bool>()).prop_map(|((vhost, name), operator)| policy(vhost, name, operator)),
+        1 => (place.clone(), any::<bool>()).prop_map(|((vhost, name), operator)| {
+            Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator }
         }),
-        1 => (prop::option::of(0_u32..4), place.clone(), any::<bool>()).prop_map(|(max_queues, place, is_new)| {
+        1 => (prop::option::of(0_u32..4), place.clone(), any::<bool>()).prop_map(move |(max_queues, place, is_new)| {
             let (name, creator) = (if is_new { "w" } else { "v" }.into(), Some(place.1.into()));
             let patch = VhostPatch { max_queues: Some(max_queues), ..VhostPatch::default() };
-            Command::Account(AccountChange::SetVhost { name, patch, creator })
+            account(AccountChange::SetVhost { name, patch, creator })
         }),
-        1 => Just(Command::Account(AccountChange::DeleteVhost { name: "v".into() })),
+        1 => any::<bool>().prop_map(move |is_new| {
+            account(AccountChange::DeleteVhost { name: if is_new { "w" } else { "v" }.into() })
+        }),
         1 => place.clone().prop_map(|(_, name)| set_user(name)),
         1 => place.clone().prop_map(|(_, name)| add_user(name)),
         1 => place.clone().prop_map(|(vhost, name)| set_password(name, vhost)),
         1 => place.clone().prop_map(|(vhost, name)| set_tags(name, vhost)),
-        1 => place.clone().prop_map(|(_, name)| Command::Account(AccountChange::DeleteUser { name: name.into() })),
+        1 => place.clone().prop_map(move |(_, name)| account(AccountChange::DeleteUser { name: name.into() })),
         1 => place.clone().prop_map(|(vhost, name)| set_permissions(name, vhost)),
-        1 => place.clone().prop_map(|(vhost, user)| {
-            Command::Account(AccountChange::ClearPermissions { user: user.into(), vhost: vhost.into() })
+        1 => place.clone().prop_map(move |(vhost, user)| {
+            account(AccountChange::ClearPermissions { user: user.into(), vhost: vhost.into() })
         }),
-    ];
+        1 => (place.clone(), prop::option::of(0_u32..4)).prop_map(move |((_, user), most)| {
+            account(AccountChange::SetUserLimits { user: user.into(), max_connections: Some(most), max_channels: None })
+        }),
+        1 => place.clone().prop_map(move |(vhost, user)| {
+            let permissions = TopicPermissions::new(["^k", ".*"], user, vhost).unwrap();
+            account(AccountChange::SetTopicPermissions { user: user.into(), vhost: vhost.into(), exchange: "amq.topic".into(), permissions })
+        }),
+        1 => (place.clone(), any::<bool>()).prop_map(move |((vhost, user), of_all)| {
+            let exchange = (!of_all).then(|| "amq.topic".into());
+            account(AccountChange::ClearTopicPermissions { user: user.into(), vhost: vhost.into(), exchange })
+        }),
+        1 => (parameter(), 0..3_u8).prop_map(|(key, value)| Command::SetParameter { key, value: value.to_string().into() }),
+        1 => parameter().prop_map(|key| Command::ClearParameter { key }),
+    ]
+}
+
+fn parameter() -> impl Strategy<Value = ParameterKey> {
+    let vhost = prop::sample::select(vec![None, Some("/"), Some("v")]);
+    vhost.prop_map(|vhost| match vhost {
+        Some(vhost) => {
+            ParameterKey { vhost: Some(vhost.into()), component: "shovel".into(), name: "s".into() }
+        }
+        None => ParameterKey::global("p"),
+    })
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let place = (prop::sample::select(&VHOSTS[..]), prop::sample::select(&NAMES[..]));
+    let batch = prop::collection::vec(command(), 0..4).prop_map(Command::Batch);
+    let command = prop_oneof![19 => command(), 1 => batch];
     let step = prop_oneof![
         20 => command.prop_map(Step::Command),
         3 => place.prop_map(|(vhost, name)| Step::Forget(vhost, name)),
@@ -225,39 +295,44 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..80)
 }
 
+/// Every command gets the same answer as if each command were carried out before the next one is decided. The
+/// resulting catalog is the same too.
+fn one_by_one(steps: Vec<Step>, mutation: Option<Mutation>) -> Result<(), TestCaseError> {
+    let mut model = Catalog::default();
+    run_one(&mut model, Command::Account(AccountChange::add_vhost("v"))).unwrap();
+    let mut world = World::new(model.clone().with_mutation(mutation));
+    let (mut expected, mut ended) = (BTreeMap::new(), BTreeSet::new());
+    for step in steps {
+        let (asked, of_model) = match step {
+            Step::Command(command) => (command.clone(), command),
+            Step::Forget(vhost, name) => {
+                // Only a committed queue has a machine that can end, and it ends once. In the model the
+                // queue has another id, so it is looked up by name.
+                let queue = world.catalog.listed_queue(vhost, name).map(|q| q.id);
+                let Some(queue) = queue.filter(|queue| ended.insert(*queue)) else { continue };
+                let in_model = model.listed_queue(vhost, name).unwrap().id;
+                (Command::ForgetQueue { queue }, Command::ForgetQueue { queue: in_model })
+            }
+            Step::Sync(part) => {
+                world.sync(part);
+                continue;
+            }
+        };
+        world.propose(asked);
+        expected.insert(world.proposed, run_one(&mut model, of_model));
+    }
+    world.settle();
+    prop_assert_eq!(world.answers, expected);
+    prop_assert_eq!(contents(&world.catalog), contents(&model));
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Every command gets the same answer as if each command were carried out before the next one is decided. The
-    /// resulting catalog is the same too.
     #[test]
     fn answers_are_as_if_commands_ran_one_by_one(steps in steps()) {
-        let mut model = Catalog::default();
-        run_one(&mut model, Command::Account(AccountChange::add_vhost("v"))).unwrap();
-        let mut world = World::new(model.clone());
-        let (mut expected, mut ended) = (BTreeMap::new(), BTreeSet::new());
-        for step in steps {
-            let (asked, of_model) = match step {
-                Step::Command(command) => (command.clone(), command),
-                Step::Forget(vhost, name) => {
-                    // Only a committed queue has a machine that can end, and it ends once. In the model the
-                    // queue has another id, so it is looked up by name.
-                    let queue = world.catalog.listed_queue(vhost, name).map(|q| q.id);
-                    let Some(queue) = queue.filter(|queue| ended.insert(*queue)) else { continue };
-                    let in_model = model.listed_queue(vhost, name).unwrap().id;
-                    (Command::ForgetQueue { queue }, Command::ForgetQueue { queue: in_model })
-                }
-                Step::Sync(part) => {
-                    world.sync(part);
-                    continue;
-                }
-            };
-            world.propose(asked);
-            expected.insert(world.proposed, run_one(&mut model, of_model));
-        }
-        world.settle();
-        prop_assert_eq!(world.answers, expected);
-        prop_assert_eq!(contents(&world.catalog), contents(&model));
+        one_by_one(steps, None)?;
     }
 }
 
@@ -351,7 +426,7 @@ fn too_many_waiting_commands_are_refused_except_ends_of_queues() {
     world.propose(declare("/", "a", true));
     world.sync(0);
     let queue = world.catalog.listed_queue("/", "a").unwrap().id;
-    world.propose(policy("/", "a"));
+    world.propose(policy("/", "a", false));
     for _ in 0..WAITING_MAX {
         world.propose(declare("/", "a", true));
     }
@@ -396,4 +471,21 @@ fn bindings_that_wait_for_the_log_do_not_exceed_the_room_of_their_exchange() {
     world.settle();
     assert_eq!(world.answers.values().filter(|answer| refused(answer)).count(), 2);
     assert_eq!(world.catalog.binding_room("/", "amq.topic"), Some(0));
+}
+
+/// A batch that waits may delete exchanges that it does not name, as each of its commands may.
+#[test]
+fn a_batch_that_waits_holds_back_what_its_commands_hold_back() {
+    let mut world = World::new(Catalog::default());
+    world.propose(exchange("/", "b", true, false));
+    world.propose(exchange("/", "c", false, true));
+    let last = binding("/", "c", Destination::Exchange("b".into()), "");
+    world.propose(Command::Bind(last, Caller::Management));
+    let delete = Command::DeleteExchange { vhost: "/".into(), name: "b".into(), if_unused: false };
+    world.propose(Command::Batch(vec![delete]));
+    // The deletion of `b` deletes `c`, too. So this declares a new exchange.
+    world.propose(exchange("/", "c", false, false));
+    world.settle();
+    assert!(world.answers.values().all(Result::is_ok), "{:?}", world.answers);
+    assert!(world.catalog.exchange("/", "c").is_some_and(|exchange| !exchange.auto_delete));
 }

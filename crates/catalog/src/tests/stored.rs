@@ -228,3 +228,27 @@ fn ids_of_older_logs_are_never_given_again() {
     assert!(record.id.incarnation() > newest_of_old.incarnation(), "{:?}", record.id);
     assert_eq!(newest_of_old.slot(), 0xff_ffff);
 }
+
+/// What a batch declares and deletes again is deleted after a restart, too.
+#[test]
+fn a_restart_forgets_what_a_batch_has_deleted_itself() {
+    let (mut live, mut restored) = (Catalog::default(), Catalog::default());
+    let declare = Command::DeclareExchange(DeclareExchange {
+        vhost: "/".into(),
+        name: "x".into(),
+        kind: "fanout".into(),
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: Arguments::new(),
+    });
+    let delete = Command::DeleteExchange { vhost: "/".into(), name: "x".into(), if_unused: false };
+    let decision = live.decide(Command::Batch(vec![declare, delete]), &mut live.queue_ids()).unwrap();
+    for (change, durable) in decision.changes.iter().zip(live.durable(&decision.changes)) {
+        live.apply(change);
+        if durable {
+            restored.restore(change);
+        }
+    }
+    assert!(live.exchange("/", "x").is_none() && restored.exchange("/", "x").is_none());
+}

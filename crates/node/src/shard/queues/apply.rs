@@ -83,7 +83,7 @@ impl Shard {
         let is_quorum = record.is_quorum();
         let driver = match is_quorum {
             true => Driver::replicated(),
-            false => Driver::classic(record.durable && record.exclusive.is_none(), record.fsync),
+            false => Driver::classic(record.outlives_restart(), record.fsync),
         };
         let fifo = Fifo::restore(config, facts, self.here.now_ms).with_policy(driver.policy());
         // If the machine does not know a run, all messages of the run were settled before the restart.

@@ -1,0 +1,49 @@
+//! The properties find each deliberate mistake.
+
+use proptest::test_runner::{Config, TestError, TestRunner};
+
+use super::order::{a_batch_is_its_commands, decisions_commute, with_batch, with_restart};
+use super::same::{restored_is_live, settings_change_nothing, with_evacuation, with_settings};
+use super::*;
+use crate::Mutation;
+
+/// Each mistake must be found within this many cases.
+const CASES_TO_FIND: u32 = 2000;
+
+/// Returns true if the property does not hold for some case.
+fn finds<S: Strategy>(
+    cases: &S,
+    mutation: Mutation,
+    property: impl Fn(S::Value, Option<Mutation>) -> Result<(), TestCaseError>,
+) -> bool {
+    // The cases are always the same, and a case that fails is not made smaller.
+    let config =
+        Config { cases: CASES_TO_FIND, max_shrink_iters: 0, failure_persistence: None, ..Config::default() };
+    let result = TestRunner::new_with_rng(
+        config,
+        proptest::test_runner::TestRng::deterministic_rng(Default::default()),
+    )
+    .run(cases, |case| property(case, Some(mutation)));
+    matches!(result, Err(TestError::Fail(..)))
+}
+
+#[test]
+fn each_mutation_is_found() {
+    let is_found = |mutation| match mutation {
+        Mutation::ApplyReadsSetting => finds(&with_settings(), mutation, settings_change_nothing),
+        Mutation::BatchForgetsOwner => finds(&with_batch(), mutation, a_batch_is_its_commands),
+        Mutation::ReuseIncarnation | Mutation::ForgetPending => {
+            finds(&with_restart(), mutation, decisions_commute)
+        }
+        Mutation::IgnoreClaims => {
+            finds(&with_restart(), mutation, decisions_commute) && finds(&steps(), mutation, one_by_one)
+        }
+        Mutation::OvertakeWaiting => finds(&steps(), mutation, one_by_one),
+        Mutation::StoreTransient
+        | Mutation::ForgetBinding
+        | Mutation::ForgetPolicies
+        | Mutation::ForgetIncarnations => finds(&with_evacuation(), mutation, restored_is_live),
+    };
+    let not_found: Vec<_> = Mutation::ALL.into_iter().filter(|mutation| !is_found(*mutation)).collect();
+    assert_eq!(not_found, []);
+}

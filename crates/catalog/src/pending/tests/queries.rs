@@ -1,0 +1,137 @@
+//! Everything that anybody can ask of a catalog, as texts that can be compared.
+
+use super::*;
+use crate::{Catalog, DefinitionsCursor, Routable, decode_change, encode_change};
+
+/// Returns the change as a log or another node reads it.
+pub(super) fn sent(change: &Change) -> Change {
+    let mut stored = bytes::BytesMut::new();
+    encode_change(change, &mut stored);
+    decode_change(&stored).expect("what was encoded")
+}
+
+/// Returns the changes that rebuild a catalog, told in parts of so many rows, as they are stored.
+pub(super) fn definitions(catalog: &Catalog, rows: usize) -> Vec<String> {
+    let mut cursor = DefinitionsCursor::default();
+    let mut all = Vec::new();
+    let mut each = |change: Change| all.push(format!("{:?}", sent(&change)));
+    while catalog.walk_definitions(&mut cursor, rows, &mut each) > 0 {}
+    all
+}
+
+/// Returns the answers to all questions about what exists, which are equal on all nodes. The numbers that a node gives to its own copy are
+/// in [`numbers`]. Nobody may rely on the order of lists, except that of the bindings of an exchange whose order counts, so
+/// everything is sorted.
+pub(super) fn answers(catalog: &Catalog) -> Vec<String> {
+    let mut all = contents(catalog);
+    all.extend(
+        definitions(catalog, usize::MAX).into_iter().filter(|change| !change.starts_with("Incarnations")),
+    );
+    all.push(format!("{} queues, {} exchanges", catalog.queue_count(), catalog.exchange_count()));
+    all.extend(catalog.exchanges().map(|exchange| format!("{exchange:?}")));
+    for queue in catalog.queues() {
+        let id = queue.id;
+        let named = (
+            catalog.names_of(id),
+            catalog.is_stream(id),
+            catalog.is_to_come(id),
+            catalog.queue_id_at(id.slot()),
+        );
+        all.push(format!(
+            "{queue:?} {named:?} {:?} {:?}",
+            catalog.queue_by_id(id),
+            catalog.queue_at(id.slot())
+        ));
+    }
+    all.extend(catalog.policies(true).map(|policy| format!("{policy:?}")));
+    all.push(format!("{:?}", catalog.parameters()));
+    all.push(format!("{:?}", catalog.users().have_begun()));
+    for user in catalog.users().iter() {
+        let topics: BTreeMap<_, _> = user.topics.iter().collect();
+        all.push(format!("{} {topics:?} {:?}", user.name, user.limits));
+    }
+    for vhost in VHOSTS.into_iter().chain(["w"]) {
+        let mut queues: Vec<_> = catalog.queues_in(vhost).collect();
+        queues.sort();
+        let of_vhost = (catalog.has_vhost(vhost), catalog.vhost_settings(vhost), queues);
+        all.push(format!("{vhost} {of_vhost:?}"));
+        for name in NAMES.into_iter().chain(["amq.topic", "amq.rabbitmq.event", "amq.rabbitmq.log"]) {
+            let exchange = (catalog.exchange(vhost, name), catalog.is_topic(vhost, name));
+            let usable = callers().map(|caller| catalog.usable_queue(vhost, name, caller));
+            let policies = [false, true].map(|operator| catalog.policy(vhost, name, operator));
+            all.push(format!("{vhost} {name} {exchange:?} {usable:?} {policies:?}"));
+            all.push(format!("{vhost} {name} {:?}", routes(catalog, vhost, name)));
+            for to in NAMES {
+                for to in [Destination::Queue(to.into()), Destination::Exchange(to.into())] {
+                    let between = catalog.bindings_between(vhost, name, &to);
+                    let mut between: Vec<_> = between.iter().map(|binding| format!("{binding:?}")).collect();
+                    between.sort();
+                    all.push(format!("{vhost} {name} {between:?}"));
+                }
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Returns where messages to an exchange go. If there is an exchange whose bindings have an order, the catalog must have the same history to
+/// find the same routes.
+fn routes(catalog: &Catalog, vhost: &str, exchange: &str) -> Vec<String> {
+    let route = |key: &str| {
+        let keys = [key.into()];
+        let routed = catalog.route(vhost, exchange, &Routable { keys: &keys, ..Routable::default() });
+        let mut targets = routed.map(|routed| routed.targets.to_vec()).unwrap_or_default();
+        targets.sort_by_key(|target| format!("{target:?}"));
+        format!("{targets:?}")
+    };
+    match has_ordered_bindings(catalog) {
+        true => Vec::new(),
+        false => ["", "k", "a"].into_iter().map(route).collect(),
+    }
+}
+
+fn has_ordered_bindings(catalog: &Catalog) -> bool {
+    catalog.exchanges().any(|exchange| exchange.kind.order_counts())
+}
+
+/// Returns the numbers that a node gives to its own copy of the catalog: they follow from the order of changes since its start. No change
+/// that is stored or sent has them.
+pub(super) fn numbers(catalog: &Catalog) -> Vec<String> {
+    // The number of places is at least what is needed. How much more it is depends on the memory that was reserved.
+    let places =
+        (0..catalog.exchange_places()).filter_map(|place| Some((place, catalog.exchange_at(place)?)));
+    let places = places.map(|at| format!("{at:?}"));
+    let versions = format!("{} {}", catalog.version(), catalog.policies_version());
+    let queues = format!("{} {:?}", catalog.queue_places(), catalog.queue_ids());
+    places.chain([versions, queues]).collect()
+}
+
+/// Returns what is left of a catalog after a restart: a copy from which everything was removed that is not durable.
+pub(super) fn kept(catalog: &Catalog) -> Catalog {
+    let mut kept = catalog.clone().with_mutation(None);
+    let all = kept.clone();
+    let declared = all.bindings().into_iter().filter(|binding| !binding.source.is_empty());
+    let bindings = declared.map(Change::Unbound);
+    let queues = all.queues().map(|queue| Change::QueueForgotten { queue: queue.id });
+    let exchanges = all.exchanges().map(|exchange| Change::ExchangeDeleted {
+        vhost: exchange.vhost.clone(),
+        name: exchange.name.clone(),
+    });
+    for change in bindings.chain(queues).chain(exchanges) {
+        if !all.is_durable(&change) {
+            kept.apply(&change);
+        }
+    }
+    kept
+}
+
+/// Checks that two catalogs have given the same answers. The error has those that differ.
+pub(super) fn same(left: &[String], right: &[String]) -> Result<(), TestCaseError> {
+    let only = |these: &[String], others: &[String]| -> Vec<String> {
+        these.iter().filter(|line| !others.contains(line)).cloned().collect()
+    };
+    prop_assert_eq!(only(left, right), only(right, left));
+    prop_assert_eq!(left, right);
+    Ok(())
+}
