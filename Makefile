@@ -12,8 +12,9 @@ $(STATIC_HOST_TARGETS): export RUSTFLAGS = -C target-feature=+crt-static
 # Builds the program without shared libraries, in target/<host>/dist, for machines and images that have none.
 static: PROFILE = dist
 static:
-	cargo build --profile $(PROFILE) -p sluice
+	$(if $(filter dist,$(PROFILE)),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$(CURDIR)/packaging/order/link) cargo build --profile $(PROFILE) -p sluice
 	$(if $(filter dist,$(PROFILE)),packaging/size target/$(CARGO_BUILD_TARGET)/dist/sluice)
+	$(if $(filter distx86_64,$(PROFILE)$(shell uname -m)),packaging/order/check target/$(CARGO_BUILD_TARGET)/dist/sluice)
 
 # Builds the Debian package of that program, for this machine, in target/packages. `sluice --version` names the commit.
 deb: export SLUICE_COMMIT = $(shell git rev-parse --short=12 HEAD)

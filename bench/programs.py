@@ -51,6 +51,8 @@ def prepare(targets):
     for target, (_, install) in INSTALLED.items():
         if target in targets and not is_installed(target):
             run(*install)
+    # As in the Makefile.
+    os.environ["CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER"] = os.path.join(ROOT, "packaging/order/link")
     run("cargo", "build", "--profile", PROFILE, *(word for name in OURS for word in ("-p", name)), cwd=ROOT)
     os.environ["SLUICE_BIN"] = built("sluice")
 
