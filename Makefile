@@ -1,11 +1,11 @@
 # Each target is one or two commands that can also be typed by hand.
-.PHONY: run static deb deb-test deb-boot-test container container-test manifests release release-test test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
+.PHONY: run static order deb deb-test deb-boot-test container container-test manifests release release-test test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
 
 # The tests are compiled as the static program is, so that they share its dependencies, in target/<host>.
-STATIC_HOST_TARGETS = static deb deb-test deb-boot-test container container-test build unit interop kill hostile page-test lint
+STATIC_HOST_TARGETS = static order deb deb-test deb-boot-test container container-test build unit interop kill hostile page-test lint
 $(STATIC_HOST_TARGETS): export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
 $(STATIC_HOST_TARGETS): export RUSTFLAGS = -C target-feature=+crt-static
 
@@ -14,7 +14,13 @@ static: PROFILE = dist
 static:
 	$(if $(filter dist,$(PROFILE)),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$(CURDIR)/packaging/order/link) cargo build --profile $(PROFILE) -p sluice
 	$(if $(filter dist,$(PROFILE)),packaging/size target/$(CARGO_BUILD_TARGET)/dist/sluice)
-	$(if $(filter distx86_64,$(PROFILE)$(shell uname -m)),packaging/order/check target/$(CARGO_BUILD_TARGET)/dist/sluice)
+
+# Writes the list of functions that lie together in that program, for x86-64 Linux, builds it again, and checks the memory of an idle broker.
+order: static
+	packaging/order/record
+	touch crates/sluice/src/main.rs
+	$(MAKE) static
+	packaging/order/check target/$(CARGO_BUILD_TARGET)/dist/sluice
 
 # Builds the Debian package of that program, for this machine, in target/packages. `sluice --version` names the commit.
 deb: export SLUICE_COMMIT = $(shell git rev-parse --short=12 HEAD)

@@ -269,7 +269,7 @@ impl<A> Outlet<A> {
         self.attach_state != AttachState::Asking
     }
 
-    /// Returns true if the queue does not know the consumer any more.
+    /// Returns true if the queue does not know the consumer any more, or is out of reach.
     pub fn is_gone(&self) -> bool {
         matches!(self.attach_state, AttachState::Gone | AttachState::OutOfReach { .. })
     }

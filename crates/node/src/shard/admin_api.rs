@@ -22,6 +22,8 @@ pub(super) struct Waiting {
     changes: HashMap<Ticket, AnswerTo<Result<Answer, CatalogError>>>,
     /// Requests to queues, each with its queue.
     requests: HashMap<Ticket, (QueueId, AnswerTo<Effect>)>,
+    /// The tickets of these requests, by the numbers of their questions.
+    tickets: HashMap<u64, Ticket>,
     /// Messages that are published again, by the numbers of their questions.
     moves: HashMap<u64, AnswerTo<Vec<Result<(), MoveRefusal>>>>,
     /// Messages that are read, by the numbers of their questions.
@@ -96,6 +98,7 @@ impl Shard {
             }
             Act::Request { queue, mut request, to } => {
                 if let Some(ticket) = self.connections.ticket(TicketOwner::AdminApi) {
+                    self.admin_api.tickets.insert(to.number, ticket);
                     self.admin_api.requests.insert(ticket, (queue, to));
                     request.set_ticket(ticket);
                     self.mail.post.request(queue, request);
@@ -131,8 +134,9 @@ impl Shard {
         self.admin_api.unanswered.retain(Question::is_awaited);
         self.admin_api.peeks.remove(&number);
         self.give_up_moves(number);
-        let requests = self.admin_api.requests.extract_if(|_, (_, to)| to.number == number);
-        for (ticket, (queue, _)) in requests {
+        if let Some(ticket) = self.admin_api.tickets.remove(&number)
+            && let Some((queue, _)) = self.admin_api.requests.remove(&ticket)
+        {
             self.connections.remove_ticket(ticket);
             self.mail.post.request(queue, Request::CancelBrowse { ticket });
         }
@@ -150,6 +154,7 @@ impl Shard {
     pub(super) fn answer_request(&mut self, ticket: Ticket, effect: Effect) {
         self.connections.remove_ticket(ticket);
         if let Some((_, to)) = self.admin_api.requests.remove(&ticket) {
+            self.admin_api.tickets.remove(&to.number);
             to.send(effect);
         }
     }

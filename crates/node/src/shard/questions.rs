@@ -82,7 +82,8 @@ pub struct Part<T, P = usize> {
 }
 
 /// The most places that a shard visits for one question, and the most ids in one question. In each turn a
-/// shard answers at least one question of this size. Further questions may wait for the next turn.
+/// shard answers at least one question of this size. Further questions may wait for the next turn. All policies, all parameters and all
+/// virtual hosts are read at once: there are few.
 pub const PLACES_PER_PART: usize = 500;
 
 impl<T> Part<T> {

@@ -143,7 +143,7 @@ impl Gate {
         let is_answered = match roles.get_mut(place as usize) {
             Some(Role::Consumer(consumer)) => {
                 consumer.unsettled = consumer.unsettled.saturating_sub(settled);
-                // A queue that is gone has taken its messages with it.
+                // A queue that is gone has taken its messages with it, and one out of reach will deliver them again.
                 let is_known = !consumer.outlet.is_gone();
                 if is_known {
                     consumer.outlet.settle_stored(range, outcome, (), cx);

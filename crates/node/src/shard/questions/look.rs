@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use super::AnswerTo;
 use crate::shard::Shard;
 
-/// A question about what a shard alone knows. The question and its answer are plain data, without a closure or a channel:
-/// neither of these can be cloned and printed.
+/// A question about what a shard alone knows. The question and its answer are plain data. The bounds keep boxed closures and channels out:
+/// those cannot be cloned.
 pub trait Look: Clone + Debug + Send + 'static {
     type Answer: Clone + Debug + Send + 'static;
 
