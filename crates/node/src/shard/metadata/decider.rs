@@ -69,7 +69,7 @@ impl Shard {
     fn offer(&mut self, command: Command, asker: Asker) {
         let Metadata { catalog, decider: Some(decider), .. } = &mut self.metadata else { return };
         match decider.pending.offer(catalog, command, asker) {
-            Offered::Waits => {}
+            Offered::Waits | Offered::Repeated => {}
             Offered::Decided { changes } => {
                 let durable = catalog.durable(&changes);
                 for ((version, change), durable) in (catalog.version() + 1..).zip(changes.iter()).zip(durable)

@@ -7,8 +7,12 @@
 //! ```
 //!
 //! A queue ends because something has happened: its connection has closed, its last consumer has gone, nobody has used it, or
-//! somebody has deleted it. So the command that removes it from the catalog is kept and proposed until it is applied. The id of
-//! the queue names its incarnation, so it does no harm to propose the command again. After a restart the queue ends again.
+//! somebody has deleted it. So the command that removes it from the catalog is kept and proposed until it is applied. If an
+//! earlier proposal is decided already, or waits to be decided, the repetition is dropped ([`catalog::Pending`]). If the queue is
+//! forgotten already, the repetition is answered, and changes nothing: the id of the queue names its incarnation.
+//!
+//! Nothing of this is written. After a restart an exclusive queue is gone, and an unused queue expires again. But a durable
+//! auto-delete queue exists again if its end was not synced, and then it lives until its next last consumer leaves.
 
 use std::collections::VecDeque;
 
@@ -20,11 +24,11 @@ use queue::{Effect, GoneReason, Ticket};
 use wal::Extent;
 
 /// The time after which a command without an answer is proposed again, in milliseconds. On a healthy node the answer takes the
-/// time of a sync. A disk that stands still is not a reason to ask again, but asking again does no harm.
+/// time of a sync. While the disk stands still, repetitions are dropped where they arrive.
 const AGAIN_MS: u64 = 5000;
 
 /// The most commands that are proposed again at once, oldest first. Whoever decides them may be slow, and each takes memory
-/// there. The others follow when one of these is answered, or after a pause.
+/// on its way there. The others follow when one of these is answered, or after a pause.
 const AGAIN_MAX: usize = 100;
 
 /// The longest pause, in milliseconds. Each pause without any answer is twice as long as the one before.
