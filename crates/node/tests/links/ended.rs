@@ -199,6 +199,36 @@ fn deletions_and_outcomes_have_one_deadline() {
     assert_eq!(house.peers[peer].detached.len(), 3);
 }
 
+/// The outcome of one link does not arrive for an hour. The links that end later have nothing to do with it.
+#[test]
+fn an_outcome_that_stays_out_does_not_end_the_wait_for_later_deletions() {
+    let mut house = house();
+    house.declare("stuck", [("x-queue-type".to_owned(), Value::from("quorum"))].into());
+    let peer = house.connect(1);
+    let sender = house.sender(peer, "/queues/stuck");
+    let receivers = [0; 3].map(|_| attach_dynamic(&mut house, peer));
+    house.log_stopped = true;
+    house.send(peer, sender, b"x");
+    house.peers[peer].conn.detach(0, sender, None);
+    house.settle();
+    pass(&mut house, ANSWER_WAIT_MS);
+    assert_eq!(house.peers[peer].detached.len(), 1);
+    lose_proposals(&mut house);
+    let detach = |house: &mut House, receiver: usize| {
+        house.peers[peer].conn.detach(0, receivers[receiver], None);
+        house.settle();
+        house.peers[peer].detached.len()
+    };
+    assert_eq!(detach(&mut house, 0), 2, "the connection has just waited");
+    pass(&mut house, 3_600_000);
+    assert_eq!(detach(&mut house, 1), 2);
+    pass(&mut house, ANSWER_WAIT_MS - 1);
+    assert_eq!(house.peers[peer].detached.len(), 2);
+    pass(&mut house, 1);
+    assert_eq!(house.peers[peer].detached.len(), 3);
+    assert_eq!(detach(&mut house, 2), 4, "the connection has just waited");
+}
+
 /// The second shard is stuck, so no change is applied everywhere.
 #[test]
 fn a_client_of_amqp_0_9_1_waits_no_longer() {
