@@ -20,7 +20,7 @@ use broker::mail::Mail;
 use broker::own_queues::ANSWER_WAIT_MS;
 use catalog::ids::QueueId;
 use hashbrown::HashMap;
-use queue::{Effect, GoneReason, Ticket};
+use queue::{Effect, GoneReason, Refusal, Request, Requester, Ticket};
 use wal::Extent;
 
 /// The time after which a command without an answer is proposed again, in milliseconds. On a healthy node the answer takes the
@@ -33,6 +33,10 @@ const AGAIN_MAX: usize = 100;
 
 /// The longest pause, in milliseconds. Each pause without any answer is twice as long as the one before.
 const PAUSE_MS_MAX: u64 = 60_000;
+
+/// The most answers that wait for one queue. Clients that delete an ended queue come and go while the log stands still. Those
+/// beyond the limit are answered at once.
+const ANSWERS_MAX: usize = 1024;
 
 /// What remains to do when the catalog has forgotten a queue.
 #[derive(Debug, Default)]
@@ -78,6 +82,20 @@ impl Ended {
         }
         self.proposed.push_back((now_ms, queue));
         self.queues.insert(queue, EndedQueue { ticket, proposed_ms: now_ms, forgetting });
+    }
+
+    /// Called for a request to delete a queue. Returns true if the queue has ended. Then the request is answered when the catalog
+    /// has forgotten the queue.
+    pub(super) fn answer_later(&mut self, queue: QueueId, request: &Request) -> bool {
+        let Request::Delete { ticket, .. } = *request else { return false };
+        let Some(ended) = self.queues.get_mut(&queue) else { return false };
+        let answers = &mut ended.forgetting.answers;
+        if answers.len() >= ANSWERS_MAX {
+            return false;
+        }
+        let effect = Effect::Refused { requester: Requester::Ticket(ticket), why: Refusal::NotFound };
+        answers.push(Mail::Effect { queue, effect });
+        true
     }
 
     /// Called when the catalog has forgotten a queue. Returns what remains to do.
