@@ -30,7 +30,8 @@ pub enum Mail {
     Effect { queue: QueueId, effect: Effect },
     /// A queue's verdict on the publishes `first..=last` of one publisher. Bounded by link credit.
     Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
-    /// A command on its way to where changes are decided. Bounded by management credit and dynamic links.
+    /// A command on its way to where changes are decided. Bounded by management credit, by dynamic links, and by
+    /// the queues that have ended: each proposes its end, and again after a pause, at most 100 of a shard at once.
     Propose(Proposal),
     /// A committed change. Every shard applies all entries in their order. Bounded by proposals.
     Entry(Arc<Entry>),

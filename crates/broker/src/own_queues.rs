@@ -12,8 +12,13 @@ use crate::ids::unassigned;
 use crate::mail::TicketOwner;
 
 /// The time for which an answer waits for what should come before it, in milliseconds: the answers to DETACH, END and CLOSE, to
-/// `connection.close` and to `basic.cancel`. A connection has one deadline for all its answers, which starts with the first one
-/// that waits. So a client that closes its links one by one does not wait once for each.
+/// `connection.close` and to `basic.cancel`.
+///
+/// A connection has one deadline for all its answers except those to `basic.cancel`. It starts with the first answer that waits.
+/// When it has passed, answers do not wait for as long again. So a client that closes its links one by one does not wait once for
+/// each. Then the next answer that has something to wait for starts a new deadline.
+///
+/// The answer to `basic.cancel` has a deadline of its own for each queue, on the shard on which the queue lives.
 pub const ANSWER_WAIT_MS: u64 = 1000;
 
 /// The exclusive queues of one connection. `F` is the type of an answer that waits until queues are deleted.
@@ -24,7 +29,7 @@ pub struct OwnQueues<F> {
     /// The tickets of deletions that are not answered yet.
     deletions: Vec<Ticket>,
     answers: Vec<F>,
-    /// When the answers of the connection are sent in any case. Unset if nothing is missing that an answer could wait for.
+    /// When the answers of the connection are sent in any case. Unset if there is nothing to wait for.
     deadline_ms: Option<u64>,
 }
 
@@ -75,9 +80,8 @@ impl<F> OwnQueues<F> {
         at.map(|at| self.deletions.swap_remove(at)).is_some()
     }
 
-    /// Holds an answer as long as more than `before` deletions are in flight, or another answer waits for
-    /// which `first` is true. Returns the answer if nothing holds it. Even after the deadline, an answer that has something to
-    /// wait for leaves with [`OwnQueues::poll_answers`] only.
+    /// Holds an answer if more than `before` deletions are in flight, or if an answer waits for which `first` is true. Otherwise
+    /// returns it. A held answer leaves with [`OwnQueues::poll_answers`], also when the deadline has passed already.
     pub fn hold(&mut self, answer: F, before: usize, first: impl Fn(&F) -> bool, now_ms: u64) -> Option<F> {
         if self.deletions() > before || self.answers.iter().any(first) {
             self.start_deadline(now_ms);
@@ -105,9 +109,11 @@ impl<F> OwnQueues<F> {
         !self.answers.is_empty()
     }
 
-    /// Called when an answer of the connection begins to wait. A deadline that has started stays.
+    /// Called when an answer of the connection begins to wait. Starts a deadline, unless there is one that has not passed, or that has
+    /// passed less than [`ANSWER_WAIT_MS`] ago.
     pub fn start_deadline(&mut self, now_ms: u64) {
-        self.deadline_ms.get_or_insert(now_ms + ANSWER_WAIT_MS);
+        let current = self.deadline_ms.filter(|deadline_ms| now_ms < deadline_ms + ANSWER_WAIT_MS);
+        self.deadline_ms = current.or(Some(now_ms + ANSWER_WAIT_MS));
     }
 
     /// Returns when the answers of the connection are sent in any case.
@@ -120,8 +126,8 @@ impl<F> OwnQueues<F> {
         self.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms)
     }
 
-    /// Called when nothing but deletions is missing that an answer could wait for. Without deletions, the next answer that waits
-    /// starts a new deadline.
+    /// Called when no outcome is missing. If no deletion is in flight either, removes the deadline: there is nothing to wait for.
+    /// The next answer that waits starts a new one.
     pub fn end_deadline(&mut self) {
         if self.deletions.is_empty() {
             self.deadline_ms = None;

@@ -19,8 +19,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
+
 use super::claims::{Claimed, Claims};
 use super::{Answer, Catalog, CatalogError, Change, Command, Mutation, QueueIds};
+use crate::ids::QueueId;
 
 /// The maximum number of waiting commands. One takes some 500 bytes. A node with 100,000 connections does not send as
 /// many in the time of a sync. At the bound, new commands are refused.
@@ -34,6 +37,8 @@ pub struct Pending<W> {
     /// The decisions that are not committed, in the order in which the log syncs them.
     decided: VecDeque<Decided<W>>,
     waiting: VecDeque<Waiting<W>>,
+    /// The queues whose end ([`Command::ForgetQueue`]) is among `decided` or `waiting`.
+    ends: HashSet<QueueId>,
     ids: QueueIds,
     /// The version of a catalog that has applied everything that was committed, and nothing else.
     version: u64,
@@ -59,6 +64,9 @@ struct Waiting<W> {
 pub enum Offered<W> {
     /// The command waits for others. [`Pending::take_line`] returns it again.
     Waits,
+    /// The end of the queue is already decided, or waits. The command is dropped, and nobody answers it. Whoever has proposed it
+    /// hears of the first proposal, or proposes it again later.
+    Repeated,
     /// The durable ones among the changes must be synced. Then the caller calls [`Pending::handle_synced`].
     Decided {
         changes: Arc<[Change]>,
@@ -82,6 +90,7 @@ impl<W> Pending<W> {
             claimed: Claimed::default(),
             decided: VecDeque::new(),
             waiting: VecDeque::new(),
+            ends: HashSet::new(),
             ids: catalog.queue_ids(),
             version: catalog.version(),
         }
@@ -90,6 +99,14 @@ impl<W> Pending<W> {
     /// Decides a command, unless it must wait. `catalog` is the committed state.
     pub fn offer(&mut self, catalog: &Catalog, command: Command, who: W) -> Offered<W> {
         debug_assert_eq!(catalog.version(), self.version, "all that was committed is applied, in its order");
+        let ends = match command {
+            Command::ForgetQueue { queue } => Some(queue),
+            _ => None,
+        };
+        // A repetition conflicts with the first proposal. If it waited, it would claim the topology of the virtual host.
+        if ends.is_some_and(|queue| self.ends.contains(&queue)) {
+            return Offered::Repeated;
+        }
         let mut claims = Claims::of(&command, catalog);
         if self.blocks(catalog, &claims) {
             return self.wait(catalog, command, claims, who);
@@ -111,6 +128,7 @@ impl<W> Pending<W> {
             return Offered::Committed(self.commit(who, changes, decision.answer));
         }
         self.claimed.hold(&claims);
+        self.ends.extend(ends);
         let answer = decision.answer;
         self.decided.push_back(Decided { claims, who, changes: changes.clone(), answer });
         Offered::Decided { changes }
@@ -122,9 +140,11 @@ impl<W> Pending<W> {
     }
 
     fn wait(&mut self, catalog: &Catalog, command: Command, mut claims: Claims, who: W) -> Offered<W> {
-        // The command that forgets a queue is accepted even then: a queue ends only once, and nobody would
-        // send the command again.
-        if self.waiting.len() >= WAITING_MAX && !matches!(command, Command::ForgetQueue { .. }) {
+        // The command that forgets a queue is accepted even then: the queue has ended, and its memory is free only afterwards.
+        // There is at most one such command for each queue.
+        if let Command::ForgetQueue { queue } = command {
+            self.ends.insert(queue);
+        } else if self.waiting.len() >= WAITING_MAX {
             let reason = format!("too many changes wait for the log: the limit is {WAITING_MAX}");
             let result = Err(CatalogError::Busy { reason });
             return Offered::Committed(Committed { who, changes: [].into(), result });
@@ -143,6 +163,7 @@ impl<W> Pending<W> {
         for change in changes.iter() {
             if let Change::QueueForgotten { queue } = change {
                 self.ids.give_back(*queue);
+                self.ends.remove(queue);
             }
         }
         Committed { who, changes, result: Ok(answer) }
@@ -161,6 +182,9 @@ impl<W> Pending<W> {
         let line = std::mem::take(&mut self.waiting).into_iter();
         line.map(|Waiting { command, claims, who }| {
             self.claimed.release(&claims);
+            if let Command::ForgetQueue { queue } = &command {
+                self.ends.remove(queue);
+            }
             (command, who)
         })
         .collect()

@@ -46,11 +46,12 @@ pub const LOG_EXCHANGE: &str = "amq.rabbitmq.log";
 /// The exchange that gets copies of traced messages. Every virtual host has it.
 pub const TRACE_EXCHANGE: &str = "amq.rabbitmq.trace";
 
-/// An exchange from its declaration to its deletion, for a node that counts what passes it. It is the same on every shard of the node. An
-/// exchange that is declared again has another id.
+/// Identifies an exchange from its declaration to its deletion. An exchange that is declared again has another id. A node uses the id
+/// to count the messages of the exchange.
 ///
-/// It is the node's own, because it follows from all changes since the start of the node. After a restart, and on another node, the same
-/// exchange has another id. So no [`Change`](crate::Change) has one, and it is never stored or sent to another node.
+/// The id is the same on every shard of a node. It depends on all changes since the start of the node. So after a restart, and on
+/// another node, the same exchange has another id. No [`Change`](crate::Change) contains an id, and an id is never stored or sent to
+/// another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExchangeId {
     /// The place of the exchange among all exchanges of the catalog. A later exchange may have the same place.

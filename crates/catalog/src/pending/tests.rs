@@ -52,7 +52,7 @@ impl World {
 
     fn offer(&mut self, command: Command, who: usize) {
         match self.pending.offer(&self.catalog, command, who) {
-            Offered::Waits => {}
+            Offered::Waits | Offered::Repeated => {}
             Offered::Decided { .. } => self.unsynced += 1,
             Offered::Committed(committed) => self.commit(committed),
         }
@@ -79,7 +79,11 @@ impl World {
         while self.unsynced > 0 {
             self.sync(u8::MAX);
         }
-        assert!(self.pending.claimed.is_empty() && self.pending.waiting.is_empty());
+        assert!(
+            self.pending.claimed.is_empty()
+                && self.pending.waiting.is_empty()
+                && self.pending.ends.is_empty()
+        );
     }
 }
 
@@ -308,8 +312,12 @@ fn one_by_one(steps: Vec<Step>, mutation: Option<Mutation>) -> Result<(), TestCa
             Step::Forget(vhost, name) => {
                 // Only a committed queue has a machine that can end, and it ends once. In the model the
                 // queue has another id, so it is looked up by name.
-                let queue = world.catalog.listed_queue(vhost, name).map(|q| q.id);
-                let Some(queue) = queue.filter(|queue| ended.insert(*queue)) else { continue };
+                let Some(queue) = world.catalog.listed_queue(vhost, name).map(|q| q.id) else { continue };
+                if !ended.insert(queue) {
+                    // Its shard proposes the end again. The answer to the first proposal is the only one.
+                    world.propose(Command::ForgetQueue { queue });
+                    continue;
+                }
                 let in_model = model.listed_queue(vhost, name).unwrap().id;
                 (Command::ForgetQueue { queue }, Command::ForgetQueue { queue: in_model })
             }
@@ -405,6 +413,35 @@ fn of_two_changes_of_a_user_at_the_same_time_none_is_lost() {
 
     world.propose(set_password("nobody", "p"));
     assert!(matches!(world.answers[&5], Err(CatalogError::NotFound { .. })));
+}
+
+/// A shard that gets no answer for a while proposes the end of a queue again.
+#[test]
+fn an_end_that_is_proposed_again_holds_nothing_back() {
+    let mut world = World::new(Catalog::default());
+    for name in ["a", "b"] {
+        world.propose(declare("/", name, true));
+    }
+    world.settle();
+    let queue = |name: &str| world.catalog.listed_queue("/", name).unwrap().id;
+    let [a, b] = ["a", "b"].map(queue);
+    world.propose(Command::ForgetQueue { queue: a });
+    world.propose(Command::ForgetQueue { queue: a });
+    assert_eq!(world.unsynced, 1);
+    // Nothing of this concerns the queue.
+    let to_b = binding("/", "amq.fanout", Destination::Queue("b".into()), "");
+    world.propose(Command::Bind(to_b.clone(), Caller::Management));
+    world.propose(exchange("/", "x", true, false));
+    assert_eq!((world.unsynced, world.pending.waiting.len()), (3, 0));
+    // This end waits for the binding. Its repetition is dropped as well.
+    world.propose(Command::ForgetQueue { queue: b });
+    world.propose(Command::ForgetQueue { queue: b });
+    assert_eq!(world.pending.waiting.len(), 1);
+    world.settle();
+    assert_eq!(world.answers.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 5, 6, 7]);
+    // A repetition that arrives late is answered: there is nothing to do.
+    world.propose(Command::ForgetQueue { queue: a });
+    assert!(world.answers[&9].is_ok());
 }
 
 #[test]

@@ -340,6 +340,13 @@ impl Client091 {
         self.settle(house);
     }
 
+    /// Declares a queue that is deleted with the connection, or with its last consumer.
+    pub(super) fn declare_own_auto_delete(&mut self, house: &mut House, channel: u16, queue: &str) {
+        let declare = QueueDeclare { queue, exclusive: true, auto_delete: true, ..QueueDeclare::default() };
+        self.conn.send(channel, &Method::QueueDeclare(declare));
+        self.settle(house);
+    }
+
     /// Closes the socket.
     pub(super) fn disconnect(self, house: &mut House) {
         house.others.retain(|key| *key != self.key);

@@ -1,5 +1,8 @@
 //! Queues that have ended, while the catalog does not hear of it. Mail between shards is lost, or stands still.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use amqp10::{Role, Source, Symbol, Target, Value};
 use broker::mail::Mail;
 use broker::own_queues::ANSWER_WAIT_MS;
@@ -199,21 +202,58 @@ fn deletions_and_outcomes_have_one_deadline() {
     assert_eq!(house.peers[peer].detached.len(), 3);
 }
 
+/// The outcome of one link does not arrive for an hour. The links that end later have nothing to do with it.
+#[test]
+fn an_outcome_that_stays_out_does_not_end_the_wait_for_later_deletions() {
+    let mut house = house();
+    house.declare("stuck", [("x-queue-type".to_owned(), Value::from("quorum"))].into());
+    let peer = house.connect(1);
+    let sender = house.sender(peer, "/queues/stuck");
+    let receivers = [0; 3].map(|_| attach_dynamic(&mut house, peer));
+    house.log_stopped = true;
+    house.send(peer, sender, b"x");
+    house.peers[peer].conn.detach(0, sender, None);
+    house.settle();
+    pass(&mut house, ANSWER_WAIT_MS);
+    assert_eq!(house.peers[peer].detached.len(), 1);
+    lose_proposals(&mut house);
+    let detach = |house: &mut House, receiver: usize| {
+        house.peers[peer].conn.detach(0, receivers[receiver], None);
+        house.settle();
+        house.peers[peer].detached.len()
+    };
+    assert_eq!(detach(&mut house, 0), 2, "the connection has just waited");
+    pass(&mut house, 3_600_000);
+    assert_eq!(detach(&mut house, 1), 2);
+    pass(&mut house, ANSWER_WAIT_MS - 1);
+    assert_eq!(house.peers[peer].detached.len(), 2);
+    pass(&mut house, 1);
+    assert_eq!(house.peers[peer].detached.len(), 3);
+    assert_eq!(detach(&mut house, 2), 4, "the connection has just waited");
+}
+
 /// The second shard is stuck, so no change is applied everywhere.
 #[test]
 fn a_client_of_amqp_0_9_1_waits_no_longer() {
     type End = fn(&mut Client091, &mut House);
-    let ends: [(&str, End); 2] = [
-        ("connection.close", |client, house| client.close(house)),
-        ("basic.cancel", |client, house| client.cancel(house, 1, "q")),
+    let ends: [(&str, &str, End); 4] = [
+        ("connection.close", "q", |client, house| client.close(house)),
+        // The queue ends with its consumer, and is to be deleted with the connection besides.
+        ("connection.close", "own", |client, house| client.close(house)),
+        ("basic.cancel", "q", |client, house| client.cancel(house, 1, "q")),
+        ("basic.cancel with a delivery", "q", |client, house| client.cancel(house, 1, "q")),
     ];
-    for (what, end) in ends {
+    for (what, consumed, end) in ends {
         let mut house = house();
         let queue = DeclareQueue::new("/", "q", Arguments::new());
         declare(&mut house, DeclareQueue { auto_delete: true, ..queue });
         let mut client = Client091::open(&mut house, &[1]);
-        client.declare(&mut house, 1, "own", true);
-        client.consume(&mut house, 1, "q");
+        client.declare_own_auto_delete(&mut house, 1, "own");
+        client.consume(&mut house, 1, consumed);
+        if what.ends_with("delivery") {
+            client.publish_transient(&mut house, 1, "q", 1);
+            assert_eq!(client.deliveries(), 1, "{what}");
+        }
         house.mail_stopped = true;
         end(&mut client, &mut house);
         pass(&mut house, ANSWER_WAIT_MS - 1);
@@ -225,6 +265,30 @@ fn a_client_of_amqp_0_9_1_waits_no_longer() {
         house.mail_stopped = false;
         client.settle(&mut house);
         assert_eq!(client.ends, 1, "{what} is answered once");
+        assert!(!client.was_cancelled, "{what}: the client has ended the consumer itself");
+    }
+}
+
+#[test]
+fn whoever_deletes_an_ended_queue_is_answered_when_that_is_committed() {
+    for kind in ["classic", "quorum", "stream"] {
+        let mut house = house();
+        let arguments = [("x-queue-type".to_owned(), Value::from(kind))].into();
+        let queue = declare(&mut house, DeclareQueue::new("/", "q", arguments));
+        house.log_stopped = true;
+        let answers = Arc::new(AtomicUsize::new(0));
+        for _ in 0..3 {
+            let request = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
+            let answers = answers.clone();
+            let count = move |_| _ = answers.fetch_add(1, Ordering::Relaxed);
+            house.shards[1].ask(queue, request, Box::new(count));
+            house.settle();
+        }
+        assert_eq!(answers.load(Ordering::Relaxed), 0, "{kind}");
+        house.log_stopped = false;
+        house.settle();
+        assert_eq!(answers.load(Ordering::Relaxed), 3, "{kind}");
+        assert_eq!(known(&house), [0, 0], "{kind}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! How connections and channels end: by the client, by the broker, or because the socket is closed. Their resources are
-//! released in one place. The answer to the client's close waits until the exclusive queues are deleted.
+//! released in one place. The answer to the client's close waits until the exclusive queues are deleted, or for a
+//! second.
 
 use amqp091::{Fault, Method, ReplyCode, State};
 use catalog::categories::{CHANNEL, CONNECTION, PEER};

@@ -1,5 +1,5 @@
 //! How connections, sessions and links end: by the client, by the broker, or because the socket is closed. Their
-//! resources are released in one place. The answer to the client waits until their queues are deleted.
+//! resources are released in one place. The answer to the client waits until their queues are deleted, or for a second.
 
 use amqp10::{AmqpError, Attach, Role, condition};
 use catalog::access::Protocol;

@@ -174,7 +174,8 @@ impl Gate {
         self.forget_parted();
     }
 
-    /// Called when outcomes or deletions may be no longer missing.
+    /// Called when a link, an answer or a deletion was removed. If no ended link waits for outcomes, ends the deadline, and frees the
+    /// memory if no answer waits.
     pub(super) fn forget_parted(&mut self) {
         let Some(parted) = &mut self.parted else { return self.own.end_deadline() };
         if parted.links.is_empty() {

@@ -38,7 +38,7 @@ impl Node {
 
     fn offer(&mut self, command: Command) {
         match self.pending.offer(&self.live, command, ()) {
-            Offered::Waits => {}
+            Offered::Waits | Offered::Repeated => {}
             Offered::Decided { changes } => {
                 let durable = changes.iter().zip(self.live.durable(&changes));
                 let stored = durable.filter(|(_, durable)| *durable).map(|(change, _)| sent(change));

@@ -1,9 +1,9 @@
 //! Applies committed changes, on every shard, and does what follows from them.
 //!
 //! ```text
-//!   on every shard             the change itself; then the shard says that it has applied it
-//!   on the node shard          what exchanges remember; the copies of the users
-//!   on that of the asker only  events, warnings, counts, the home of a queue that needs one, the answer
+//!   on every shard                     the change itself; then the shard says that it has applied it
+//!   on the node shard of every node    the messages that exchanges remember; the copies of the users
+//!   on the node shard of the asker     events, warnings, counts, the home of a queue that needs one, the answer
 //! ```
 //!
 //! Nothing here knows where a change was decided. So a node on which none is decided does the same (docs/decisions/0054).

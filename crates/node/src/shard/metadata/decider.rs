@@ -28,7 +28,7 @@ impl Decider {
 }
 
 impl Shard {
-    /// Has a command decided: here, or where changes are decided. Only this room knows where that is.
+    /// Decides a command if this is the deciding shard. Otherwise sends it there. No other module knows which shard decides.
     pub(in crate::shard) fn propose_change(&mut self, proposal: Proposal) {
         if self.metadata.decider.is_none() {
             return self.mail.send(DECIDER, Mail::Propose(proposal));
@@ -69,7 +69,7 @@ impl Shard {
     fn offer(&mut self, command: Command, asker: Asker) {
         let Metadata { catalog, decider: Some(decider), .. } = &mut self.metadata else { return };
         match decider.pending.offer(catalog, command, asker) {
-            Offered::Waits => {}
+            Offered::Waits | Offered::Repeated => {}
             Offered::Decided { changes } => {
                 let durable = catalog.durable(&changes);
                 for ((version, change), durable) in (catalog.version() + 1..).zip(changes.iter()).zip(durable)
@@ -87,8 +87,8 @@ impl Shard {
         }
     }
 
-    /// Gives the changes of a command their place in the order of all changes, and sends them to every shard. A command that
-    /// changes nothing is answered at once: its asker must have applied what it was decided on.
+    /// Gives the changes of a command their place in the order of all changes, and sends them to every shard. A command that was refused
+    /// or changes nothing makes no entry. Its answer waits until all shards have applied the entries before it.
     fn commit(&mut self, committed: Committed<Asker>) {
         let Committed { who: asker, changes, result } = committed;
         let Some(decider) = &mut self.metadata.decider else { return };
@@ -96,7 +96,11 @@ impl Shard {
             Ok(answer) if !changes.is_empty() => answer,
             result => {
                 let index = decider.last;
-                return self.take_answer(index, asker.ticket, result, false);
+                // Another node gets the answer over its link, when there is one: its tickets mean something only there.
+                if asker.origin == self.here.origin {
+                    self.take_answer(index, asker.ticket, result, false);
+                }
+                return;
             }
         };
         decider.last += 1;

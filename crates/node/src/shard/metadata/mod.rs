@@ -1,5 +1,6 @@
 //! What a shard knows about the whole node: the catalog, where queues live, access, and the settings. The
-//! deciding shard also has the decider and the messages that exchanges remember.
+//! deciding shard also has the decider. The node shard also has the answers that wait, the copy of the users, and the messages that
+//! exchanges remember.
 //!
 //! A command is proposed ([`Shard::propose_change`](super::Shard)), and reaches the deciding shard as `Mail::Propose`. Its changes are
 //! written to the log. Once they are synced, they go to every shard as one `Mail::Entry`. The answer is sent when all shards have

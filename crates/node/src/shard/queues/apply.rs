@@ -283,6 +283,9 @@ impl Shard {
         let mut upward = Upward { gates, storage, queue, driver, group, now_ms, defers };
         let mut is_held = false;
         for request in run(queue, requests) {
+            if matches!(request, Request::Delete { .. }) && self.queues.ended.answer_later(queue, &request) {
+                continue;
+            }
             match upward.driver.admit(&request, health) {
                 Admission::Now => fifo.apply(request, self.here.now_ms, &mut output, &mut upward),
                 Admission::Hold => {

@@ -23,13 +23,22 @@ impl Shard {
     /// Called when the queue has decided to end. Whoever asked for its deletion, has cancelled its last consumer, or waits for a
     /// settlement, is answered only after the catalog has forgotten the queue.
     pub(in crate::shard) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
-        let mut answers = Vec::new();
+        let (mut answers, mut cancelled) = (Vec::new(), None);
         for effect in effects.drain(..) {
             match effect {
                 Effect::Deleted { .. } => {}
+                // A cancelled consumer with unsettled deliveries has two such effects.
+                effect @ Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
+                    if cancelled == Some(consumer) =>
+                {
+                    answers.push(Mail::Effect { queue, effect })
+                }
                 effect @ (Effect::Done { .. }
                 | Effect::Settled { .. }
                 | Effect::Gone { reason: GoneReason::Cancelled, .. }) => {
+                    if let Effect::Gone { consumer, .. } = effect {
+                        cancelled = Some(consumer);
+                    }
                     answers.push(Mail::Effect { queue, effect })
                 }
                 effect => self.carry_out(queue, effect),

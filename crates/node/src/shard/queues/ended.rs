@@ -7,8 +7,12 @@
 //! ```
 //!
 //! A queue ends because something has happened: its connection has closed, its last consumer has gone, nobody has used it, or
-//! somebody has deleted it. So the command that removes it from the catalog is kept and proposed until it is applied. The id of
-//! the queue names its incarnation, so it does no harm to propose the command again. After a restart the queue ends again.
+//! somebody has deleted it. So the command that removes it from the catalog is kept and proposed until it is applied. If an
+//! earlier proposal is decided already, or waits to be decided, the repetition is dropped ([`catalog::Pending`]). If the queue is
+//! forgotten already, the repetition is answered, and changes nothing: the id of the queue names its incarnation.
+//!
+//! Nothing of this is written. After a restart an exclusive queue is gone, and an unused queue expires again. But a durable
+//! auto-delete queue exists again if its end was not synced, and then it lives until its next last consumer leaves.
 
 use std::collections::VecDeque;
 
@@ -16,19 +20,23 @@ use broker::mail::Mail;
 use broker::own_queues::ANSWER_WAIT_MS;
 use catalog::ids::QueueId;
 use hashbrown::HashMap;
-use queue::{Effect, GoneReason, Ticket};
+use queue::{Effect, GoneReason, Refusal, Request, Requester, Ticket};
 use wal::Extent;
 
 /// The time after which a command without an answer is proposed again, in milliseconds. On a healthy node the answer takes the
-/// time of a sync. A disk that stands still is not a reason to ask again, but asking again does no harm.
+/// time of a sync. While the disk stands still, repetitions are dropped where they arrive.
 const AGAIN_MS: u64 = 5000;
 
 /// The most commands that are proposed again at once, oldest first. Whoever decides them may be slow, and each takes memory
-/// there. The others follow when one of these is answered, or after a pause.
+/// on its way there. The others follow when one of these is answered, or after a pause.
 const AGAIN_MAX: usize = 100;
 
 /// The longest pause, in milliseconds. Each pause without any answer is twice as long as the one before.
 const PAUSE_MS_MAX: u64 = 60_000;
+
+/// The most answers that wait for one queue. Clients that delete an ended queue come and go while the log stands still. Those
+/// beyond the limit are answered at once.
+const ANSWERS_MAX: usize = 1024;
 
 /// What remains to do when the catalog has forgotten a queue.
 #[derive(Debug, Default)]
@@ -74,6 +82,20 @@ impl Ended {
         }
         self.proposed.push_back((now_ms, queue));
         self.queues.insert(queue, EndedQueue { ticket, proposed_ms: now_ms, forgetting });
+    }
+
+    /// Called for a request to delete a queue. Returns true if the queue has ended. Then the request is answered when the catalog
+    /// has forgotten the queue.
+    pub(super) fn answer_later(&mut self, queue: QueueId, request: &Request) -> bool {
+        let Request::Delete { ticket, .. } = *request else { return false };
+        let Some(ended) = self.queues.get_mut(&queue) else { return false };
+        let answers = &mut ended.forgetting.answers;
+        if answers.len() >= ANSWERS_MAX {
+            return false;
+        }
+        let effect = Effect::Refused { requester: Requester::Ticket(ticket), why: Refusal::NotFound };
+        answers.push(Mail::Effect { queue, effect });
+        true
     }
 
     /// Called when the catalog has forgotten a queue. Returns what remains to do.

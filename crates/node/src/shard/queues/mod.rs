@@ -79,6 +79,11 @@ struct WaitingLetters {
 }
 
 impl Queues {
+    /// See [`Ended::answer_later`].
+    pub(super) fn answer_later(&mut self, queue: QueueId, request: &Request) -> bool {
+        self.ended.answer_later(queue, request)
+    }
+
     pub(super) fn get(&self, queue: QueueId) -> Option<&QueueSlot> {
         self.slots.get(queue.slot())?.as_deref().filter(|slot| slot.id == queue)
     }

@@ -255,6 +255,10 @@ impl Shard {
                 }
                 Some((next, request)) if *next == queue && !is_for_readers(request) => {
                     let Some((_, request)) = requests.next() else { break };
+                    if matches!(request, Request::Delete { .. }) && self.queues.answer_later(queue, &request)
+                    {
+                        continue;
+                    }
                     home.stream.apply(request, self.here.now_ms, &mut output);
                     if ends(&output.effects) {
                         break;
