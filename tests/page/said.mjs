@@ -15,7 +15,7 @@ export async function said(broker, tab, open) {
   await broker.command("send", "--count", "3", "/queues/done", "x");
   const row = (name, nth) => ({ button: tab.page.getByRole("region", { name: `${name}, table`, exact: true }).locator("tr", { hasText: "done" }).getByRole("button", { name: "Delete" }).nth(nth ?? 0) });
   for (const [view, button, confirm, sentence, list] of [
-    [hash("queues", "/", "done"), "Purge", "Purge 3 messages", "3 messages were purged from done."],
+    [hash("queues", "/", "done"), "Purge", "Purge 3 messages", "All ready messages were purged from done."],
     [hash("queues", "/", "done"), "Delete", "Delete the queue", "The queue done was deleted.", "#/queues"],
     [hash("exchanges", "/", "done"), "Delete", "Delete the exchange", "The exchange done was deleted.", "#/exchanges"],
     [hash("admin", "users", "done"), "Delete", "Delete the user", "The user done was deleted.", "#/admin/users"],
