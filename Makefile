@@ -12,7 +12,7 @@ $(STATIC_HOST_TARGETS): export RUSTFLAGS = -C target-feature=+crt-static
 # Builds the program without shared libraries, in target/<host>/dist, for machines and images that have none.
 static: PROFILE = dist
 static:
-	$(if $(filter dist,$(PROFILE)),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$(CURDIR)/packaging/order/link) cargo build --profile $(PROFILE) -p sluice
+	$(if $(filter dist,$(PROFILE)),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$(CURDIR)/packaging/order/linker) cargo build --profile $(PROFILE) -p sluice
 	$(if $(filter dist,$(PROFILE)),packaging/size target/$(CARGO_BUILD_TARGET)/dist/sluice)
 
 # Writes the list of functions that lie together in that program, for x86-64 Linux, builds it again, and checks the memory of an idle broker.

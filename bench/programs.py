@@ -52,7 +52,7 @@ def prepare(targets):
         if target in targets and not is_installed(target):
             run(*install)
     # As in the Makefile.
-    os.environ["CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER"] = os.path.join(ROOT, "packaging/order/link")
+    os.environ["CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER"] = os.path.join(ROOT, "packaging/order/linker")
     run("cargo", "build", "--profile", PROFILE, *(word for name in OURS for word in ("-p", name)), cwd=ROOT)
     os.environ["SLUICE_BIN"] = built("sluice")
 
