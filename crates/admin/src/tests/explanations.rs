@@ -1,9 +1,12 @@
 //! Explanations, and the list of what is not well.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use amqp10::sasl::Secret;
 use broker::explain::{
     AddressFacts, ConnectionFacts, LinkFacts, LinkId, Role, SessionFacts, ShardFacts, Trouble,
 };
-use catalog::access::{Authority, Guessing};
+use catalog::access::{Authority, Credentials, Guessing, Login};
 
 use super::http::Server;
 use crate::explain::address_to_json;
@@ -32,6 +35,12 @@ async fn explanations() {
         shard: ShardFacts::default(),
         links: vec![link],
     }];
+    // So many at once are above the bound for longer than this test takes.
+    let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    for n in 0..70 {
+        let credentials = Credentials::Plain { user: format!("user-{n}"), password: Secret::new("wrong") };
+        server.api.access().note_failure(&Login { credentials, from: "2001:db8::1".parse().unwrap(), at_ms });
+    }
     let pages = [
         (
             "guest",
@@ -54,7 +63,8 @@ async fn explanations() {
             "monitor",
             r#"
             GET /api/explain/links/l%2F1 -> 200 {"kind":"link",..
-            GET /api/explain/addresses/127.0.0.1 -> 200 {"kind":"address","name":"127.0.0.1","cause":"..
+            GET /api/explain/addresses/127.0.0.1 -> 200 {"kind":"address","name":"127.0.0.1","cause":"logins_calm","sentence":"no login of the address waits","at":null,"numbers":{"failed_logins_waiting":0,"failed_logins_waiting_max":64,"failures":0,"failures_max":60,"failures_of_one_user_max":20,"logins_unchecked":0},"notes":[],"causes":[{"cause":"logins_calm",..
+            GET /api/explain/addresses/2001:db8::1 -> 200 {"kind":"address","name":"2001:db8::1","cause":"failed_logins_wait",..
             GET /api/explain/addresses/nowhere -> 400 {"error":"bad_request","reason":"'nowhere' is no IP address"}
             "#,
         ),
