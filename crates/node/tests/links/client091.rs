@@ -333,7 +333,7 @@ impl Client091 {
         self.settle(house);
     }
 
-    /// Declares a queue: a durable one, or one that is deleted with the connection.
+    /// Declares a durable queue, or one that is deleted with the connection.
     pub(super) fn declare(&mut self, house: &mut House, channel: u16, queue: &str, is_own: bool) {
         let declare = QueueDeclare { queue, durable: !is_own, exclusive: is_own, ..QueueDeclare::default() };
         self.conn.send(channel, &Method::QueueDeclare(declare));

@@ -353,7 +353,7 @@ struct Use {
     held: BTreeSet<u64>,
 }
 
-/// Two brokers, of which one has a gate and one has a seat, and what they were told.
+/// Two brokers that are told the same, one through a gate and the other through a seat.
 struct Pair {
     random: Random,
     brokers: [Broker; 2],
