@@ -145,6 +145,8 @@ export async function said(broker, tab, open) {
     await carl.page.getByLabel("User").fill("guest");
     await carl.page.getByLabel("Password").fill("guest");
     await carl.page.getByRole("button", { name: "Log in" }).click();
+    // The form of the login has a heading, too.
+    await carl.page.locator("nav.side").waitFor();
     await carl.page.locator("main h1").first().waitFor();
     const title = await carl.page.locator("main h1").first().innerText();
     await carl.close();
