@@ -7,7 +7,7 @@ use broker::mail::Mail;
 use catalog::ids::QueueId;
 use hashbrown::HashSet;
 use queue::{
-    Admission, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, Fifo, GoneReason, Health,
+    Admission, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, FactTo, Fifo, GoneReason, Health,
     Publish, Put, Refusal, RejectReason, Request, Requester, Retained, SettleAnswer, StreamUpdate, Verdict,
     ends,
 };
@@ -59,10 +59,17 @@ impl Deliver for Upward<'_> {
 impl Carrier for Upward<'_> {
     #[inline]
     fn put(&mut self, put: Put<'_>) -> bool {
-        match self.driver {
-            Driver::Solo(solo) => self.storage.put(self.queue, solo, self.defers, put),
-            Driver::Transient => false,
-            Driver::Replica(_) => {
+        match self.driver.put(put, self.storage.room_to_defer()) {
+            FactTo::Nowhere => false,
+            FactTo::Deferred { bytes } => {
+                self.storage.note_deferred(self.queue, self.defers, bytes, put.at_ms);
+                true
+            }
+            FactTo::Log { fsync } => {
+                self.storage.put(self.queue, put, fsync);
+                false
+            }
+            FactTo::Entry => {
                 self.group.iter_mut().for_each(|group| group.put(put, self.now_ms));
                 false
             }

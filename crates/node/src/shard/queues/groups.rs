@@ -15,7 +15,7 @@ use bytes::Bytes;
 use catalog::categories::RA;
 use catalog::ids::QueueId;
 use message::LastRoute;
-use queue::{Drive, Driver, Fact};
+use queue::Fact;
 use replica::{Entry, Payload, Progress, Record};
 
 use crate::entries;
@@ -68,9 +68,7 @@ impl Shard {
     pub(in crate::shard) fn propose(&mut self) {
         for queue in self.storage.take_groups() {
             let Some(slot) = self.queues.get_mut(queue) else { continue };
-            let (Some(group), Driver::Replica(driver)) = (&mut slot.group, &mut slot.driver) else {
-                continue;
-            };
+            let (Some(group), driver) = (&mut slot.group, &mut slot.driver) else { continue };
             group.is_listed = false;
             let is_due = self.stopping || group.due_ms().is_some_and(|due| due <= self.here.now_ms);
             if !group.has_open() {
@@ -138,10 +136,7 @@ impl Shard {
     fn roll_back(&mut self, queue: QueueId) {
         let now_ms = self.here.now_ms;
         self.with_queue(queue, |slot, output, gates| {
-            let Driver::Replica(driver) = &mut slot.driver else { return };
-            driver.depose();
-            let mark = driver.committed();
-            slot.driver.handle_rolled_back(mark, &mut slot.fifo, now_ms, output, gates);
+            slot.driver.depose(&mut slot.fifo, now_ms, output, gates);
         });
     }
 
@@ -168,7 +163,7 @@ impl Shard {
     /// Applies a committed entry.
     fn apply_entry(&mut self, queue: QueueId, entry: Entry) {
         let Some(slot) = self.queues.get_mut(queue) else { return };
-        let (Some(group), Driver::Replica(driver)) = (&mut slot.group, &mut slot.driver) else { return };
+        let (Some(group), driver) = (&mut slot.group, &mut slot.driver) else { return };
         let took_ms = group.note_committed(entry.at.index, self.here.now_ms);
         match entry.payload {
             Payload::Empty if group.leads_in() == Some(entry.at.term) => {
@@ -176,7 +171,7 @@ impl Shard {
                 self.begin_to_lead(queue);
             }
             Payload::Empty | Payload::Change(_) => {}
-            Payload::Facts(_) if driver.leads() => self.commit_turns(queue, entry.at.index),
+            Payload::Facts(_) if driver.decides() => self.commit_turns(queue, entry.at.index),
             Payload::Facts(facts) => self.learn(queue, entry.at.index, facts),
         }
         took_ms.into_iter().for_each(|ms| self.queues.commits.note(ms));
@@ -186,9 +181,7 @@ impl Shard {
     fn commit_turns(&mut self, queue: QueueId, index: u64) {
         let now_ms = self.here.now_ms;
         self.with_queue(queue, |slot, output, gates| {
-            let Driver::Replica(driver) = &slot.driver else { return };
-            let mark = driver.mark_of(index);
-            slot.driver.handle_reached(mark, &mut slot.fifo, now_ms, output, gates);
+            slot.driver.handle_committed(index, &mut slot.fifo, now_ms, output, gates);
         });
     }
 
@@ -222,9 +215,7 @@ impl Shard {
         }
         self.with_queue(queue, |slot, output, _| {
             slot.fifo.quarantine(output);
-            if let Driver::Replica(driver) = &mut slot.driver {
-                driver.lead();
-            }
+            slot.driver.lead();
         });
         self.begin_to_lead(queue);
     }

@@ -2,7 +2,7 @@
 
 use broker::admin_api::{GroupRow, Reclaimed};
 use catalog::ids::QueueId;
-use queue::{Block, Driver, Peek, PeekBlock, PeekEnd, Peeked, Refusal};
+use queue::{Block, Peek, PeekBlock, PeekEnd, Peeked, Refusal};
 use wal::{Extent, ReadError};
 
 use crate::facts;
@@ -17,11 +17,10 @@ impl Shard {
     /// Returns the state of a quorum queue's group. `None` if the queue does not live here or has no group.
     pub fn group_row(&self, queue: QueueId) -> Option<GroupRow> {
         let slot = self.queues.get(queue)?;
-        let Driver::Replica(driver) = &slot.driver else { return None };
         let group = slot.group.as_ref()?;
         let progress = group.engine.progress();
         Some(GroupRow {
-            leads: driver.leads(),
+            leads: slot.driver.decides(),
             rests: group.engine.rests(),
             term: group.engine.standing().term,
             last_index: progress.last,

@@ -34,7 +34,7 @@ use std::sync::atomic::AtomicU64;
 use broker::explain::LogFacts;
 use catalog::Change;
 use catalog::ids::{QueueId, ShardId};
-use queue::{Drive, Effect, Fact, Level, Mark, Put, Solo};
+use queue::{Drive, Effect, Fact, Level, Mark, Put};
 use replica::Member;
 use wal::{Extent, Size, Step};
 
@@ -271,9 +271,7 @@ impl Storage {
     /// settled nor written.
     pub(super) fn remove(&mut self, slot: &mut QueueSlot, receipts: &mut Receipts) {
         let (queue, before) = (slot.id, slot.driver.deferral());
-        if let queue::Driver::Solo(solo) = &mut slot.driver {
-            solo.release(|receipt| receipts.push(Receipt::of(queue, receipt)));
-        }
+        slot.driver.release(|receipt| receipts.push(Receipt::of(queue, receipt)));
         self.unwritten.recount(before, slot.driver.deferral());
         self.pages.recount(slot.pageable, 0);
         self.pages.forget_large(slot);
@@ -287,16 +285,23 @@ impl Storage {
         }
     }
 
-    /// Called for each message that has a fact. Returns true if its writing is deferred: the driver then sends
-    /// the receipt, and the message may be settled before it is written (docs/decisions/0022). For `defers` see
-    /// [`QueueSlot::defers`].
+    /// Called for each message that is written now. With `fsync`, its record is synced.
     #[inline]
-    pub(super) fn put(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
-        let is_deferred = self.unwritten.defer(queue, solo, defers, put);
-        if !is_deferred {
-            self.journal.push_put(queue, put, solo.syncs());
-        }
-        is_deferred
+    pub(super) fn put(&mut self, queue: QueueId, put: Put<'_>, fsync: bool) {
+        self.journal.push_put(queue, put, fsync);
+    }
+
+    /// Returns the size of the largest record whose writing may be deferred now, in bytes.
+    #[inline]
+    pub(super) fn room_to_defer(&self) -> u64 {
+        self.unwritten.room()
+    }
+
+    /// Called for each message whose writing is deferred: it may be settled before it is written (docs/decisions/0022). `bytes` is
+    /// the size of its record. For `defers` see [`QueueSlot::defers`].
+    #[inline]
+    pub(super) fn note_deferred(&mut self, queue: QueueId, defers: &mut bool, bytes: u64, at_ms: u64) {
+        self.unwritten.note(queue, defers, bytes, at_ms);
     }
 
     /// Ends a queue's turn: its driver decides what waits for the facts. Moves facts, loads and released runs
@@ -381,8 +386,7 @@ impl Storage {
     fn collect_facts(&mut self, slot: &mut QueueSlot, now_ms: u64, output: &mut queue::Output) {
         let Some(group) = &mut slot.group else { return };
         output.facts.drain(..).for_each(|fact| group.push(&fact, now_ms));
-        let waits = matches!(&slot.driver, queue::Driver::Replica(driver) if driver.has_unproposed());
-        if waits || group.has_open() {
+        if slot.driver.has_unproposed() || group.has_open() {
             self.list_group(slot.id, group);
         }
     }
