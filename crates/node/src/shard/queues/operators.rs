@@ -22,7 +22,7 @@ impl Shard {
         Some(GroupRow {
             leads: slot.driver.decides(),
             rests: group.engine.rests(),
-            term: group.engine.standing().term,
+            term: group.standing().term,
             last_index: progress.last,
             written_index: progress.written,
             commit_index: progress.committed,
@@ -113,7 +113,12 @@ impl Shard {
         if slot.fifo.is_damaged() {
             return Err(Refusal::Damaged);
         }
-        self.storage.checkpoint(slot, &mut self.counters.raft).ok_or(Refusal::NotSupported)
+        if slot.group.is_none() {
+            return Err(Refusal::NotSupported);
+        }
+        // As in an evacuation, the runs are written again together with the base.
+        self.storage.repeat_runs(slot);
+        self.write_base(queue).ok_or(Refusal::NotSupported)
     }
 
     /// Frees the memory of messages that can be read again, and begins to page out ready messages.

@@ -7,9 +7,9 @@ use catalog::ids::QueueId;
 use queue::{ALL_DUE, DEFERRED_MS, Deferral, Level};
 
 use super::journal::Journal;
-use super::slot::QueueSlot;
 use crate::shard::Shard;
 use crate::shard::receipts::Receipt;
+use crate::shard::slot::QueueSlot;
 
 /// The most bytes of records that are deferred at a time: what one link may have unconfirmed. More messages
 /// are written at once.
@@ -60,12 +60,11 @@ impl AllUnwritten {
 
     /// Writes the messages of a queue that are due at this time.
     pub(super) fn write(&mut self, slot: &mut QueueSlot, now_ms: u64, journal: &mut Journal) {
-        let QueueSlot { id, driver, fifo, .. } = slot;
-        let (before, fsync) = (driver.deferral(), driver.syncs());
-        let receipts = driver.write_due(fifo, now_ms, |fact| journal.push_fact(*id, &fact, None, fsync));
+        let (id, before, fsync) = (slot.id, slot.deferral(), slot.syncs());
+        let receipts = slot.write_due(now_ms, |fact| journal.push_fact(id, &fact, None, fsync));
         let level = if fsync { Level::Synced } else { Level::Written };
-        receipts.into_iter().for_each(|receipt| journal.hold(Receipt::of(*id, receipt), level));
-        self.recount(before, driver.deferral());
+        receipts.into_iter().for_each(|receipt| journal.hold(Receipt::of(id, receipt), level));
+        self.recount(before, slot.deferral());
     }
 
     /// Returns when messages must be written. `writes` is false while they cannot be.
@@ -93,7 +92,7 @@ impl Shard {
             let Some(slot) = self.queues.get_mut(queue) else { return false };
             self.storage.unwritten.write(slot, now_ms, &mut self.storage.journal);
             slot.recount_live(&mut self.storage.live_bytes);
-            let next = slot.driver.next_deadline();
+            let next = slot.next_deferred_ms();
             due_ms = due_ms.into_iter().chain(next).min();
             slot.defers = next.is_some();
             next.is_some()
