@@ -257,7 +257,7 @@ impl Driver {
 
     /// Called when the entries of the group up to `index` are committed. Afterwards, `output` holds the receipts and effects
     /// that waited for this.
-    pub fn handle_committed(
+    pub fn handle_entries_committed(
         &mut self,
         index: u64,
         fifo: &mut Fifo,
