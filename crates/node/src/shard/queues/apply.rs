@@ -7,7 +7,7 @@ use broker::mail::Mail;
 use catalog::ids::QueueId;
 use hashbrown::HashSet;
 use queue::{
-    Admission, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, Fifo, GoneReason, Health,
+    Admission, Awaits, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, Fifo, GoneReason, Health,
     Publish, Put, Refusal, RejectReason, Request, Requester, Retained, SettleAnswer, StreamUpdate, Verdict,
     ends,
 };
@@ -303,7 +303,7 @@ impl Shard {
             // The run ends at an effect, because a lent delivery must not overtake it. Deliveries for other
             // shards do not matter here.
             let tells = !matches!(output.effects.last(), None | Some(Effect::Delivery(_)));
-            if tells || output.facts.len() >= RUN_MAX {
+            if tells || output.facts.len() + output.local.len() >= RUN_MAX {
                 break;
             }
         }
@@ -372,7 +372,7 @@ impl Shard {
     /// Sends the facts of a queue to the log and its effects to their recipients.
     pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
-        let (mark, never_written) = self.storage.close(self.here.id, self.here.now_ms, slot, output);
+        let (awaits, never_written) = self.storage.close(self.here.id, self.here.now_ms, slot, output);
         for of in output.browser_loads.drain(..) {
             let load = of.block.load;
             // The machine knows only runs that are stored.
@@ -383,13 +383,28 @@ impl Shard {
         }
         slot.recount_depth(&mut self.queues.depth);
         self.queues.deadlines.note(queue, &mut slot.noted_ms, slot.fifo.next_deadline());
-        for receipt in output.receipts.drain() {
-            match receipt.journaled {
-                true => self.storage.hold(Receipt::of(queue, receipt), mark.level),
-                false => self.mail.receipts.push(Receipt::of(queue, receipt)),
+        match awaits {
+            Awaits::Log(level) => {
+                for receipt in output.receipts.drain() {
+                    match receipt.journaled {
+                        true => self.storage.hold(Receipt::of(queue, receipt), level),
+                        false => self.mail.receipts.push(Receipt::of(queue, receipt)),
+                    }
+                }
+                self.storage.hold_settled(queue, &mut output.effects, level);
+            }
+            Awaits::Commit(_) => {
+                let is_free = |receipt: &queue::Receipt| !receipt.journaled;
+                debug_assert!(
+                    output.receipts.iter().all(is_free),
+                    "the driver keeps what waits for a commit"
+                );
+                // No receipt may leave before the commit that it waits for.
+                for receipt in output.receipts.drain().filter(is_free) {
+                    self.mail.receipts.push(Receipt::of(queue, receipt));
+                }
             }
         }
-        self.storage.hold_settled(queue, &mut output.effects, mark.level);
         let ends = ends(&output.effects);
         self.counters.never_written += if ends { 0 } else { never_written };
         self.counters.deliveries_too_large += std::mem::take(&mut output.too_large);

@@ -188,7 +188,7 @@ impl Shard {
         self.with_queue(queue, |slot, output, gates| {
             let Driver::Replica(driver) = &slot.driver else { return };
             let mark = driver.mark_of(index);
-            slot.driver.handle_reached(mark, &mut slot.fifo, now_ms, output, gates);
+            slot.driver.handle_committed(mark, &mut slot.fifo, now_ms, output, gates);
         });
     }
 

@@ -16,10 +16,11 @@ use std::collections::VecDeque;
 
 use catalog::Change;
 use catalog::ids::QueueId;
-use queue::{Effect, Fact, Level, Put};
+use queue::{Effect, Fact, Level, LocalFact, Put};
 use replica::Member;
 use wal::{Extent, Handover, Records, WriteError};
 
+use super::slot::QueueSlot;
 use crate::facts;
 use crate::shard::receipts::{Receipt, Receipts};
 
@@ -132,15 +133,38 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Adds one fact. For `extent` see [`facts::push_fact`].
-    pub(super) fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
-        facts::push_fact(&mut self.open.records, queue, fact, extent);
+    /// Adds one fact.
+    pub(super) fn push_fact(&mut self, queue: QueueId, fact: &Fact, fsync: bool) {
+        facts::push_fact(&mut self.open.records, queue, fact);
         self.open.sync |= fsync;
         match fact {
-            Fact::Stored(stored) => self.open.on_written.stored.push((queue, stored.run)),
             Fact::Put { seq, .. } => self.note_put(queue, *seq),
-            _ => {}
+            Fact::Gone(_) | Fact::Returned { .. } => {}
         }
+    }
+
+    /// Adds one fact about the disk. For `extent` see [`facts::push_local_fact`].
+    pub(super) fn push_local(
+        &mut self,
+        queue: QueueId,
+        fact: &LocalFact,
+        extent: Option<Extent>,
+        fsync: bool,
+    ) {
+        facts::push_local_fact(&mut self.open.records, queue, fact, extent);
+        self.open.sync |= fsync;
+        match fact {
+            LocalFact::Stored(stored) => self.open.on_written.stored.push((queue, stored.run)),
+            LocalFact::GoneFromRun(_) | LocalFact::Marked { .. } | LocalFact::Damaged => {}
+        }
+    }
+
+    /// Adds the facts that a queue has kept back ([`QueueSlot::take_kept`]).
+    pub(super) fn push_kept(&mut self, slot: &mut QueueSlot) {
+        let (queue, fsync) = (slot.id, slot.driver.syncs());
+        let (gone, taken) = slot.take_kept();
+        gone.iter().for_each(|fact| self.push_fact(queue, fact, fsync));
+        taken.iter().for_each(|fact| self.push_local(queue, fact, None, fsync));
     }
 
     pub(super) fn push_put(&mut self, queue: QueueId, put: Put<'_>, fsync: bool) {
@@ -188,8 +212,13 @@ impl Journal {
     }
 
     /// Writes a live fact of an old file again. The log syncs it before it deletes that file.
-    pub(super) fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
-        self.push_fact(queue, fact, extent, false);
+    pub(super) fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact) {
+        self.push_fact(queue, fact, false);
+    }
+
+    /// As [`Journal::evacuate_fact`]. For `extent` see [`facts::push_local_fact`].
+    pub(super) fn evacuate_local(&mut self, queue: QueueId, fact: &LocalFact, extent: Option<Extent>) {
+        self.push_local(queue, fact, extent, false);
     }
 
     /// As [`Journal::evacuate_fact`].
@@ -208,8 +237,7 @@ impl Journal {
         *urgent = true;
         match level {
             Level::Written => on_written.receipts.push(receipt),
-            // Nothing is committed before it is synced.
-            Level::Synced | Level::Committed => {
+            Level::Synced => {
                 *sync = true;
                 on_synced.receipts.push(receipt);
             }
@@ -222,7 +250,7 @@ impl Journal {
         *urgent = true;
         match level {
             Level::Written => on_written.answers.push(answer),
-            Level::Synced | Level::Committed => {
+            Level::Synced => {
                 *sync = true;
                 on_synced.answers.push(answer);
             }
@@ -408,7 +436,7 @@ mod tests {
     }
 
     fn put(journal: &mut Journal, seq: u64, fsync: bool) {
-        journal.push_fact(QUEUE, &Fact::Gone(Span { first: seq, last: seq }), None, fsync);
+        journal.push_fact(QUEUE, &Fact::Gone(Span { first: seq, last: seq }), fsync);
         journal.hold(receipt(seq), if fsync { Level::Synced } else { Level::Written });
     }
 
@@ -502,7 +530,7 @@ mod tests {
         let consumer = ConsumerId(7);
         for level in [Level::Written, Level::Synced] {
             let mut journal = Journal::default();
-            journal.push_fact(QUEUE, &Fact::Gone(Span { first: 1, last: 1 }), None, false);
+            journal.push_fact(QUEUE, &Fact::Gone(Span { first: 1, last: 1 }), false);
             let effect = Effect::Settled { consumer, first: 1, last: 1, journaled: true };
             journal.hold_answer(Answer { queue: QUEUE, effect }, level);
             assert!(journal.holds_receipts());

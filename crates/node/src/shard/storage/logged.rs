@@ -15,11 +15,8 @@ impl Shard {
         self.propose();
         let mut queues = std::mem::take(&mut self.storage.with_kept_facts);
         for queue in queues.drain(..) {
-            let slot = self.queues.get_mut(queue);
-            let Some(slot) = slot else { continue };
-            for fact in slot.take_kept() {
-                self.storage.journal.push_fact(queue, &fact, None, slot.driver.syncs());
-            }
+            let Some(slot) = self.queues.get_mut(queue) else { continue };
+            self.storage.journal.push_kept(slot);
         }
         self.storage.with_kept_facts = queues;
     }

@@ -28,13 +28,14 @@ mod slot;
 mod unwritten;
 mod writes;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use broker::explain::LogFacts;
 use catalog::Change;
 use catalog::ids::{QueueId, ShardId};
-use queue::{Drive, Effect, Fact, Level, Mark, Put, Solo};
+use queue::{Awaits, Drive, Effect, Fact, Level, LocalFact, Put, Solo};
 use replica::Member;
 use wal::{Extent, Size, Step};
 
@@ -300,26 +301,27 @@ impl Storage {
     }
 
     /// Ends a queue's turn: its driver decides what waits for the facts. Moves facts, loads and released runs
-    /// out of `output`. Returns the driver's mark, and the number of messages that need never be written.
+    /// out of `output`. Returns what the rest waits for, and the number of messages that need never be written.
     pub(super) fn close(
         &mut self,
         shard: ShardId,
         now_ms: u64,
         slot: &mut QueueSlot,
         output: &mut queue::Output,
-    ) -> (Mark, u64) {
+    ) -> (Awaits, u64) {
         let before = slot.driver.deferral();
-        let mark = slot.driver.close(&mut slot.fifo, output);
+        let awaits = slot.driver.close(&mut slot.fifo, output);
         let never_written = self.unwritten.recount(before, slot.driver.deferral());
         if slot.group.is_some() {
             self.collect_facts(slot, now_ms, output);
         }
-        if !output.local.is_empty() {
-            output.facts.append(&mut output.local);
-        }
         if !output.facts.is_empty() {
             self.log_facts(slot, &output.facts);
             output.facts.clear();
+        }
+        if !output.local.is_empty() {
+            self.log_local(slot, &output.local);
+            output.local.clear();
         }
         for load in output.loads.drain(..) {
             if let Some(kept) = slot.extents.get(&load.run) {
@@ -340,7 +342,7 @@ impl Storage {
         slot.pageable = pageable;
         self.pages.note_large(slot);
         slot.recount_live(&mut self.live_bytes);
-        (mark, never_written)
+        (awaits, never_written)
     }
 
     /// Holds a receipt back until the records so far have reached a level.
@@ -416,31 +418,55 @@ impl Storage {
         self.journal.note_puts(queue, first, last);
     }
 
-    /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end
-    /// of the turn. Facts of quorum queues are never kept back, because an entry of the group may come next.
+    /// Adds facts of a classic queue to the journal. A fact that the next one may continue is kept back until the end of
+    /// the turn. The facts of a quorum queue are in an entry of its group.
     fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact]) {
         let (queue, fsync) = (slot.id, slot.driver.syncs());
         for fact in facts {
             match fact {
-                Fact::Gone(_) | Fact::GoneFromRun(_) if slot.group.is_none() => {
-                    if slot.gone.is_none() && slot.taken.is_none() {
-                        self.with_kept_facts.push(queue);
-                    }
-                    if let Some(ended) = slot.keep_back(fact) {
-                        self.journal.push_fact(queue, &ended, None, fsync);
-                    }
+                Fact::Gone(span) => {
+                    self.note_kept(slot);
+                    let ended = slot.keep_gone(*span);
+                    ended.iter().for_each(|ended| self.journal.push_fact(queue, ended, fsync));
                 }
-                Fact::Put { .. }
-                | Fact::Gone(_)
-                | Fact::Returned { .. }
-                | Fact::Stored(_)
-                | Fact::GoneFromRun(_)
-                | Fact::Damaged => {
-                    let run =
-                        if let Fact::Stored(stored) = fact { slot.extents.get(&stored.run) } else { None };
-                    self.journal.push_fact(queue, fact, run.map(|kept| kept.extent), fsync);
+                Fact::Put { .. } | Fact::Returned { .. } => self.journal.push_fact(queue, fact, fsync),
+            }
+        }
+    }
+
+    /// Adds facts about the disk to the journal. Those of quorum queues are never kept back, because an entry of the group
+    /// may come next.
+    fn log_local(&mut self, slot: &mut QueueSlot, facts: &[LocalFact]) {
+        let (queue, fsync) = (slot.id, slot.driver.syncs());
+        for fact in facts {
+            match fact {
+                LocalFact::GoneFromRun(taken) if slot.group.is_none() => {
+                    self.note_kept(slot);
+                    let ended = slot.keep_taken(*taken);
+                    ended.iter().for_each(|ended| self.journal.push_local(queue, ended, None, fsync));
+                }
+                LocalFact::GoneFromRun(_)
+                | LocalFact::Stored(_)
+                | LocalFact::Marked { .. }
+                | LocalFact::Damaged => {
+                    self.journal.push_local(queue, fact, extent_of(&slot.extents, fact), fsync);
                 }
             }
         }
+    }
+
+    /// Called before the queue keeps a fact back.
+    fn note_kept(&mut self, slot: &QueueSlot) {
+        if !slot.has_kept() {
+            self.with_kept_facts.push(slot.id);
+        }
+    }
+}
+
+/// Returns where the run is that this fact says is stored.
+fn extent_of(extents: &BTreeMap<u32, RunPlace>, fact: &LocalFact) -> Option<Extent> {
+    match fact {
+        LocalFact::Stored(stored) => extents.get(&stored.run).map(|kept| kept.extent),
+        LocalFact::GoneFromRun(_) | LocalFact::Marked { .. } | LocalFact::Damaged => None,
     }
 }

@@ -15,12 +15,12 @@ use broker::ids::NODE_SHARD;
 use broker::mail::Mail;
 use catalog::DefinitionsCursor;
 use message::LastRoute;
-use queue::{ALL_DUE, Fact};
+use queue::{ALL_DUE, Fact, LocalFact, Logged};
 use replica::Payload;
 use wal::{SPARE_FILES_MAX, Size};
 
 use super::journal::Journal;
-use super::{QueueSlot, RunPlace, Storage};
+use super::{QueueSlot, RunPlace, Storage, extent_of};
 use crate::entries;
 use crate::shard::Shard;
 use crate::shard::walks::Walk;
@@ -245,7 +245,7 @@ impl Shard {
         let id = slot.id;
         if !slot.fifo.is_repeating() {
             if slot.fifo.is_damaged() {
-                journal.evacuate_fact(id, &Fact::Damaged, None);
+                journal.evacuate_local(id, &LocalFact::Damaged, None);
             }
             let old = slot.places.extract_if(.., |place| place.file <= file);
             let ranges = join(old.map(|place| (place.first, place.last)).collect());
@@ -269,13 +269,11 @@ impl Shard {
         }
         // Facts that were kept back come first. Otherwise they would remove records that are written again
         // after them.
-        for fact in slot.take_kept() {
-            journal.push_fact(id, &fact, None, slot.driver.syncs());
-        }
+        journal.push_kept(slot);
         let extents = &slot.extents;
-        let walked = slot.fifo.repeat(self.rows.left(), |fact| {
-            let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
-            journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
+        let walked = slot.fifo.repeat(self.rows.left(), |fact| match fact {
+            Logged::Shared(fact) => journal.evacuate_fact(id, &fact),
+            Logged::Local(fact) => journal.evacuate_local(id, &fact, extent_of(extents, &fact)),
         });
         self.rows.count(walked);
         let is_last = !slot.fifo.is_repeating();
@@ -338,10 +336,7 @@ impl Storage {
         let (id, extents) = (slot.id, &slot.extents);
         // As in an evacuation, the runs are written again together with the base.
         let runs: Vec<u32> = extents.keys().copied().collect();
-        slot.fifo.run_facts(&runs, |fact| {
-            let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
-            journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
-        });
+        slot.fifo.run_facts(&runs, |fact| journal.evacuate_local(id, &fact, extent_of(extents, &fact)));
         write_base(slot, journal, *log_file, sums);
         slot.group.as_ref().map(|group| group.base_index)
     }

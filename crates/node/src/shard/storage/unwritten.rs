@@ -5,7 +5,7 @@
 //! docs/decisions/0022). A receipt leaves when its message is written or settled, whichever comes first.
 
 use catalog::ids::QueueId;
-use queue::{ALL_DUE, DEFERRED_MS, Deferral, Driver, Level, Put, Solo};
+use queue::{ALL_DUE, DEFERRED_MS, Deferral, Driver, Put, Solo};
 
 use super::journal::Journal;
 use super::slot::QueueSlot;
@@ -59,8 +59,8 @@ impl AllUnwritten {
         let QueueSlot { id, driver, fifo, .. } = slot;
         let (before, fsync) = (driver.deferral(), driver.syncs());
         let Driver::Solo(solo) = driver else { return };
-        let receipts = solo.write_due(fifo, now_ms, |fact| journal.push_fact(*id, &fact, None, fsync));
-        let level = if fsync { Level::Synced } else { Level::Written };
+        let receipts = solo.write_due(fifo, now_ms, |fact| journal.push_fact(*id, &fact, fsync));
+        let level = solo.level();
         receipts.into_iter().for_each(|receipt| journal.hold(Receipt::of(*id, receipt), level));
         self.recount(before, driver.deferral());
     }
