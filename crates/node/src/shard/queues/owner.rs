@@ -201,7 +201,7 @@ impl Shard {
     fn commit_turns(&mut self, queue: QueueId, index: u64) {
         let now_ms = self.here.now_ms;
         self.with_queue(queue, |slot, output, gates| {
-            slot.driver.handle_committed(index, &mut slot.fifo, now_ms, output, gates);
+            slot.driver.handle_entries_committed(index, &mut slot.fifo, now_ms, output, gates);
         });
     }
 
