@@ -138,13 +138,10 @@ impl Hosted {
         Ok(Proposed { index, puts })
     }
 
-    /// Returns the next round. If the standing has changed, the facts that were collected before it are dropped.
+    /// Returns the next round.
     pub(super) fn poll_round(&mut self) -> Option<Round> {
         let round = self.engine.poll_round()?;
-        if let Some(standing) = round.standing {
-            self.standing = standing;
-            self.open.clear();
-        }
+        self.standing = round.standing.unwrap_or(self.standing);
         Some(round)
     }
 

@@ -95,8 +95,8 @@ pub(in crate::shard) fn pump<O: Owner>(owner: &mut O) {
 
 fn change_standing<O: Owner>(owner: &mut O, standing: Standing) {
     owner.handle_standing(standing);
-    // What follows from a rollback is decided by nobody.
-    if let Some(hosted) = owner.hosted().filter(|hosted| hosted.leads_in().is_none()) {
+    // These facts were decided before. The owner has dropped them, and its rollback decides nothing for others.
+    if let Some(hosted) = owner.hosted() {
         hosted.open.clear();
     }
 }

@@ -236,6 +236,28 @@ fn a_deposed_member_rolls_back_and_learns_what_became_of_its_entries() {
 }
 
 #[test]
+fn a_leader_learns_what_was_decided_before_its_term() {
+    for id in IDS {
+        let mut owner = Naive::of_three(id);
+        let entries = vec![entry(2, 2, Payload::Empty), entry(2, 3, Payload::Facts(fact_bytes(5)))];
+        let previous = Position { term: 1, index: 1 };
+        owner.receive(SECOND, 2, Body::Append { previous, commit: 1, entries });
+        owner.sync();
+        owner.hosted.engine.wake().campaign().unwrap();
+        pump(&mut owner);
+        let commit = previous;
+        owner.receive(THIRD, 3, Body::VoteResponse { pre: true, granted: true, commit });
+        owner.sync();
+        owner.receive(THIRD, 3, Body::VoteResponse { pre: false, granted: true, commit });
+        owner.sync();
+        assert_eq!((owner.hosted.leads_in(), owner.mine.len()), (Some(3), 0));
+        owner.receive(THIRD, 3, Body::Appended { index: 4, commit: 1 });
+        assert_eq!((&owner.state, &owner.mine), (&vec![fact_bytes(5)], &vec![false, false, true]));
+        assert!(owner.may_decide);
+    }
+}
+
+#[test]
 fn a_proposal_of_a_deposed_member_makes_no_entry() {
     let mut owner = Naive::of_three(GroupId::Catalog);
     owner.lead();
