@@ -6,6 +6,7 @@ mod asks_queues;
 mod quiet;
 mod world;
 
+mod clocks;
 mod corpus;
 mod flow;
 mod formats;
