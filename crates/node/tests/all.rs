@@ -7,6 +7,7 @@ mod quiet;
 mod recovered;
 mod world;
 
+mod clocks;
 mod corpus;
 mod flow;
 mod formats;

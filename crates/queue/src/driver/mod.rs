@@ -28,12 +28,15 @@ mod replica;
 mod solo;
 #[cfg(test)]
 mod tests;
+mod time;
 
 pub use self::deferred::{ALL_DUE, DEFERRED_MS, Deferral};
 pub use self::replica::Replica;
 pub use self::solo::Solo;
-use crate::fifo::{Fifo, Output};
-use crate::{Deliver, Effect, Fact, FactPolicy, Put, Receipt, RejectReason, Request};
+use std::sync::Arc;
+
+use crate::fifo::{Fifo, Output, Restoring};
+use crate::{Config, Deliver, Effect, Fact, FactPolicy, Put, Receipt, RejectReason, Report, Request};
 
 /// What happens to a request that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +98,8 @@ pub enum FactTo {
     Entry,
 }
 
-/// The methods of every driver. In each turn, `admit` is called for each request, then `close` is called once.
+/// The methods of every driver. In each turn, `admit` is called for each request, then `close` is called once. `now_ms` is the
+/// clock of the shard.
 pub trait Drive {
     /// Returns which messages have facts. The answer never changes.
     fn policy(&self) -> FactPolicy;
@@ -183,6 +187,49 @@ impl Driver {
         if let Self::Solo(solo) = self {
             solo.set_fsync(fsync);
         }
+    }
+
+    /// Restores the machine of the queue from its facts ([`Fifo::restore`]). `now_ms` is the clock of the shard.
+    pub fn restore(&mut self, config: Arc<Config>, facts: Restoring, now_ms: u64) -> Fifo {
+        let latest_ms = facts.latest_ms();
+        let mut fifo = Fifo::restore(config, facts, now_ms).with_policy(self.policy());
+        if let Self::Replica(replica) = self {
+            replica.advance_time(latest_ms, now_ms, &mut fifo);
+        }
+        fifo
+    }
+
+    /// Applies a committed fact that the queue has not decided itself ([`Fifo::learn`]). `now_ms` is the clock of the shard.
+    pub fn learn(&mut self, fact: Fact, now_ms: u64, fifo: &mut Fifo, output: &mut Output) {
+        if let (Self::Replica(replica), Fact::Put { at_ms, .. }) = (self, &fact) {
+            replica.advance_time(*at_ms, now_ms, fifo);
+        }
+        fifo.learn(fact, output);
+    }
+
+    /// Returns the time of the queue when the shard's clock shows `shard_ms`. The machine is called with this time. Only a replicated
+    /// queue has a time of its own.
+    #[inline]
+    pub fn queue_ms(&self, shard_ms: u64) -> u64 {
+        if let Self::Replica(replica) = self { replica.queue_ms(shard_ms) } else { shard_ms }
+    }
+
+    /// Returns when the machine must be called next, by the shard's clock ([`Fifo::next_deadline`]).
+    #[inline]
+    pub fn next_timeout(&self, fifo: &Fifo) -> Option<u64> {
+        fifo.next_deadline().map(|queue_ms| self.shard_ms(queue_ms))
+    }
+
+    /// Returns the report of the queue. Its times are those of the shard's clock.
+    pub fn report(&self, fifo: &Fifo) -> Report {
+        let report = fifo.report();
+        let by_shard = |queue_ms: Option<u64>| queue_ms.map(|queue_ms| self.shard_ms(queue_ms));
+        Report { head_at_ms: by_shard(report.head_at_ms), tail_at_ms: by_shard(report.tail_at_ms), ..report }
+    }
+
+    /// Returns what the shard's clock shows at this time of the queue.
+    fn shard_ms(&self, queue_ms: u64) -> u64 {
+        if let Self::Replica(replica) = self { replica.shard_ms(queue_ms) } else { queue_ms }
     }
 
     /// Called for each accepted message that needs a fact. Returns where the fact goes. Writing is deferred only if the

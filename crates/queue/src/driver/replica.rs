@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use super::time::Time;
 use super::{Admission, Awaits, Drive, Health, Mark, ends};
 use crate::fifo::{Fifo, Output};
 use crate::{
@@ -24,6 +25,7 @@ pub struct Replica {
     committed: u64,
     /// Turns that are not committed, oldest first.
     turns: VecDeque<Turn>,
+    time: Time,
 }
 
 /// A closed turn that is not committed, and what waits for its commit.
@@ -52,6 +54,24 @@ impl Replica {
     /// Frees memory that is not in use.
     pub(super) fn shrink(&mut self) {
         self.turns.shrink_to_fit();
+    }
+
+    /// Moves the time of the queue to at least `at_ms`, which is the arrival time of a message. `now_ms` is the clock of the shard.
+    pub(super) fn advance_time(&mut self, at_ms: u64, now_ms: u64, fifo: &mut Fifo) {
+        if self.time.advance(at_ms, now_ms) {
+            let queue_ms = self.time.of_queue(now_ms);
+            fifo.handle_time_moved(queue_ms, queue_ms - now_ms);
+        }
+    }
+
+    /// See [`super::Driver::queue_ms`].
+    pub(super) fn queue_ms(&self, shard_ms: u64) -> u64 {
+        self.time.of_queue(shard_ms)
+    }
+
+    /// Returns what the shard's clock shows at this time of the queue.
+    pub(super) fn shard_ms(&self, queue_ms: u64) -> u64 {
+        self.time.of_shard(queue_ms)
     }
 
     /// Returns whether requests are admitted.
@@ -165,7 +185,7 @@ impl Drive for Replica {
         while let Some(turn) = self.turns.pop_front_if(|turn| turn.number <= mark.turn) {
             send(turn.receipts, turn.effects, output);
         }
-        fifo.commit_turns(mark.turn, now_ms, output, deliver);
+        fifo.commit_turns(mark.turn, self.queue_ms(now_ms), output, deliver);
     }
 
     fn handle_rolled_back(
@@ -190,7 +210,7 @@ impl Drive for Replica {
                 }
             }
         }
-        fifo.roll_back_turns(mark.turn, now_ms, output, deliver);
+        fifo.roll_back_turns(mark.turn, self.queue_ms(now_ms), output, deliver);
     }
 }
 

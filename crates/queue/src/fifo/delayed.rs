@@ -101,8 +101,8 @@ impl Delayed {
 pub(super) struct Delay {
     quorum: QuorumConfig,
     failed: bool,
-    /// The time that the consumer has asked for.
-    asked_ms: Option<i64>,
+    /// The time of the queue that the consumer has asked for.
+    asked_ms: Option<u64>,
     now_ms: u64,
 }
 
@@ -115,7 +115,7 @@ impl Delay {
             return None;
         }
         let due_ms = match asked_ms {
-            Some(asked_ms) => u64::try_from(asked_ms).ok(),
+            Some(asked_ms) => Some(asked_ms),
             None => quorum.retry.delay_ms(failed, delivery_count).map(|delay| now_ms.saturating_add(delay)),
         };
         due_ms.filter(|due_ms| *due_ms > now_ms)
@@ -127,6 +127,9 @@ impl Fifo {
     pub(super) fn delay(&self, returned: &Returned, now_ms: u64) -> Option<Delay> {
         let quorum = self.config.quorum?;
         let asked_ms = returned.annotations.as_ref().and_then(|set| set.delivery_time_ms());
+        // The consumer knows no other time than that of the clocks. A time before the epoch is over.
+        let ahead_ms = self.journal.uncommitted.as_ref().map_or(0, |all| all.ahead_ms);
+        let asked_ms = asked_ms.map(|asked_ms| u64::try_from(asked_ms).unwrap_or(0).saturating_add(ahead_ms));
         Some(Delay { quorum, failed: returned.failed, asked_ms, now_ms })
     }
 

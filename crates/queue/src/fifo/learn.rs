@@ -1,10 +1,19 @@
 //! Learning: a member that does not lead applies the facts that the leader has decided, and decides nothing itself.
 
+use std::num::NonZeroU64;
+
 use super::entry::Entry;
 use super::{Fifo, Output};
 use crate::{Fact, Span};
 
 impl Fifo {
+    /// Called when the time of the queue was moved forward, and is `ahead_ms` ahead of the shard's clock now. How long the queue has been
+    /// unused counts from now on.
+    pub(crate) fn handle_time_moved(&mut self, now_ms: u64, ahead_ms: u64) {
+        self.used_ms = NonZeroU64::new(now_ms);
+        self.journal.uncommitted.iter_mut().for_each(|all| all.ahead_ms = ahead_ms);
+    }
+
     /// Applies one committed fact that another member has decided, or this member before a restart. The queue must have no
     /// consumers and no turn that can be rolled back.
     pub fn learn(&mut self, fact: Fact, out: &mut Output) {

@@ -26,6 +26,8 @@ pub struct Restoring {
     found_in: u32,
     /// The highest sequence number used so far.
     last_seq: u64,
+    /// The latest arrival time of a message, in milliseconds since the epoch.
+    latest_ms: u64,
     damaged: bool,
 }
 
@@ -35,6 +37,7 @@ impl Restoring {
         match fact {
             Fact::Put { seq, message, at_ms } => {
                 self.used(seq);
+                self.latest_ms = self.latest_ms.max(at_ms);
                 // The message is in a run already: its entry was known to be committed only after the run was stored.
                 if self.run_of(seq).is_some() {
                     return;
@@ -65,6 +68,7 @@ impl Restoring {
             LocalFact::Marked { seq, marks } => self.mark(seq, marks),
             LocalFact::Stored(stored) => {
                 self.used(stored.last);
+                self.latest_ms = self.latest_ms.max(stored.ages.last_arrival_ms);
                 let (lowest, highest) = stored.priorities;
                 let covers = |seq: u64, entry: &Entry| match stored.seqs.is_empty() {
                     true => (lowest..=highest).contains(&entry.priority().unwrap_or(0)),
@@ -187,6 +191,11 @@ impl Restoring {
     /// Returns the numbers of the runs that have live messages.
     pub fn live_runs(&self) -> impl Iterator<Item = u32> {
         self.runs.iter().filter(|(_, (stored, _))| stored.durable > 0).map(|(run, _)| *run)
+    }
+
+    /// Returns the latest arrival time in any fact, in milliseconds since the epoch, and 0 if there is none.
+    pub(crate) fn latest_ms(&self) -> u64 {
+        self.latest_ms
     }
 
     /// Messages from here on get this seq or a later one.

@@ -35,6 +35,8 @@ pub(super) struct Uncommitted {
     /// The state at the end of the newest committed turn.
     committed: Closed,
     pending: Rare<Pending>,
+    /// How far the time of the queue is ahead of the shard's clock, in milliseconds.
+    pub(super) ahead_ms: u64,
 }
 
 /// What the turns that are not committed have changed.
@@ -112,7 +114,7 @@ pub(super) struct RolledBack {
 
 impl Uncommitted {
     pub(super) fn new(before: Closed) -> Self {
-        Self { turn: before.turn + 1, committed: before, pending: Rare::default() }
+        Self { turn: before.turn + 1, committed: before, pending: Rare::default(), ahead_ms: 0 }
     }
 
     /// Returns the number of staged messages and their bytes.

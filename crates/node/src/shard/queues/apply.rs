@@ -7,7 +7,7 @@ use broker::mail::Mail;
 use catalog::ids::QueueId;
 use hashbrown::HashSet;
 use queue::{
-    Admission, Awaits, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, FactTo, Fifo, GoneReason,
+    Admission, Awaits, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, FactTo, GoneReason,
     Health, Publish, Put, Refusal, RejectReason, Request, Requester, Retained, SettleAnswer, StreamUpdate,
     Verdict, ends,
 };
@@ -90,11 +90,11 @@ impl Shard {
         }
         let RestoredParts { facts, places, mut extents, group } = restored.into_parts();
         let is_quorum = record.is_quorum();
-        let driver = match is_quorum {
+        let mut driver = match is_quorum {
             true => Driver::replicated(),
             false => Driver::classic(record.outlives_restart(), record.fsync),
         };
-        let fifo = Fifo::restore(config, facts, self.here.now_ms).with_policy(driver.policy());
+        let fifo = driver.restore(config, facts, self.here.now_ms);
         // If the machine does not know a run, all messages of the run were settled before the restart.
         let known: HashSet<u32> = fifo.runs().collect();
         for (_, (extent, _)) in extents.extract_if(.., |run, _| !known.contains(run)) {
@@ -287,6 +287,7 @@ impl Shard {
         let mut output = std::mem::take(&mut self.queues.output);
         let QueueSlot { driver, fifo, group, defers, .. } = &mut **slot;
         let now_ms = self.here.now_ms;
+        let queue_ms = driver.queue_ms(now_ms);
         let gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
         let storage = &mut self.storage;
         let mut upward = Upward { gates, storage, queue, driver, group, now_ms, defers };
@@ -296,7 +297,7 @@ impl Shard {
                 continue;
             }
             match upward.driver.admit(&request, health) {
-                Admission::Now => fifo.apply(request, self.here.now_ms, &mut output, &mut upward),
+                Admission::Now => fifo.apply(request, queue_ms, &mut output, &mut upward),
                 Admission::Hold => {
                     is_held = true;
                     self.queues.waiting.entry(queue).or_default().push(request);
@@ -359,8 +360,9 @@ impl Shard {
                 continue;
             }
             self.with_queue(id, |slot, output, gates| {
-                if slot.fifo.next_deadline().is_some_and(|due| due <= now_ms) {
-                    slot.fifo.handle_timeout(now_ms, output, gates);
+                let queue_ms = slot.driver.queue_ms(now_ms);
+                if slot.fifo.next_deadline().is_some_and(|due| due <= queue_ms) {
+                    slot.fifo.handle_timeout(queue_ms, output, gates);
                 }
             });
         }
@@ -375,7 +377,10 @@ impl Shard {
 
     /// Returns the report of a queue or stream that lives here.
     pub fn queue_report(&self, queue: QueueId) -> Option<queue::Report> {
-        self.queues.get(queue).map(|slot| slot.fifo.report()).or_else(|| self.stream_report(queue))
+        self.queues
+            .get(queue)
+            .map(|slot| slot.driver.report(&slot.fifo))
+            .or_else(|| self.stream_report(queue))
     }
 
     /// Sends the facts of a queue to the log and its effects to their recipients.
@@ -400,7 +405,7 @@ impl Shard {
             }
         }
         slot.recount_depth(&mut self.queues.depth);
-        self.queues.deadlines.note(queue, &mut slot.noted_ms, slot.fifo.next_deadline());
+        self.queues.deadlines.note(queue, &mut slot.noted_ms, slot.driver.next_timeout(&slot.fifo));
         match awaits {
             Awaits::Log(level) => {
                 for receipt in output.receipts.drain() {

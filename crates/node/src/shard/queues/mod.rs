@@ -101,7 +101,7 @@ impl Queues {
         if self.slots.len() <= at {
             self.slots.resize_with(at + 1, || None);
         }
-        self.deadlines.note(slot.id, &mut slot.noted_ms, slot.fifo.next_deadline());
+        self.deadlines.note(slot.id, &mut slot.noted_ms, slot.driver.next_timeout(&slot.fifo));
         slot.recount_depth(&mut self.depth);
         let before = self.slots[at].replace(Box::new(slot));
         self.count += usize::from(before.is_none());

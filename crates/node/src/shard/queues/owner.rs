@@ -212,6 +212,7 @@ impl Shard {
             tracing::error!(target: RA, queue = %name, %vhost, "an entry of the quorum queue is damaged");
             return self.close_damaged(queue);
         };
+        let now_ms = self.here.now_ms;
         self.with_queue(queue, |slot, output, _| {
             let Some(group) = &mut slot.group else { return };
             let mut file = 0;
@@ -222,7 +223,7 @@ impl Shard {
                 if let Fact::Put { seq, .. } = fact {
                     slot.note_place(SeqsInFile { file, first: seq, last: seq });
                 }
-                slot.fifo.learn(fact, output);
+                slot.driver.learn(fact, now_ms, &mut slot.fifo, output);
             }
         });
     }

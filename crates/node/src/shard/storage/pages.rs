@@ -373,10 +373,13 @@ impl Shard {
     /// Passes a block to the machine of its queue. `block` is `None` if it is not where it was.
     fn loaded(&mut self, reading: &Reading, block: Option<queue::Block>) {
         let (now_ms, load) = (self.here.now_ms, reading.load);
-        self.with_queue(reading.queue, |slot, output, gates| match reading.purpose {
-            Purpose::Browse(of) => slot.fifo.handle_browsed(of, block.as_ref(), now_ms, output, gates),
-            Purpose::Deliver | Purpose::Copy | Purpose::Peek(_) => {
-                slot.fifo.handle_loaded(load, block.unwrap_or_default(), now_ms, output, gates);
+        self.with_queue(reading.queue, |slot, output, gates| {
+            let queue_ms = slot.driver.queue_ms(now_ms);
+            match reading.purpose {
+                Purpose::Browse(of) => slot.fifo.handle_browsed(of, block.as_ref(), queue_ms, output, gates),
+                Purpose::Deliver | Purpose::Copy | Purpose::Peek(_) => {
+                    slot.fifo.handle_loaded(load, block.unwrap_or_default(), queue_ms, output, gates);
+                }
             }
         });
         self.send_receipts();
