@@ -104,10 +104,11 @@ fn change_standing<O: Owner>(owner: &mut O, standing: Standing) {
 /// Hands the records of a round to the storage.
 fn write<O: Owner>(owner: &mut O, number: u64, records: &[Record], after_sync: Vec<Message>) {
     let (group, log_file) = (owner.id(), owner.shard().storage.newest_file());
-    let Some(hosted) = owner.hosted() else { return };
-    let me = hosted.engine.me();
-    hosted.note_round(number, !records.is_empty(), after_sync);
-    let (entries, bytes) = hosted.note_records(records, log_file);
+    let noted = drive(owner, |hosted| {
+        hosted.note_round(number, !records.is_empty(), after_sync);
+        (hosted.engine.me(), hosted.note_records(records, log_file))
+    });
+    let Some((me, (entries, bytes))) = noted else { return };
     let shard = owner.shard();
     shard.counters.raft_entries += entries;
     shard.counters.raft_bytes += bytes;
@@ -172,8 +173,7 @@ pub(in crate::shard) fn write_base<O: Owner>(owner: &mut O) -> Vec<Entry> {
     let (group, content, log_file) = (owner.id(), owner.base(), owner.shard().storage.newest_file());
     let Some(records) = drive(owner, |hosted| hosted.evacuate(content, log_file)) else { return Vec::new() };
     let Some(me) = owner.hosted().map(|hosted| hosted.engine.me()) else { return Vec::new() };
-    let owner = &mut owner.shard().storage;
-    owner.push_records(|into| {
+    owner.shard().storage.push_records(|into| {
         records.iter().for_each(|record| push_group(into, group.log_owner(), me, record))
     });
     let entry = |record| if let Record::Entry { entry, .. } = record { Some(entry) } else { None };
