@@ -138,11 +138,14 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
             add(folder, &mut open(path)?, &mut files)?;
         }
     }
-    let open_if_there = |path: &Path| if path.is_dir() { open(path) } else { Ok(PreviewDisk::nothing()) };
+    let open_if_there = |path: &Path| match path.is_dir() {
+        true => PreviewDisk::new(path),
+        false => Ok(PreviewDisk::nothing()),
+    };
     let disks = Disks {
         log: disk,
-        packs: open_if_there(&packs_dir)?,
-        streams: open_if_there(&streams_dir)?,
+        packs: &mut || open_if_there(&packs_dir),
+        streams: &mut || open_if_there(&streams_dir),
         log_options: Options { reserve_bytes: 0, ..Options::default() },
         pack_options: PackOptions::default(),
         keep_damaged: &mut |_, _| Ok(()),
