@@ -95,7 +95,7 @@ pub(in crate::shard) fn pump<O: Owner>(owner: &mut O) {
 
 fn change_standing<O: Owner>(owner: &mut O, standing: Standing) {
     owner.handle_standing(standing);
-    // What follows from a rollback is decided by nobody.
+    // The rollback itself may have made facts. Nobody can propose them.
     if let Some(hosted) = owner.hosted().filter(|hosted| hosted.leads_in().is_none()) {
         hosted.open.clear();
     }
