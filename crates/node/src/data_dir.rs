@@ -81,6 +81,7 @@ impl StartError {
         match error {
             RecoverError::Keep(error) => io("keep copies of the damaged log files", error),
             RecoverError::Write(error) => io("write to the log", error),
+            RecoverError::Folder { folder, error } => of_directory(&data_dir.join(folder))(error),
             RecoverError::Log(error) => Self::Log { data_dir, error },
             RecoverError::Definitions(lost) => Self::Definitions { data_dir, lost },
             RecoverError::Packs(error) => Self::Packs { packs_dir: data_dir.join(PACKS_DIR), error },

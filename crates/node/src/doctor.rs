@@ -7,7 +7,7 @@ use std::path::Path;
 
 use catalog::ids::QueueId;
 use wal::{
-    COPY_FILE, FileKind, Flaw, FoundCopy, Identity, IdentityError, LOG_VERSION, Options, PackOptions,
+    COPY_FILE, FileKind, Flaw, FoundCopy, Identity, IdentityError, LOG_VERSION, Log, Options, PackOptions,
     PackReader, PreviewDisk, ReadError, StreamCut, StreamFlaw, Surveyed, survey,
 };
 
@@ -53,7 +53,7 @@ pub struct Torn {
     pub bytes: u64,
 }
 
-/// What is in a data directory.
+/// What is in a data directory. The directory is locked until this is dropped, so that no broker changes what is being read.
 #[derive(Debug)]
 pub struct Examined {
     /// The identifier of the directory, and how often a broker has started with it. `None` before the first start.
@@ -72,6 +72,18 @@ pub struct Examined {
     pub closed: Vec<String>,
     /// Why a start would be refused, because definitions may be lost.
     pub lost: Option<DefinitionsLost>,
+    _lock: Lock,
+}
+
+/// The log, which holds the lock of the directory.
+struct Lock {
+    _log: Log<PreviewDisk>,
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
 }
 
 impl Examined {
@@ -126,17 +138,20 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
             add(folder, &mut open(path)?, &mut files)?;
         }
     }
-    let open_if_there = |path: &Path| if path.is_dir() { open(path) } else { Ok(PreviewDisk::nothing()) };
+    let open_if_there = |path: &Path| match path.is_dir() {
+        true => PreviewDisk::new(path),
+        false => Ok(PreviewDisk::nothing()),
+    };
     let disks = Disks {
         log: disk,
-        packs: open_if_there(&packs_dir)?,
-        streams: open_if_there(&streams_dir)?,
+        packs: &mut || open_if_there(&packs_dir),
+        streams: &mut || open_if_there(&streams_dir),
         log_options: Options { reserve_bytes: 0, ..Options::default() },
         pack_options: PackOptions::default(),
         keep_damaged: &mut |_, _| Ok(()),
     };
     let recovered = recover(disks, Purpose::Look);
-    let Recovered { mut restored, recovery, mut streams, flaws, lost, .. } =
+    let Recovered { mut restored, log, recovery, mut streams, flaws, lost, .. } =
         recovered.map_err(|error| StartError::recovering(data_dir, error))?;
     if recovery.corrupt_note {
         damage.add("file lock is damaged at offset 0: it says how far the log was written");
@@ -192,7 +207,8 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
             closed.push(format!("'{}' in vhost '{}'", record.name, record.vhost));
         }
     }
-    Ok(Examined { identity, files, queues, clean: recovery.clean, torn, damage, closed, lost })
+    let (clean, _lock) = (recovery.clean, Lock { _log: log });
+    Ok(Examined { identity, files, queues, clean, torn, damage, closed, lost, _lock })
 }
 
 /// Reads the messages in packs, one block after the other.
@@ -230,4 +246,25 @@ fn of_queue(restored: &Restored, id: QueueId) -> Option<String> {
         .catalog
         .queue_by_id(id)
         .map(|record| format!(" (queue '{}' in vhost '{}')", record.name, record.vhost))
+}
+
+#[cfg(test)]
+mod tests {
+    use wal::RealDisk;
+
+    use super::*;
+
+    #[test]
+    fn no_broker_starts_on_a_directory_that_is_being_examined() {
+        let directory = std::env::temp_dir().join(format!("sluice-doctor-{}", std::process::id()));
+        let lock = || wal::lock(&mut RealDisk::new(&directory).unwrap());
+        // The lock file is there from now on.
+        lock().unwrap();
+        let examined = examine(&directory).unwrap();
+        assert!(lock().is_err(), "a broker could change what is being read");
+        assert!(examined.is_sound());
+        drop(examined);
+        lock().unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }

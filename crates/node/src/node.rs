@@ -18,7 +18,7 @@ use catalog::ids::{NodeId, Origin, ShardId};
 use catalog::unguessable::KEY_BYTES;
 use tokio::sync::mpsc;
 use wal::files::Sharing;
-use wal::{CopyFile, Identity, Options, PackOptions, PackReader, StreamReader, Writer};
+use wal::{CopyFile, Identity, Options, PackOptions, PackReader, RealDisk, StreamReader, Writer};
 
 use crate::admin_api::{AdminApi, Run, Ways};
 use crate::admission::Admission;
@@ -107,8 +107,8 @@ impl Node {
         let streams_dir = data_dir.join(STREAMS_DIR);
         let disks = Disks {
             log: disk,
-            packs: open_dir(&packs_dir, sharing)?,
-            streams: open_dir(&streams_dir, sharing)?,
+            packs: &mut || RealDisk::shared(&packs_dir, sharing),
+            streams: &mut || RealDisk::shared(&streams_dir, sharing),
             log_options: Options { reserve_bytes: storage.reserve_bytes, ..Options::default() },
             pack_options: PackOptions::default(),
             keep_damaged: &mut |restored, recovery| {

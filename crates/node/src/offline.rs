@@ -7,12 +7,12 @@ use std::sync::Arc;
 use catalog::access::PasswordHash;
 use catalog::{AccountChange, CatalogError, Command};
 use wal::files::Sharing;
-use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Options, PackOptions, Records};
+use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Options, Records};
 
-use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, open_dir, refuse_newer};
+use crate::data_dir::{StartError, open_dir, refuse_newer};
 use crate::facts;
 use crate::quarantine;
-use crate::recovery::{Disks, Purpose, Recovered, recover, write_synced};
+use crate::recovery::{KeepDamaged, Purpose, RecoveredLog, recover_log, write_synced};
 use crate::users_copy::{self, Kept};
 
 /// Why a user cannot be added.
@@ -64,18 +64,13 @@ pub fn add_user(
     let identity = Identity::look(&mut disk)
         .map_err(|error| StartError::Identity { data_dir: data_dir.to_owned(), error })?;
     let boots = identity.map_or(0, |identity| identity.boots);
-    let disks = Disks {
-        log: disk,
-        packs: open_dir(&data_dir.join(PACKS_DIR), sharing)?,
-        streams: open_dir(&data_dir.join(STREAMS_DIR), sharing)?,
-        // The reserve of the broker stays as it is.
-        log_options: Options { reserve_bytes: 0, ..Options::default() },
-        pack_options: PackOptions::default(),
-        keep_damaged: &mut |restored, recovery| quarantine::keep_files(data_dir, sharing, restored, recovery),
-    };
+    // The reserve of the broker stays as it is.
+    let options = Options { reserve_bytes: 0, ..Options::default() };
+    let keep_damaged: &mut KeepDamaged<'_> =
+        &mut |restored, recovery| quarantine::keep_files(data_dir, sharing, restored, recovery);
     let of_recovery = |error| StartError::recovering(data_dir, error);
-    let Recovered { mut restored, mut log, recovery, .. } =
-        recover(disks, Purpose::Offline).map_err(of_recovery)?;
+    let RecoveredLog { mut restored, mut log, recovery, .. } =
+        recover_log(disk, options, keep_damaged, Purpose::Offline).map_err(of_recovery)?;
     if restored.catalog.users().get(&name).is_some() {
         return Err(AddUserError::Exists);
     }

@@ -1,4 +1,5 @@
-//! Recovery: from disks to what is on them. A start, `sluice doctor` and the simulations use the same function, [`recover`].
+//! Recovery: from disks to what is on them. A start, `sluice doctor` and the simulations use the same function, [`recover`]. An offline
+//! command needs the log only, and uses the first part of it, [`recover_log`].
 //!
 //! ```text
 //!   the log ──> records of queues, changes of the catalog ──> quarantine ──> packs ──> streams ──> Recovered
@@ -16,7 +17,8 @@
 //! | 6. open the packs | unknown packs are removed, and only a log that was read to its end knows them all |
 //! | 7. open the streams, and look for missing parts | as for packs: the catalog knows the streams |
 //!
-//! `sluice doctor` looks only: it does steps 1, 2, 6 and 7 on disks that keep every change in memory ([`wal::PreviewDisk`]).
+//! Steps 1 to 5 are [`recover_log`]. An offline command does steps 1 to 4: only a start removes what nobody knows. `sluice doctor` looks only:
+//! it does steps 1, 2, 6 and 7 on disks that keep every change in memory ([`wal::PreviewDisk`]).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -31,17 +33,21 @@ use wal::{
     StreamError, StreamFlaw, Streams,
 };
 
+use crate::data_dir::{PACKS_DIR, STREAMS_DIR};
 use crate::facts::{Restored, RestoredQueue};
 use crate::quarantine::{self, DefinitionsLost, Quarantined};
 
 /// Called once the damage is known, before anything is written: keeps copies of the damaged files.
 pub type KeepDamaged<'a> = dyn FnMut(&Restored, &Recovery) -> io::Result<()> + 'a;
 
+/// Opens a folder of the data directory, and may create it. Called when the log is recovered, so a start that is refused creates none.
+pub type OpenFolder<'a, D> = dyn FnMut() -> io::Result<D> + 'a;
+
 /// What is read.
 pub struct Disks<'a, D> {
     pub log: D,
-    pub packs: D,
-    pub streams: D,
+    pub packs: &'a mut OpenFolder<'a, D>,
+    pub streams: &'a mut OpenFolder<'a, D>,
     pub log_options: Options,
     pub pack_options: PackOptions,
     pub keep_damaged: &'a mut KeepDamaged<'a>,
@@ -71,19 +77,28 @@ pub struct Start<'a> {
     pub access: &'a Access,
 }
 
-/// What was on the disks.
+/// What was in the log.
+pub struct RecoveredLog<D: Disk> {
+    pub restored: Restored,
+    pub log: Log<D>,
+    /// What the log says about its own files.
+    pub recovery: Recovery,
+    /// True if definitions were lost, and the users are those of their copy.
+    pub took_users: bool,
+    /// Why a start would be refused. Always `None` after a start.
+    pub lost: Option<DefinitionsLost>,
+}
+
+/// What was on the disks. For the fields without a comment see [`RecoveredLog`].
 pub struct Recovered<D: Disk> {
     pub restored: Restored,
     pub log: Log<D>,
     pub packs: Packs<D>,
     pub streams: Streams<D>,
-    /// What the log says about its own files.
     pub recovery: Recovery,
     /// Missing parts of streams.
     pub flaws: Vec<StreamFlaw>,
-    /// True if definitions were lost, and the users are those of their copy.
     pub took_users: bool,
-    /// Why a start would be refused. Always `None` after a start.
     pub lost: Option<DefinitionsLost>,
 }
 
@@ -98,6 +113,8 @@ pub enum RecoverError {
     Keep(io::Error),
     /// The log cannot be written.
     Write(io::Error),
+    /// A folder cannot be opened.
+    Folder { folder: &'static str, error: io::Error },
     /// The packs cannot be opened.
     Packs(PackError),
     /// The streams cannot be opened.
@@ -111,6 +128,7 @@ impl fmt::Display for RecoverError {
             Self::Definitions(lost) => write!(f, "{lost}"),
             Self::Keep(error) => write!(f, "cannot keep copies of the damaged log files: {error}"),
             Self::Write(error) => write!(f, "cannot write to the log: {error}"),
+            Self::Folder { folder, error } => write!(f, "cannot open the directory {folder}: {error}"),
             Self::Packs(error) => write!(f, "cannot open the packs: {error}"),
             Self::Streams(error) => write!(f, "cannot open the streams: {error}"),
         }
@@ -125,8 +143,39 @@ impl std::error::Error for RecoverError {}
 /// See [`RecoverError`].
 pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Recovered<D>, RecoverError> {
     let Disks { log, packs, streams, log_options, pack_options, keep_damaged } = disks;
+    let RecoveredLog { restored, log, recovery, took_users, lost } =
+        recover_log(log, log_options, keep_damaged, purpose)?;
+    // A pack or stream that the catalog does not know may belong to a damaged record.
+    let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
+    let of = |folder| move |error| RecoverError::Folder { folder, error };
+    let packs = packs().map_err(of(PACKS_DIR))?;
+    let packs =
+        Packs::open(packs, pack_options, restored.extents(), keep_unknown).map_err(RecoverError::Packs)?;
+    let streams = streams().map_err(of(STREAMS_DIR))?;
+    let mut streams = Streams::new(streams).map_err(RecoverError::Streams)?;
+    if !keep_unknown {
+        let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
+        streams.keep(|stream| known.contains(&stream));
+    }
+    let flaws = streams.check();
+    if let Purpose::Start(_) = purpose {
+        report_flaws(&flaws, &restored);
+    }
+    Ok(Recovered { restored, log, packs, streams, recovery, flaws, took_users, lost })
+}
+
+/// Reads the log. These are the first steps of [`recover`].
+///
+/// # Errors
+/// See [`RecoverError`].
+pub fn recover_log<D: Disk>(
+    log: D,
+    options: Options,
+    keep_damaged: &mut KeepDamaged<'_>,
+    purpose: Purpose<'_>,
+) -> Result<RecoveredLog<D>, RecoverError> {
     let mut restored = Restored::default();
-    let opened = Log::open(log, log_options, &mut |record| restored.handle_record(record));
+    let opened = Log::open(log, options, &mut |record| restored.handle_record(record));
     let (mut log, recovery) = opened.map_err(RecoverError::Log)?;
     restored.finish();
     if let Purpose::Start(_) = purpose {
@@ -156,21 +205,7 @@ pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Rec
         restored.catalog.set_rules(rules.clone());
         write_synced(&mut log, restored.begin(access))?;
     }
-
-    // A pack or stream that the catalog does not know may belong to a damaged record.
-    let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
-    let packs =
-        Packs::open(packs, pack_options, restored.extents(), keep_unknown).map_err(RecoverError::Packs)?;
-    let mut streams = Streams::new(streams).map_err(RecoverError::Streams)?;
-    if !keep_unknown {
-        let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
-        streams.keep(|stream| known.contains(&stream));
-    }
-    let flaws = streams.check();
-    if let Purpose::Start(_) = purpose {
-        report_flaws(&flaws, &restored);
-    }
-    Ok(Recovered { restored, log, packs, streams, recovery, flaws, took_users, lost })
+    Ok(RecoveredLog { restored, log, recovery, took_users, lost })
 }
 
 /// Takes the users of their copy, because the log may have lost some.

@@ -16,8 +16,8 @@ pub(crate) fn start(
 ) -> Result<Recovered<SimDisk>, RecoverError> {
     let disks = Disks {
         log: log.clone(),
-        packs: SimDisk::new(0),
-        streams: SimDisk::new(0),
+        packs: &mut || Ok(SimDisk::new(0)),
+        streams: &mut || Ok(SimDisk::new(0)),
         log_options,
         pack_options: PackOptions::default(),
         keep_damaged: &mut |_, _| Ok(()),

@@ -313,7 +313,8 @@ impl Group {
         }
     }
 
-    /// Sends a base to the followers that need one, as [`crate::Round::wants_base`] asks for. `content` is the owner's state at [`Self::applied`].
+    /// Sends a base to the followers that need one, as [`crate::Round::wants_base`] asks for. `content` is the owner's state at
+    /// [`Self::applied`].
     pub fn send_base(&mut self, content: Bytes) {
         let Some(base) = self.base(content) else { return };
         let wants = self.raw.mut_store().offer(&base);

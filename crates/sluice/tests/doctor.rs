@@ -273,3 +273,17 @@ fn a_directory_of_a_newer_program_is_refused_and_not_changed() {
         .collect();
     assert!(changed.is_empty(), "the broker has changed {changed:?}");
 }
+
+/// A directory without folders is examined from a working directory that has something called `lock`, as /var has.
+#[test]
+fn the_working_directory_does_not_matter() {
+    let directory = Directory::new("doctor-from");
+    let (data, from) = (directory.path().join("data"), directory.path().join("from"));
+    assert!(Broker::start(&directory).terminate().success());
+    for folder in ["packs", "streams"] {
+        std::fs::remove_dir_all(data.join(folder)).unwrap();
+    }
+    std::fs::create_dir_all(from.join("lock")).unwrap();
+    let mut command = std::process::Command::new(broker::PROGRAM);
+    finish(command.arg("doctor").arg(&data).current_dir(from), b"").done();
+}

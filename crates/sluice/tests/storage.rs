@@ -164,6 +164,36 @@ fn a_broker_whose_users_are_lost_gets_a_new_one() {
     assert!(broker.terminate().success());
 }
 
+/// Until the definitions are known, nothing says which messages there should be.
+#[test]
+fn a_start_that_is_refused_creates_no_folders() {
+    let directory = Directory::new("storage-refused");
+    let data = directory.path().join("data");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "the-last-definition"]).done();
+    broker.kill();
+    flip_behind(&data, b"the-last-definition");
+    let folders = ["packs", "streams"].map(|folder| data.join(folder));
+    folders.iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
+    let refused = finish(&mut serve(&data), b"");
+    assert!(refused.code == 1 && refused.err.contains("accept_lost_definitions = true"), "{refused:?}");
+    assert_eq!(folders.map(|folder| folder.exists()), [false; 2]);
+}
+
+#[test]
+fn a_user_is_added_without_a_look_at_messages() {
+    let directory = Directory::new("storage-add-user");
+    let data = directory.path().join("data");
+    assert!(Broker::start(&directory).terminate().success());
+    let folders = ["packs", "streams"].map(|folder| data.join(folder));
+    folders.iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
+    let data_dir = data.display().to_string();
+    let words = ["add", "user", OPS, "--data-dir", &data_dir];
+    let added = finish(std::process::Command::new(PROGRAM).args(words), b"secret\n");
+    assert!(added.done().starts_with("user 'ops' is created"));
+    assert_eq!(folders.map(|folder| folder.exists()), [false; 2]);
+}
+
 /// Copies the files of a data directory.
 fn copy_files(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();

@@ -88,6 +88,9 @@ impl Disk for PreviewDisk {
     }
 
     fn read_notes(&mut self) -> io::Result<Vec<u8>> {
+        if !self.files.contains_key(LOCK) {
+            return Ok(Vec::new());
+        }
         match std::fs::read(self.path.join(LOCK)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             read => read,

@@ -324,8 +324,8 @@ impl World {
         let of_streams = self.streams.as_ref().map_or_else(|| SimDisk::new(0), StreamWorld::disk);
         let disks = Disks {
             log: self.disk.clone(),
-            packs: self.packs_disk.clone(),
-            streams: of_streams,
+            packs: &mut || Ok(self.packs_disk.clone()),
+            streams: &mut || Ok(of_streams.clone()),
             log_options: Options { file_bytes: 16 * 1024, seed, reserve_bytes, ..Options::default() },
             pack_options: PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 },
             keep_damaged: &mut |_, _| Ok(()),

@@ -146,10 +146,14 @@ impl Shard {
                 groups::pump(&mut self.owner(queue));
             }
             None => {
+                // A queue that still decides was not rolled back: its facts wait, and nothing has moved.
+                let waits = slot.driver.decides() && slot.group.is_some();
                 if let Some(group) = slot.group.as_mut().filter(|group| !group.open.is_empty()) {
                     self.groups.list(GroupId::Queue(queue), group);
                 }
-                self.groups.note_moved();
+                if !waits {
+                    self.groups.note_moved();
+                }
             }
         }
     }
@@ -253,6 +257,7 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::sync::Arc;
 
     use broker::settings::Settings;
@@ -260,11 +265,13 @@ mod tests {
     use catalog::{Arguments, Command, DeclareQueue};
     use message::{Message, Parts, Route};
     use queue::{Publish, PublisherId, RejectReason, Request, Verdict};
-    use replica::{Position, Role};
+    use replica::{
+        Base, Body, Group, Member, Message as Sent, Options, Position, Record, Restoring, Role, Support,
+    };
     use wal::{Completion, Size, Step};
 
     use super::*;
-    use crate::facts::{Restored, RestoredQueue};
+    use crate::facts::{FinishedGroup, Restored, RestoredQueue};
     use crate::{StorageLimits, make_shards};
 
     fn message() -> Message {
@@ -356,6 +363,49 @@ mod tests {
         // A member that did not lead has nothing to roll back.
         shard.owner(queue).handle_standing(Standing { term: 10, ..FOLLOWS });
         assert!(shard.mail.receipts.is_empty() && ready(&shard, queue) == 1);
+    }
+
+    /// Returns a member that leads a group of three, and transfers the leadership to another one.
+    fn transferring() -> Group {
+        let [me, other] = [1, 2].map(|node| Member { node, number: node });
+        let mut restoring = Restoring::default();
+        restoring.on_record(Record::Base(Base::founding(&[1, 2, 3], entries::content(2)))).unwrap();
+        let mut group = restoring.finish(me, Options::default()).unwrap();
+        let sync = |group: &mut Group| {
+            while let Some(round) = group.poll_round() {
+                group.on_synced(round.number);
+            }
+        };
+        sync(&mut group);
+        group.campaign().unwrap();
+        let commit = Position { term: 1, index: 1 };
+        for body in [
+            Body::VoteResponse { pre: true, granted: true, commit },
+            Body::VoteResponse { pre: false, granted: true, commit },
+            Body::Appended { index: 2, commit: 1 },
+        ] {
+            sync(&mut group);
+            group.step(Sent { from: other, to: me, term: 2, body }, &Support::default()).unwrap();
+        }
+        sync(&mut group);
+        group.transfer(2, other).unwrap();
+        sync(&mut group);
+        group
+    }
+
+    #[test]
+    fn facts_that_wait_for_a_transfer_ask_for_no_other_turn() {
+        let (mut shard, queue) = leading();
+        let group = transferring();
+        assert_eq!(group.standing(), Standing { term: 2, role: Role::Leader });
+        let finished =
+            FinishedGroup { group, base_file: 0, base_index: 1, log_bytes: 0, files: VecDeque::new() };
+        shard.queues.get_mut(queue).unwrap().group = Some(Box::new(Hosted::new(finished)));
+        shard.groups.take_moved();
+        publish(&mut shard, queue, 2);
+        shard.propose_entries();
+        assert!(shard.groups.has_unproposed() && decides(&shard, queue));
+        assert!(!shard.groups.take_moved(), "turns would follow each other until the transfer ends");
     }
 
     #[test]

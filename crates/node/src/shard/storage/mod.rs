@@ -363,10 +363,9 @@ impl Storage {
     }
 
     // ---- for those who write records themselves
-    // -----------------------------------------------------------------------------------------
 
-    /// Calls `add` to add the records of a round. They are synced. [`super::Shard::rounds_synced`] is called when they are, in the order of
-    /// these calls.
+    /// Calls `add` to add the records of a round. They are synced. [`super::Shard::rounds_synced`] is called when they are, in the
+    /// order of these calls.
     pub(super) fn push_round(&mut self, add: impl FnOnce(&mut Records)) {
         self.journal.push_round(add);
     }

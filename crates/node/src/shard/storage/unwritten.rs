@@ -1,7 +1,8 @@
 //! The messages whose writing is deferred, of all queues of a shard: their budget, and when the oldest must
 //! be written.
 //!
-//! Each queue decides which of its messages are deferred (docs/decisions/0022). A receipt leaves when its message is written or settled, whichever comes first.
+//! Each queue decides which of its messages are deferred (docs/decisions/0022). A receipt leaves when its message is written
+//! or settled, whichever comes first.
 
 use catalog::ids::QueueId;
 use queue::{ALL_DUE, DEFERRED_MS, Deferral};
