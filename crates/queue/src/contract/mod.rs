@@ -436,8 +436,9 @@ pub enum GoneReason {
     QueueDeleted,
     /// Messages of the queue are damaged; see [`Refusal::Damaged`].
     Damaged,
-    /// The queue is on no node in reach; see [`Refusal::OutOfReach`]. The consumer's unsettled deliveries return to the queue, so no
-    /// settlement of them can be made any more.
+    /// The queue is on no node in reach; see [`Refusal::OutOfReach`]. Or a quorum queue has lost a settlement of the consumer,
+    /// together with its leader. The consumer's unsettled deliveries return to the queue, so no settlement of them can be made any
+    /// more.
     OutOfReach {
         node: Option<u32>,
     },

@@ -6,7 +6,8 @@
 //!                                                   └──> Awaits::Commit(Mark)   the driver waits for a commit
 //!                                                          │
 //!           sent: what waited for the turn <──handle_committed      (its facts are committed)
-//!           rolled back: all later turns   <──handle_rolled_back    (their facts will never be committed)
+//!                   kept in doubt, or refused <──handle_rolled_back    (this member leads no longer)
+//!               answered, or refused at last <──handle_decided        (another leader has committed the next entry)
 //! ```
 //!
 //! A turn is one iteration of the shard's event loop.
@@ -24,13 +25,14 @@
 //! This module has no log, files or clocks.
 
 mod deferred;
+mod mutation;
 mod replica;
 mod solo;
 #[cfg(test)]
 mod tests;
 
 pub use self::deferred::{ALL_DUE, DEFERRED_MS, Deferral};
-pub use self::replica::Replica;
+pub use self::replica::{EntryAt, Replica};
 pub use self::solo::Solo;
 use crate::fifo::{Fifo, Output};
 use crate::{Deliver, Effect, FactPolicy, RejectReason, Request};
@@ -105,8 +107,9 @@ pub trait Drive {
         deliver: &mut dyn Deliver,
     );
 
-    /// Called when the facts after `mark` will never be committed. All later turns are rolled back and their publishes
-    /// rejected.
+    /// Called when this member leads no longer. All turns after `mark` are rolled back. Those that are in no entry can never
+    /// be committed, so what waits for them is refused. The others are in doubt, because the next leader may commit their
+    /// entries: what waits for them is answered later ([`Replica::handle_decided`]).
     fn handle_rolled_back(
         &mut self,
         mark: Mark,

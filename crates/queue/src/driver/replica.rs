@@ -2,14 +2,21 @@
 //! answers are sent when the group has committed the entry.
 //!
 //! ```text
-//!   lead ──> admit ──> close ──> Turn, waiting ──proposed(index)──> in an entry ──committed(index)──> handle_committed
-//!                                                                        └──depose───────────────> handle_rolled_back
+//!   lead ──> admit ──> close ──> Turn, waiting ──proposed──> in an entry ──committed──> handle_committed: answered
+//!                                    │                         │
+//!                                  depose                    depose
+//!                                    ▼                         ▼
+//!                                 refused                   in doubt ──> handle_decided: answered, or refused
 //! ```
 //!
-//! The group itself belongs to the owner of the queue: this module has no terms, messages or log.
+//! Raft cannot withdraw an entry. When this member leads no longer, the next leader may still commit what this one has
+//! proposed. So nobody who waits for an entry is answered before it is known which entry the group has committed there.
+//!
+//! The group itself belongs to the owner of the queue: this module has no messages and no log.
 
 use std::collections::VecDeque;
 
+use super::mutation::Mutation;
 use super::{Admission, Awaits, Drive, Health, Mark, ends};
 use crate::fifo::{Fifo, Output};
 use crate::{
@@ -24,15 +31,36 @@ pub struct Replica {
     committed: u64,
     /// Turns that are not committed, oldest first.
     turns: VecDeque<Turn>,
+    /// What waits for entries of earlier terms, oldest first.
+    doubts: VecDeque<Doubt>,
+    #[cfg(test)]
+    pub(super) mutation: Option<Mutation>,
+}
+
+/// The place of an entry in the log of its group. There is only one entry with a given term and index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryAt {
+    /// The term of the leader that proposed it.
+    pub term: u64,
+    pub index: u64,
 }
 
 /// A closed turn that is not committed, and what waits for its commit.
 #[derive(Debug)]
 struct Turn {
     number: u64,
-    /// The index of its entry, or `None` before it is proposed.
-    entry: Option<u64>,
+    /// Its entry, or `None` before it is proposed.
+    entry: Option<EntryAt>,
     receipts: Receipts,
+    effects: Vec<Effect>,
+}
+
+/// What waits for an entry whose turns were rolled back.
+#[derive(Debug)]
+struct Doubt {
+    at: EntryAt,
+    receipts: Receipts,
+    /// [`Effect::Settled`] and [`Effect::Done`].
     effects: Vec<Effect>,
 }
 
@@ -52,6 +80,7 @@ impl Replica {
     /// Frees memory that is not in use.
     pub(super) fn shrink(&mut self) {
         self.turns.shrink_to_fit();
+        self.doubts.shrink_to_fit();
     }
 
     /// Returns whether requests are admitted.
@@ -70,15 +99,58 @@ impl Replica {
         self.turns.back().is_some_and(|turn| turn.entry.is_none())
     }
 
-    /// Called when all closed turns that had no entry were proposed. `index` is the index of their entry.
-    pub fn handle_proposed(&mut self, index: u64) {
+    /// Called when all closed turns that had no entry were proposed, as this entry.
+    pub fn handle_proposed(&mut self, at: EntryAt) {
         let unproposed = self.turns.iter_mut().rev().take_while(|turn| turn.entry.is_none());
-        unproposed.for_each(|turn| turn.entry = Some(index));
+        unproposed.for_each(|turn| turn.entry = Some(at));
+    }
+
+    /// Returns whether anybody waits for an entry of an earlier term.
+    pub fn has_doubts(&self) -> bool {
+        !self.doubts.is_empty()
+    }
+
+    /// Called for each committed entry, in the order of the log, while [`Self::has_doubts`]. Answers those who wait for an
+    /// entry that is committed now, and refuses those whose entry never will be: another entry has its place.
+    pub fn handle_decided(
+        &mut self,
+        at: EntryAt,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        // The terms of a log never fall, so an entry of an earlier term has no place behind this one.
+        let is_decided = |doubt: &mut Doubt| {
+            doubt.at.term < at.term || (doubt.at.term == at.term && doubt.at.index <= at.index)
+        };
+        while let Some(doubt) = self.doubts.pop_front_if(is_decided) {
+            let Doubt { at: proposed, receipts, effects } = doubt;
+            if proposed.term == at.term || self.has(Mutation::TakeAnyEntryForMine) {
+                send(receipts, effects, output);
+            } else {
+                refuse(receipts, effects, fifo, now_ms, output, deliver);
+            }
+        }
+    }
+
+    /// Called when the group has ended on this member without the queue being deleted. It will never be known what became of
+    /// the entries, so everybody who waits for one is refused.
+    pub fn handle_closed(
+        &mut self,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        for Doubt { receipts, effects, .. } in std::mem::take(&mut self.doubts) {
+            refuse(receipts, effects, fifo, now_ms, output, deliver);
+        }
     }
 
     /// Returns the mark of the newest turn in the entries up to `index`. These entries must be committed.
     pub fn mark_of(&self, index: u64) -> Mark {
-        let known = self.turns.partition_point(|turn| turn.entry.is_some_and(|entry| entry <= index));
+        let known = self.turns.partition_point(|turn| turn.entry.is_some_and(|entry| entry.index <= index));
         let turn = known.checked_sub(1).map_or(self.committed, |last| self.turns[last].number);
         Mark { turn }
     }
@@ -115,7 +187,11 @@ impl Replica {
     /// Called when the queue has ended, so that no commit will follow.
     fn release(&mut self, output: &mut Output) {
         let mut waiting = Vec::new();
-        for Turn { mut receipts, effects, .. } in std::mem::take(&mut self.turns) {
+        let doubts = std::mem::take(&mut self.doubts).into_iter();
+        let doubts = doubts.map(|Doubt { receipts, effects, .. }| (receipts, effects));
+        let turns = std::mem::take(&mut self.turns).into_iter();
+        let turns = turns.map(|Turn { receipts, effects, .. }| (receipts, effects));
+        for (mut receipts, effects) in doubts.chain(turns) {
             for receipt in receipts.drain() {
                 // These messages are in no committed turn, so no consumer has received them.
                 output.receipts.push_all(Receipt { verdict: Verdict::Released, journaled: false, ..receipt });
@@ -124,6 +200,17 @@ impl Replica {
         }
         output.effects.splice(..0, waiting);
         output.receipts.leave_at_once();
+    }
+
+    /// Returns whether a test has activated this mistake.
+    fn has(&self, mutation: Mutation) -> bool {
+        #[cfg(test)]
+        return self.mutation == Some(mutation);
+        #[cfg(not(test))]
+        {
+            let _ = mutation;
+            false
+        }
     }
 }
 
@@ -176,21 +263,57 @@ impl Drive for Replica {
         output: &mut Output,
         deliver: &mut dyn Deliver,
     ) {
-        while let Some(Turn { mut receipts, effects, .. }) =
-            self.turns.pop_back_if(|turn| turn.number > mark.turn)
-        {
-            for receipt in receipts.drain() {
-                let verdict = Verdict::Rejected(RejectReason::Unavailable);
-                output.receipts.push_all(Receipt { verdict, journaled: false, ..receipt });
-            }
-            for effect in effects {
-                if let Effect::Done { ticket, .. } = effect {
-                    let requester = Requester::Ticket(ticket);
-                    output.effects.push(Effect::Refused { requester, why: Refusal::Unavailable });
+        let kept = self.turns.partition_point(|turn| turn.number <= mark.turn);
+        let rolled_back = self.turns.split_off(kept);
+        let (mut receipts, mut effects) = (Receipts::default(), Vec::new());
+        for mut turn in rolled_back {
+            match turn.entry {
+                Some(at) if !self.has(Mutation::RejectAtRollback) => {
+                    // The dead letters are back in the queue.
+                    turn.effects.retain(|effect| !matches!(effect, Effect::DeadLetter { .. }));
+                    if self.has(Mutation::DropSettledAtRollback) {
+                        turn.effects.retain(|effect| !matches!(effect, Effect::Settled { .. }));
+                    }
+                    if !turn.receipts.is_empty() || !turn.effects.is_empty() {
+                        let Turn { receipts, effects, .. } = turn;
+                        self.doubts.push_back(Doubt { at, receipts, effects });
+                    }
+                }
+                _ => {
+                    turn.receipts.drain().for_each(|receipt| receipts.push_all(receipt));
+                    effects.append(&mut turn.effects);
                 }
             }
         }
         fifo.roll_back_turns(mark.turn, now_ms, output, deliver);
+        refuse(receipts, effects, fifo, now_ms, output, deliver);
+    }
+}
+
+/// Refuses those who wait for facts that will never be committed. A consumer whose settlement is lost ends, because
+/// nothing else tells its peer that the deliveries are not settled: they return to the queue.
+fn refuse(
+    mut receipts: Receipts,
+    effects: Vec<Effect>,
+    fifo: &mut Fifo,
+    now_ms: u64,
+    output: &mut Output,
+    deliver: &mut dyn Deliver,
+) {
+    for receipt in receipts.drain() {
+        let verdict = Verdict::Rejected(RejectReason::Unavailable);
+        output.receipts.push_all(Receipt { verdict, journaled: false, ..receipt });
+    }
+    for effect in effects {
+        match effect {
+            Effect::Done { ticket, .. } => {
+                let requester = Requester::Ticket(ticket);
+                output.effects.push(Effect::Refused { requester, why: Refusal::Unavailable });
+            }
+            Effect::Settled { consumer, .. } => fifo.lose_consumer(consumer, now_ms, output, deliver),
+            // A dead letter is back in the queue. No other effect depends on facts.
+            _ => {}
+        }
     }
 }
 

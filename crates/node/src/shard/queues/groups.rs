@@ -15,13 +15,13 @@ use bytes::Bytes;
 use catalog::categories::RA;
 use catalog::ids::QueueId;
 use message::LastRoute;
-use queue::{Drive, Driver, Fact};
+use queue::{Drive, Driver, EntryAt, Fact};
 use replica::{Entry, Payload, Progress, Record};
 
 use crate::entries;
 use crate::facts::{RestoredGroup, SeqsInFile};
 use crate::shard::Shard;
-use crate::shard::storage::{GroupRound, GroupSlot, NODE};
+use crate::shard::storage::{GroupRound, GroupSlot, NODE, QueueSlot};
 
 impl Shard {
     /// Gives a quorum queue its group. A queue without a restored group gets a new one, whose only member is on this node.
@@ -76,7 +76,8 @@ impl Shard {
             if !group.has_open() {
                 // The turns have no facts, so they need no entry. They count as committed with the last entry.
                 let Progress { last, applied, .. } = group.engine.progress();
-                driver.handle_proposed(last);
+                // The last entry of a leader is one of its term.
+                driver.handle_proposed(EntryAt { term: group.engine.standing().term, index: last });
                 if applied >= last {
                     self.commit_turns(queue, last);
                     self.storage.has_moved = true;
@@ -90,7 +91,7 @@ impl Shard {
             let (facts, puts) = group.take_open();
             match group.engine.wake().propose(term, facts) {
                 Ok(index) => {
-                    driver.handle_proposed(index);
+                    driver.handle_proposed(EntryAt { term, index });
                     group.note_proposed(index, self.here.now_ms);
                 }
                 Err(refused) => {
@@ -170,16 +171,37 @@ impl Shard {
         let Some(slot) = self.queues.get_mut(queue) else { return };
         let (Some(group), Driver::Replica(driver)) = (&mut slot.group, &mut slot.driver) else { return };
         let took_ms = group.note_committed(entry.at.index, self.here.now_ms);
+        let at = EntryAt { term: entry.at.term, index: entry.at.index };
         match entry.payload {
-            Payload::Empty if group.leads_in() == Some(entry.at.term) => {
-                driver.lead();
+            Payload::Empty if group.leads_in() == Some(at.term) => {
+                self.decide(queue, at);
                 self.begin_to_lead(queue);
             }
-            Payload::Empty | Payload::Change(_) => {}
-            Payload::Facts(_) if driver.leads() => self.commit_turns(queue, entry.at.index),
-            Payload::Facts(facts) => self.learn(queue, entry.at.index, facts),
+            Payload::Empty | Payload::Change(_) => self.decide(queue, at),
+            Payload::Facts(_) if driver.leads() => self.commit_turns(queue, at.index),
+            Payload::Facts(facts) => {
+                self.learn(queue, at.index, facts);
+                self.decide(queue, at);
+            }
         }
         took_ms.into_iter().for_each(|ms| self.queues.commits.note(ms));
+    }
+
+    /// Called for each entry that is committed while this member does not lead. Answers those who wait for an entry of an
+    /// earlier term whose fate is known now.
+    fn decide(&mut self, queue: QueueId, at: EntryAt) {
+        let is_waited_for = |slot: &mut QueueSlot| {
+            let Driver::Replica(driver) = &slot.driver else { return false };
+            driver.has_doubts()
+        };
+        if !self.queues.get_mut(queue).is_some_and(is_waited_for) {
+            return;
+        }
+        let now_ms = self.here.now_ms;
+        self.with_queue(queue, |slot, output, gates| {
+            let Driver::Replica(driver) = &mut slot.driver else { return };
+            driver.handle_decided(at, &mut slot.fifo, now_ms, output, gates);
+        });
     }
 
     /// Called when the entries up to `index` are committed. Sends the receipts and effects that waited for them.
@@ -220,17 +242,24 @@ impl Shard {
         if let Some(group) = self.queues.get_mut(queue).and_then(|slot| slot.group.take()) {
             group.leave(&mut self.counters.raft);
         }
-        self.with_queue(queue, |slot, output, _| {
+        let now_ms = self.here.now_ms;
+        self.with_queue(queue, |slot, output, gates| {
             slot.fifo.quarantine(output);
             if let Driver::Replica(driver) = &mut slot.driver {
-                driver.lead();
+                // The consumers have been told that the queue is damaged.
+                driver.handle_closed(&mut slot.fifo, now_ms, output, gates);
             }
         });
         self.begin_to_lead(queue);
     }
 
-    /// Applies the requests that have waited for the member to lead.
+    /// Called when the member leads, or when there is no group any more. Applies the requests that have waited for this.
     fn begin_to_lead(&mut self, queue: QueueId) {
+        if let Some(slot) = self.queues.get_mut(queue)
+            && let Driver::Replica(driver) = &mut slot.driver
+        {
+            driver.lead();
+        }
         for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
             self.apply_one(queue, request);
         }
