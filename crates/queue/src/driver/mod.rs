@@ -32,7 +32,7 @@ mod solo;
 mod tests;
 
 pub use self::deferred::{ALL_DUE, DEFERRED_MS, Deferral};
-pub use self::replica::{EntryAt, Replica};
+pub use self::replica::{EntryAt, Leadership, NO_LEADER_MS, Replica};
 pub use self::solo::Solo;
 use crate::fifo::{Fifo, Output};
 use crate::{Deliver, Effect, FactPolicy, RejectReason, Request};
@@ -42,10 +42,14 @@ use crate::{Deliver, Effect, FactPolicy, RejectReason, Request};
 pub enum Admission {
     /// Apply it.
     Now,
-    /// Hold it and all later requests until the driver admits it.
+    /// Hold it. Ask again when the driver decides, or when its [`Leadership`] changes.
     Hold,
     /// Refuse it with this reason without applying it. Only publishes are refused.
     Refuse(RejectReason),
+    /// It is for the member on the node with this number, which leads.
+    Elsewhere(u32),
+    /// Refuse it, because no member has led for [`NO_LEADER_MS`]. It was never in an entry, so nobody can commit it later.
+    NoLeader,
 }
 
 /// How safe the log of this member has made its records. Each level includes those before it. No level says that an

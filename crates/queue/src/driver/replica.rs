@@ -23,10 +23,32 @@ use crate::{
     Deliver, Effect, FactPolicy, Receipt, Receipts, Refusal, RejectReason, Request, Requester, Verdict,
 };
 
+/// How long requests wait for a leader, in milliseconds. An election takes tenths of a second, so a group that has none for
+/// this long has lost too many of its members. Then new requests are refused. Clients may go elsewhere meanwhile, and the
+/// memory for the requests that wait is bounded.
+pub const NO_LEADER_MS: u64 = 5000;
+
+/// Who leads the group, as this member knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leadership {
+    /// Nobody yet: it is the only voter, and leads as soon as its disk lets it. Requests wait for this as long as it takes: nobody else
+    /// could serve them, and a disk that refuses is a matter of [`Health`].
+    #[default]
+    Alone,
+    /// This member leads, and has committed the first entry of its term.
+    Leads,
+    /// The member on the node with this number leads.
+    Follows { leader: u32 },
+    /// No member, since this time in milliseconds since the epoch. This member may be a candidate.
+    Leaderless { since_ms: u64 },
+}
+
 /// The driver of a replicated queue. It decides only while this member leads the group.
 #[derive(Debug, Default)]
 pub struct Replica {
-    leads: bool,
+    leadership: Leadership,
+    /// True if there is no leader for [`NO_LEADER_MS`].
+    has_given_up: bool,
     /// The newest committed turn.
     committed: u64,
     /// Turns that are not committed, oldest first.
@@ -68,13 +90,43 @@ impl Replica {
     /// Called when the member leads and the first entry of its term is committed. From now on it decides, and admits the
     /// requests that were held.
     pub fn lead(&mut self) {
-        self.leads = true;
+        self.handle_leadership(Leadership::Leads);
     }
 
     /// Called when the member no longer leads. The caller then rolls back the turns that are not committed
-    /// ([`Drive::handle_rolled_back`]).
+    /// ([`Drive::handle_rolled_back`]), and says who leads now ([`Self::handle_leadership`]).
     pub fn depose(&mut self) {
-        self.leads = false;
+        self.handle_leadership(Leadership::Alone);
+    }
+
+    /// Called when this member learns who leads, or that nobody does. Afterwards, the caller asks again for the requests that it holds.
+    pub fn handle_leadership(&mut self, leadership: Leadership) {
+        self.leadership = match (self.leadership, leadership) {
+            // Another election does not give the requests more time.
+            (Leadership::Leaderless { since_ms: before }, Leadership::Leaderless { since_ms }) => {
+                Leadership::Leaderless { since_ms: since_ms.min(before) }
+            }
+            (_, leadership) => leadership,
+        };
+        self.has_given_up &= matches!(leadership, Leadership::Leaderless { .. });
+    }
+
+    /// Returns when [`Self::handle_timeout`] has something to do, in milliseconds since the epoch.
+    pub fn next_deadline(&self) -> Option<u64> {
+        match self.leadership {
+            Leadership::Leaderless { since_ms } if !self.has_given_up => {
+                Some(since_ms.saturating_add(NO_LEADER_MS))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns true if requests are refused from now on, because there is no leader for too long. Then the caller asks
+    /// again for those that it holds.
+    pub fn handle_timeout(&mut self, now_ms: u64) -> bool {
+        let is_due = self.next_deadline().is_some_and(|due| due <= now_ms);
+        self.has_given_up |= is_due;
+        is_due
     }
 
     /// Frees memory that is not in use.
@@ -85,7 +137,7 @@ impl Replica {
 
     /// Returns whether requests are admitted.
     pub fn leads(&self) -> bool {
-        self.leads
+        self.leadership == Leadership::Leads
     }
 
     /// Returns whether receipts or effects wait for the commit of a turn that is in no entry yet.
@@ -221,12 +273,18 @@ impl Drive for Replica {
 
     fn admit(&self, request: &Request, health: Health) -> Admission {
         let Health { log_refuses, memory_is_stuck } = health;
-        match request {
-            Request::Publish(_) if log_refuses || memory_is_stuck => {
+        match (self.leadership, request) {
+            // The settings of a queue are no matter of its leader alone.
+            (Leadership::Follows { .. }, Request::Configure(_)) => Admission::Hold,
+            (Leadership::Follows { leader }, _) => Admission::Elsewhere(leader),
+            (_, Request::Publish(_)) if log_refuses || memory_is_stuck => {
                 Admission::Refuse(RejectReason::Unavailable)
             }
-            _ if !self.leads => Admission::Hold,
-            _ => Admission::Now,
+            (Leadership::Leads, _) => Admission::Now,
+            (Leadership::Leaderless { .. }, request) if self.has_given_up && may_be_refused(request) => {
+                Admission::NoLeader
+            }
+            (Leadership::Alone | Leadership::Leaderless { .. }, _) => Admission::Hold,
         }
     }
 
@@ -287,6 +345,31 @@ impl Drive for Replica {
         }
         fifo.roll_back_turns(mark.turn, now_ms, output, deliver);
         refuse(receipts, effects, fifo, now_ms, output, deliver);
+    }
+}
+
+/// Returns whether a request is refused while there is no leader. What a consumer does with its deliveries waits for the
+/// next leader instead: the deliveries are still its own.
+fn may_be_refused(request: &Request) -> bool {
+    match request {
+        Request::Publish(_)
+        | Request::Attach(_)
+        | Request::Fetch { .. }
+        | Request::Browse { .. }
+        | Request::Purge { .. }
+        | Request::Delete { .. }
+        | Request::Report { .. } => true,
+        Request::Cancel { .. }
+        | Request::Detach { .. }
+        | Request::Grant { .. }
+        | Request::Resume { .. }
+        | Request::Settle { .. }
+        | Request::CancelBrowse { .. }
+        | Request::Follow { .. }
+        | Request::Close { .. }
+        | Request::DeadLettered { .. }
+        | Request::Use
+        | Request::Configure(_) => false,
     }
 }
 

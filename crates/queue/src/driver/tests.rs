@@ -266,6 +266,53 @@ fn a_member_that_does_not_lead_decides_nothing() {
 }
 
 #[test]
+fn a_member_that_does_not_lead_holds_requests_or_says_who_leads() {
+    let Driver::Replica(mut replica) = Driver::replicated() else { panic!() };
+    let (consumer, ticket) = (ConsumerId(1), Ticket(1));
+    let (outcome, answer) = (Outcome::Accepted, SettleAnswer::Made);
+    let requests = [
+        publish(1, true),
+        Request::Purge { ticket },
+        Request::Settle { consumer, first: 1, last: 1, outcome, answer },
+        Request::Configure(Arc::new(Config::new("q"))),
+    ];
+    let mut admitted = |leadership: Option<Leadership>| {
+        leadership.into_iter().for_each(|leadership| replica.handle_leadership(leadership));
+        let admitted = requests.each_ref().map(|request| replica.admit(request, HEALTHY));
+        (admitted, replica.handle_timeout(6000), replica.next_deadline())
+    };
+    use Admission::{Elsewhere, Hold, NoLeader, Now};
+    // Its disk may take as long as it likes.
+    assert_eq!(admitted(None), ([Hold; 4], false, None));
+    assert_eq!(admitted(Some(Leadership::Leads)), ([Now; 4], false, None));
+    let elsewhere = [Elsewhere(7), Elsewhere(7), Elsewhere(7), Hold];
+    assert_eq!(admitted(Some(Leadership::Follows { leader: 7 })), (elsewhere, false, None));
+    assert_eq!(
+        admitted(Some(Leadership::Leaderless { since_ms: 1001 })),
+        ([Hold; 4], false, Some(1001 + NO_LEADER_MS))
+    );
+    // Another election does not give more time.
+    assert_eq!(admitted(Some(Leadership::Leaderless { since_ms: 5000 })), ([Hold; 4], false, Some(6001)));
+    assert_eq!(admitted(Some(Leadership::Leaderless { since_ms: 1000 })), ([Hold; 4], true, None));
+    let refused = [NoLeader, NoLeader, Hold, Hold];
+    assert_eq!(admitted(None), (refused, false, None));
+    assert_eq!(admitted(Some(Leadership::Leaderless { since_ms: 5500 })), (refused, false, None));
+    assert_eq!(admitted(Some(Leadership::Leads)), ([Now; 4], false, None));
+    assert_eq!(admitted(Some(Leadership::Leaderless { since_ms: 5999 })).0, [Hold; 4]);
+}
+
+#[test]
+fn a_full_disk_of_a_member_that_follows_does_not_concern_its_leader() {
+    let Driver::Replica(mut replica) = Driver::replicated() else { panic!() };
+    let log_refuses = Health { log_refuses: true, ..HEALTHY };
+    replica.handle_leadership(Leadership::Follows { leader: 7 });
+    assert_eq!(replica.admit(&publish(1, true), log_refuses), Admission::Elsewhere(7));
+    replica.handle_leadership(Leadership::Leaderless { since_ms: 1000 });
+    let unavailable = Admission::Refuse(RejectReason::Unavailable);
+    assert_eq!(replica.admit(&publish(1, true), log_refuses), unavailable);
+}
+
+#[test]
 fn a_replicated_publish_is_delivered_and_answered_when_its_entry_is_committed() {
     let mut queue = replicated();
     // Each message has a fact, even one that is not durable.

@@ -406,6 +406,7 @@ impl Run {
             match self.late.admit(&request, health) {
                 Admission::Now => {}
                 Admission::Hold => return self.held.push(call),
+                other @ (Admission::Elsewhere(_) | Admission::NoLeader) => panic!("{other:?}"),
                 Admission::Refuse(reason) => {
                     let Request::Publish(publish) = request else { panic!("{request:?}") };
                     self.fates.insert(publish.seq, Fate::Refused);
