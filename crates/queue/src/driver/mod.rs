@@ -35,7 +35,7 @@ pub use self::deferred::{ALL_DUE, DEFERRED_MS, Deferral};
 pub use self::replica::{EntryAt, Leadership, NO_LEADER_MS, Replica};
 pub use self::solo::Solo;
 use crate::fifo::{Fifo, Output};
-use crate::{Deliver, Effect, FactPolicy, RejectReason, Request};
+use crate::{Deliver, Effect, Fact, FactPolicy, Put, Receipt, RejectReason, Request};
 
 /// What happens to a request that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,19 @@ pub struct Health {
     pub log_refuses: bool,
     /// Messages take too much memory and cannot be paged out.
     pub memory_is_stuck: bool,
+}
+
+/// Where the fact of an accepted message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactTo {
+    /// The message has no fact.
+    Nowhere,
+    /// Writing the fact is deferred. Its record has this many bytes. The driver sends the receipt.
+    Deferred { bytes: u64 },
+    /// The fact goes to the log now. With `fsync`, its record must be synced.
+    Log { fsync: bool },
+    /// The fact becomes part of the next entry of the queue's group.
+    Entry,
 }
 
 /// The methods of every driver. In each turn, `admit` is called for each request, then `close` is called once.
@@ -179,11 +192,136 @@ impl Driver {
         }
     }
 
+    /// Called for each accepted message that needs a fact. Returns where the fact goes. Writing is deferred only if the
+    /// record has at most `room` bytes.
+    #[inline]
+    pub fn put(&mut self, put: Put<'_>, room: u64) -> FactTo {
+        match self {
+            Self::Transient => FactTo::Nowhere,
+            Self::Solo(solo) => match solo.defer(put, room) {
+                Some(bytes) => FactTo::Deferred { bytes },
+                None => FactTo::Log { fsync: solo.syncs() },
+            },
+            Self::Replica(_) => FactTo::Entry,
+        }
+    }
+
+    // ---- for drivers that defer writing. The others do nothing.
+
     /// Returns how much is deferred.
     pub fn deferral(&self) -> Deferral {
         match self {
             Self::Transient | Self::Replica(_) => Deferral::default(),
             Self::Solo(solo) => solo.deferral(),
+        }
+    }
+
+    /// Returns the level that the records of a classic queue must reach before the receipts that depend on them are sent.
+    pub fn level(&self) -> Level {
+        if let Self::Solo(solo) = self { solo.level() } else { Level::Written }
+    }
+
+    /// Returns when the oldest deferred message must be written, in milliseconds since the epoch.
+    pub fn next_deadline(&self) -> Option<u64> {
+        if let Self::Solo(solo) = self { solo.next_deadline() } else { None }
+    }
+
+    /// Ends the deferral of the messages that are due at `now_ms`. Calls `each` with their facts. Returns their
+    /// receipts, which depend on these facts.
+    pub fn write_due(&mut self, fifo: &Fifo, now_ms: u64, each: impl FnMut(Fact)) -> Vec<Receipt> {
+        if let Self::Solo(solo) = self { solo.write_due(fifo, now_ms, each) } else { Vec::new() }
+    }
+
+    /// Ends the deferral of all messages without writing them, because the queue was deleted. Calls `each` with their
+    /// receipts.
+    pub fn release(&mut self, each: impl FnMut(Receipt)) {
+        if let Self::Solo(solo) = self {
+            solo.release(each);
+        }
+    }
+
+    // ---- for the driver whose queue has a group. The others do nothing.
+
+    /// See [`Replica::lead`].
+    pub fn lead(&mut self) {
+        if let Self::Replica(replica) = self {
+            replica.lead();
+        }
+    }
+
+    /// Called when the member no longer leads its group. Rolls back the turns that are not committed
+    /// ([`Drive::handle_rolled_back`]).
+    pub fn depose(&mut self, fifo: &mut Fifo, now_ms: u64, output: &mut Output, deliver: &mut dyn Deliver) {
+        if let Self::Replica(replica) = self {
+            replica.depose();
+            let mark = replica.committed();
+            replica.handle_rolled_back(mark, fifo, now_ms, output, deliver);
+        }
+    }
+
+    /// See [`Replica::is_waited_for`].
+    pub fn is_waited_for(&self) -> bool {
+        matches!(self, Self::Replica(replica) if replica.is_waited_for())
+    }
+
+    /// See [`Replica::has_unproposed`].
+    pub fn has_unproposed(&self) -> bool {
+        matches!(self, Self::Replica(replica) if replica.has_unproposed())
+    }
+
+    /// See [`Replica::handle_proposed`].
+    pub fn handle_proposed(&mut self, at: EntryAt) {
+        if let Self::Replica(replica) = self {
+            replica.handle_proposed(at);
+        }
+    }
+
+    /// See [`Replica::has_doubts`].
+    pub fn has_doubts(&self) -> bool {
+        matches!(self, Self::Replica(replica) if replica.has_doubts())
+    }
+
+    /// See [`Replica::handle_decided`].
+    pub fn handle_decided(
+        &mut self,
+        at: EntryAt,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        if let Self::Replica(replica) = self {
+            replica.handle_decided(at, fifo, now_ms, output, deliver);
+        }
+    }
+
+    /// See [`Replica::handle_closed`].
+    pub fn handle_closed(
+        &mut self,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        if let Self::Replica(replica) = self {
+            replica.handle_closed(fifo, now_ms, output, deliver);
+        }
+    }
+
+    /// Called when the entries of the group up to `index` are committed, all of which this member has proposed in its term.
+    /// Afterwards, `output` holds the receipts and effects
+    /// that waited for this.
+    pub fn handle_entries_committed(
+        &mut self,
+        index: u64,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        if let Self::Replica(replica) = self {
+            let mark = replica.mark_of(index);
+            replica.handle_committed(mark, fifo, now_ms, output, deliver);
         }
     }
 }
