@@ -167,7 +167,7 @@ impl DeadLetterWait {
                 self.accepted = true;
                 self.taken_by.iter_mut().for_each(|taken_by| taken_by.push(queue.0));
             }
-            Verdict::Rejected(RejectReason::Unavailable) => self.unavailable = true,
+            Verdict::Rejected(RejectReason::Unavailable | RejectReason::NoLeader) => self.unavailable = true,
             Verdict::Rejected(_) => self.refused = true,
             // The queue was deleted, so nobody misses the message there.
             Verdict::Released => {}

@@ -118,7 +118,9 @@ impl MoveWait {
                     continue;
                 }
                 Verdict::Rejected(RejectReason::MaxLength) => MoveRefusal::Full(name.clone()),
-                Verdict::Rejected(RejectReason::Unavailable) => MoveRefusal::Unavailable(name.clone()),
+                Verdict::Rejected(RejectReason::Unavailable | RejectReason::NoLeader) => {
+                    MoveRefusal::Unavailable(name.clone())
+                }
                 Verdict::Rejected(RejectReason::Damaged) => MoveRefusal::Damaged(name.clone()),
             };
             wait.refused = Some(refused);

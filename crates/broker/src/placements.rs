@@ -18,6 +18,9 @@ pub fn out_of_reach(node: Option<u32>) -> String {
     }
 }
 
+/// The error text for a queue whose Raft group has no leader, without the queue's name.
+pub const NO_LEADER: &str = "has no leader: too many of its members are down or inaccessible";
+
 /// The homes of all queues; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Placements {

@@ -394,6 +394,8 @@ pub enum RejectReason {
     MaxLength,
     /// The queue cannot store messages at the moment.
     Unavailable,
+    /// No member of the queue's Raft group has led for some time ([`crate::NO_LEADER_MS`]). The message was never in an entry.
+    NoLeader,
     /// Messages of the queue are damaged; see [`Refusal::Damaged`].
     Damaged,
 }
@@ -422,6 +424,8 @@ pub enum Refusal {
         /// The node that has the queue, by number, if one is known.
         node: Option<u32>,
     },
+    /// No member of the queue's Raft group has led for some time ([`crate::NO_LEADER_MS`]).
+    NoLeader,
     /// Messages of the queue are damaged on the disk. The queue can only be deleted.
     Damaged,
     /// The queue has as many browsers ([`Mode::Browse`]) as it may have.
@@ -436,8 +440,9 @@ pub enum GoneReason {
     QueueDeleted,
     /// Messages of the queue are damaged; see [`Refusal::Damaged`].
     Damaged,
-    /// The queue is on no node in reach; see [`Refusal::OutOfReach`]. The consumer's unsettled deliveries return to the queue, so no
-    /// settlement of them can be made any more.
+    /// The queue is on no node in reach; see [`Refusal::OutOfReach`]. Or a quorum queue has lost a settlement of the consumer,
+    /// together with its leader. The consumer's unsettled deliveries return to the queue, so no settlement of them can be made any
+    /// more.
     OutOfReach {
         node: Option<u32>,
     },

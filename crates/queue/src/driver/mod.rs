@@ -6,7 +6,8 @@
 //!                                                   └──> Awaits::Commit(Mark)   the driver waits for a commit
 //!                                                          │
 //!           sent: what waited for the turn <──handle_committed      (its facts are committed)
-//!           rolled back: all later turns   <──handle_rolled_back    (their facts will never be committed)
+//!                   kept in doubt, or refused <──handle_rolled_back    (this member leads no longer)
+//!               answered, or refused at last <──handle_decided        (another leader has committed the next entry)
 //! ```
 //!
 //! A turn is one iteration of the shard's event loop.
@@ -24,6 +25,7 @@
 //! This module has no log, files or clocks.
 
 mod deferred;
+mod mutation;
 mod replica;
 mod solo;
 #[cfg(test)]
@@ -31,7 +33,7 @@ mod tests;
 mod time;
 
 pub use self::deferred::{ALL_DUE, DEFERRED_MS, Deferral};
-pub use self::replica::Replica;
+pub use self::replica::{EntryAt, Leadership, NO_LEADER_MS, Replica};
 pub use self::solo::Solo;
 use std::sync::Arc;
 
@@ -43,10 +45,14 @@ use crate::{Config, Deliver, Effect, Fact, FactPolicy, Put, Receipt, RejectReaso
 pub enum Admission {
     /// Apply it.
     Now,
-    /// Hold it and all later requests until the driver admits it.
+    /// Hold it. Ask again when the driver decides, or when its [`Leadership`] changes.
     Hold,
     /// Refuse it with this reason without applying it. Only publishes are refused.
     Refuse(RejectReason),
+    /// It is for the member on the node with this number, which leads.
+    Elsewhere(u32),
+    /// Refuse it, because no member has led for [`NO_LEADER_MS`]. It was never in an entry, so nobody can commit it later.
+    NoLeader,
 }
 
 /// How safe the log of this member has made its records. Each level includes those before it. No level says that an
@@ -122,8 +128,9 @@ pub trait Drive {
         deliver: &mut dyn Deliver,
     );
 
-    /// Called when the facts after `mark` will never be committed. All later turns are rolled back and their publishes
-    /// rejected.
+    /// Called when this member leads no longer. All turns after `mark` are rolled back. Those that are in no entry can never
+    /// be committed, so what waits for them is refused. The others are in doubt, because the next leader may commit their
+    /// entries: what waits for them is answered later ([`Replica::handle_decided`]).
     fn handle_rolled_back(
         &mut self,
         mark: Mark,
@@ -289,7 +296,8 @@ impl Driver {
         }
     }
 
-    /// Called when the member no longer leads its group. Rolls back the turns that are not committed.
+    /// Called when the member no longer leads its group. Rolls back the turns that are not committed
+    /// ([`Drive::handle_rolled_back`]).
     pub fn depose(&mut self, fifo: &mut Fifo, now_ms: u64, output: &mut Output, deliver: &mut dyn Deliver) {
         if let Self::Replica(replica) = self {
             replica.depose();
@@ -309,13 +317,46 @@ impl Driver {
     }
 
     /// See [`Replica::handle_proposed`].
-    pub fn handle_proposed(&mut self, index: u64) {
+    pub fn handle_proposed(&mut self, at: EntryAt) {
         if let Self::Replica(replica) = self {
-            replica.handle_proposed(index);
+            replica.handle_proposed(at);
         }
     }
 
-    /// Called when the entries of the group up to `index` are committed. Afterwards, `output` holds the receipts and effects
+    /// See [`Replica::has_doubts`].
+    pub fn has_doubts(&self) -> bool {
+        matches!(self, Self::Replica(replica) if replica.has_doubts())
+    }
+
+    /// See [`Replica::handle_decided`].
+    pub fn handle_decided(
+        &mut self,
+        at: EntryAt,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        if let Self::Replica(replica) = self {
+            replica.handle_decided(at, fifo, now_ms, output, deliver);
+        }
+    }
+
+    /// See [`Replica::handle_closed`].
+    pub fn handle_closed(
+        &mut self,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        if let Self::Replica(replica) = self {
+            replica.handle_closed(fifo, now_ms, output, deliver);
+        }
+    }
+
+    /// Called when the entries of the group up to `index` are committed, all of which this member has proposed in its term.
+    /// Afterwards, `output` holds the receipts and effects
     /// that waited for this.
     pub fn handle_entries_committed(
         &mut self,

@@ -1,13 +1,15 @@
 //! Tests the drivers of the product with the real machine.
 
+mod doubts;
+
 use std::sync::Arc;
 
 use message::{Message, Parts, Route};
 
 use super::*;
 use crate::{
-    Carrier, Config, ConsumerId, Deliver, DeliveryRef, Fact, LocalFact, Outcome, Publish, PublisherId, Put,
-    SettleAnswer, Span, Ticket, Verdict,
+    Carrier, Config, ConsumerId, Deliver, DeliveryRef, Fact, GoneReason, LocalFact, Outcome, Publish,
+    PublisherId, Put, SettleAnswer, Span, Ticket, Verdict,
 };
 
 const HEALTHY: Health = Health { log_refuses: false, memory_is_stuck: false };
@@ -213,6 +215,10 @@ impl Queue {
             Effect::Delivery(delivery) => format!("deliver {}", delivery.number),
             Effect::Settled { first, last, journaled: false, .. } => format!("settled {first}..={last}"),
             Effect::Refused { .. } => "refused".into(),
+            Effect::Done { messages, journaled: false, .. } => format!("done {messages}"),
+            Effect::Gone { consumer, reason: GoneReason::OutOfReach { node: None } } => {
+                format!("lost {}", consumer.0)
+            }
             other => panic!("{other:?}"),
         });
         let effects: Vec<String> = effects.collect();
@@ -227,6 +233,11 @@ impl Deliver for Nobody {
     fn deliver(&mut self, _: DeliveryRef<'_>) -> bool {
         false
     }
+}
+
+/// Returns the entry with this index in the first term.
+fn entry(index: u64) -> EntryAt {
+    EntryAt { term: 1, index }
 }
 
 fn replicated() -> Queue {
@@ -255,17 +266,64 @@ fn a_member_that_does_not_lead_decides_nothing() {
 }
 
 #[test]
+fn a_member_that_does_not_lead_holds_requests_or_says_who_leads() {
+    let Driver::Replica(mut replica) = Driver::replicated() else { panic!() };
+    let (consumer, ticket) = (ConsumerId(1), Ticket(1));
+    let (outcome, answer) = (Outcome::Accepted, SettleAnswer::Made);
+    let requests = [
+        publish(1, true),
+        Request::Purge { ticket },
+        Request::Settle { consumer, first: 1, last: 1, outcome, answer },
+        Request::Configure(Arc::new(Config::new("q"))),
+    ];
+    let mut admitted = |leadership: Option<Leadership>| {
+        leadership.into_iter().for_each(|leadership| replica.handle_leadership(leadership));
+        let admitted = requests.each_ref().map(|request| replica.admit(request, HEALTHY));
+        (admitted, replica.handle_timeout(6000), replica.next_deadline())
+    };
+    use Admission::{Elsewhere, Hold, NoLeader, Now};
+    // Its disk may take as long as it likes.
+    assert_eq!(admitted(None), ([Hold; 4], false, None));
+    assert_eq!(admitted(Some(Leadership::Leads)), ([Now; 4], false, None));
+    let elsewhere = [Elsewhere(7), Elsewhere(7), Elsewhere(7), Hold];
+    assert_eq!(admitted(Some(Leadership::Follows { leader: 7 })), (elsewhere, false, None));
+    assert_eq!(
+        admitted(Some(Leadership::Leaderless { since_ms: 1001 })),
+        ([Hold; 4], false, Some(1001 + NO_LEADER_MS))
+    );
+    // Another election does not give more time.
+    assert_eq!(admitted(Some(Leadership::Leaderless { since_ms: 5000 })), ([Hold; 4], false, Some(6001)));
+    assert_eq!(admitted(Some(Leadership::Leaderless { since_ms: 1000 })), ([Hold; 4], true, None));
+    let refused = [NoLeader, NoLeader, Hold, Hold];
+    assert_eq!(admitted(None), (refused, false, None));
+    assert_eq!(admitted(Some(Leadership::Leaderless { since_ms: 5500 })), (refused, false, None));
+    assert_eq!(admitted(Some(Leadership::Leads)), ([Now; 4], false, None));
+    assert_eq!(admitted(Some(Leadership::Leaderless { since_ms: 5999 })).0, [Hold; 4]);
+}
+
+#[test]
+fn a_full_disk_of_a_member_that_follows_does_not_concern_its_leader() {
+    let Driver::Replica(mut replica) = Driver::replicated() else { panic!() };
+    let log_refuses = Health { log_refuses: true, ..HEALTHY };
+    replica.handle_leadership(Leadership::Follows { leader: 7 });
+    assert_eq!(replica.admit(&publish(1, true), log_refuses), Admission::Elsewhere(7));
+    replica.handle_leadership(Leadership::Leaderless { since_ms: 1000 });
+    let unavailable = Admission::Refuse(RejectReason::Unavailable);
+    assert_eq!(replica.admit(&publish(1, true), log_refuses), unavailable);
+}
+
+#[test]
 fn a_replicated_publish_is_delivered_and_answered_when_its_entry_is_committed() {
     let mut queue = replicated();
     // Each message has a fact, even one that is not durable.
     assert_eq!((queue.ask(publish(1, true)), queue.ask(publish(2, false))), (vec![1], vec![2]));
     assert_eq!(queue.close(), (vec![], String::new(), Awaits::Commit(Mark { turn: 1 })));
     assert!(queue.replica().is_waited_for());
-    queue.replica().handle_proposed(7);
+    queue.replica().handle_proposed(entry(7));
     assert!(!queue.replica().is_waited_for());
     queue.ask(publish(3, true));
     queue.close();
-    queue.replica().handle_proposed(8);
+    queue.replica().handle_proposed(entry(8));
     assert_eq!(queue.commit(6), (vec![], String::new()));
     assert_eq!(queue.commit(7), (vec![(1, 2, Verdict::Accepted, false)], "deliver 1; deliver 2".into()));
     assert_eq!(queue.commit(8), (vec![(3, 3, Verdict::Accepted, false)], "deliver 3".into()));
@@ -276,7 +334,7 @@ fn with_a_delivery() -> Queue {
     let mut queue = replicated();
     queue.ask(publish(1, true));
     queue.close();
-    queue.replica().handle_proposed(1);
+    queue.replica().handle_proposed(entry(1));
     queue.commit(1);
     queue.close();
     queue
@@ -288,7 +346,7 @@ fn a_settlement_of_a_replicated_queue_is_answered_when_it_is_committed() {
     let (consumer, outcome) = (ConsumerId(1), Outcome::Accepted);
     queue.ask(Request::Settle { consumer, first: 1, last: 1, outcome, answer: SettleAnswer::Made });
     assert_eq!(queue.close().1, "gone 1..=1");
-    queue.replica().handle_proposed(2);
+    queue.replica().handle_proposed(entry(2));
     assert_eq!(queue.commit(2), (vec![], "settled 1..=1".into()));
 }
 
@@ -319,7 +377,7 @@ fn a_purge_is_answered_when_it_is_committed_and_at_once_by_a_classic_queue() {
         (1..=100).for_each(|seq| _ = queue.ask(publish(seq, true)));
         queue.close();
         if waits {
-            queue.replica().handle_proposed(1);
+            queue.replica().handle_proposed(entry(1));
             queue.commit(1);
         }
         queue.ask(Request::Purge { ticket: Ticket(1) });
@@ -330,19 +388,91 @@ fn a_purge_is_answered_when_it_is_committed_and_at_once_by_a_classic_queue() {
     }
 }
 
+impl Queue {
+    /// The member leads no longer.
+    fn depose(&mut self) -> (Vec<Answer>, String) {
+        let mark = self.replica().committed();
+        self.replica().depose();
+        let Self { driver, fifo, out } = self;
+        driver.handle_rolled_back(mark, fifo, 1000, out, &mut Nobody);
+        self.sent()
+    }
+
+    /// An entry is committed while the member does not lead.
+    fn decide(&mut self, at: EntryAt) -> (Vec<Answer>, String) {
+        let Self { driver: Driver::Replica(replica), fifo, out } = self else { panic!() };
+        replica.handle_decided(at, fifo, 1000, out, &mut Nobody);
+        self.sent()
+    }
+
+    /// Publishes, settles the only delivery and purges, in one turn.
+    fn ask_everything(&mut self) {
+        self.ask(publish(2, true));
+        let (consumer, outcome) = (ConsumerId(1), Outcome::Accepted);
+        self.ask(Request::Settle { consumer, first: 1, last: 1, outcome, answer: SettleAnswer::Made });
+        self.ask(Request::Purge { ticket: Ticket(1) });
+        assert_eq!(self.close().0, []);
+    }
+}
+
+fn rejected(first: u64, last: u64) -> Vec<Answer> {
+    vec![(first, last, Verdict::Rejected(RejectReason::Unavailable), false)]
+}
+
 #[test]
-fn a_deposed_member_refuses_what_is_not_committed() {
+fn a_deposed_member_refuses_what_is_in_no_entry() {
     let mut queue = with_a_delivery();
-    queue.ask(publish(2, true));
-    queue.close();
-    let mark = queue.replica().committed();
-    queue.replica().depose();
-    let Queue { driver, fifo, out } = &mut queue;
-    driver.handle_rolled_back(mark, fifo, 1000, out, &mut Nobody);
-    let refused = vec![(2, 2, Verdict::Rejected(RejectReason::Unavailable), false)];
-    assert_eq!(queue.sent(), (refused, String::new()));
-    assert_eq!(queue.fifo.report().staged, 0);
+    queue.ask_everything();
+    assert_eq!(queue.depose(), (rejected(2, 2), "lost 1; refused".into()));
+    assert!(!queue.replica().has_doubts());
+    let report = queue.fifo.report();
+    assert_eq!((report.staged, report.ready, report.unsettled, report.consumers), (0, 1, 0, 0));
     assert_eq!(queue.driver.admit(&publish(3, true), HEALTHY), Admission::Hold);
+}
+
+#[test]
+fn a_deposed_member_answers_what_is_in_an_entry_when_its_fate_is_known() {
+    let accepted = vec![(2, 2, Verdict::Accepted, false)];
+    let nothing = || (vec![], String::new());
+    let entry = |term, index| EntryAt { term, index };
+    for (committed, answers) in [
+        // The next leader has the entry, or a later one of the same leader.
+        (vec![entry(1, 2)], (accepted.clone(), "settled 1..=1; done 0".to_owned())),
+        (vec![entry(1, 3)], (accepted, "settled 1..=1; done 0".to_owned())),
+        // It has another entry in its place, or before it.
+        (vec![entry(1, 1), entry(2, 2)], (rejected(2, 2), "lost 1; refused".to_owned())),
+        (vec![entry(2, 1)], (rejected(2, 2), "lost 1; refused".to_owned())),
+        (vec![], (rejected(2, 2), "lost 1; refused".to_owned())),
+    ] {
+        let mut queue = with_a_delivery();
+        queue.ask_everything();
+        queue.replica().handle_proposed(entry(1, 2));
+        assert_eq!(queue.depose(), nothing(), "a rollback answers nothing");
+        assert_eq!((queue.fifo.report().staged, queue.fifo.report().unsettled), (0, 1));
+        assert!(queue.replica().has_doubts());
+        let Some((last, before)) = committed.split_last() else {
+            let Queue { driver: Driver::Replica(replica), fifo, out } = &mut queue else { panic!() };
+            replica.handle_closed(fifo, 1000, out, &mut Nobody);
+            assert_eq!(queue.sent(), answers, "the group is closed");
+            continue;
+        };
+        before.iter().for_each(|at| assert_eq!(queue.decide(*at), nothing(), "{at:?}"));
+        assert_eq!(queue.decide(*last), answers, "{committed:?}");
+        assert!(!queue.replica().has_doubts());
+    }
+}
+
+#[test]
+fn a_queue_that_ends_after_a_rollback_releases_what_is_in_doubt() {
+    let mut queue = replicated();
+    queue.ask(publish(1, true));
+    queue.close();
+    queue.replica().handle_proposed(entry(1));
+    queue.depose();
+    queue.replica().lead();
+    queue.ask(Request::Delete { ticket: Ticket(1), if_unused: false, if_empty: false });
+    assert_eq!(queue.close().0, vec![(1, 1, Verdict::Released, false)]);
+    assert!(!queue.replica().has_doubts());
 }
 
 #[test]
@@ -350,7 +480,7 @@ fn the_end_of_a_replicated_queue_releases_what_is_not_committed() {
     let mut queue = replicated();
     queue.ask(publish(1, true));
     queue.close();
-    queue.replica().handle_proposed(1);
+    queue.replica().handle_proposed(entry(1));
     queue.ask(Request::Delete { ticket: Ticket(1), if_unused: false, if_empty: false });
     assert_eq!(queue.close().0, vec![(1, 1, Verdict::Released, false)]);
 }

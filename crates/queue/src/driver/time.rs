@@ -43,7 +43,8 @@ mod tests {
 
     use crate::fifo::{Fifo, Output, Restoring};
     use crate::{
-        Carrier, Config, Deliver, DeliveryRef, Drive, Driver, Fact, Publish, PublisherId, Put, Request,
+        Carrier, Config, Deliver, DeliveryRef, Drive, Driver, EntryAt, Fact, Publish, PublisherId, Put,
+        Request,
     };
 
     const TTL_MS: u64 = 60_000;
@@ -161,7 +162,7 @@ mod tests {
             driver.close(fifo, &mut out);
             facts.0.append(&mut out.facts);
             self.index += 1;
-            driver.handle_proposed(self.index);
+            driver.handle_proposed(EntryAt { term: 1, index: self.index });
             let deliver = &mut Facts::default();
             driver.handle_entries_committed(self.index, fifo, shown_ms, &mut out, deliver);
             for member in (0..MEMBERS).filter(|member| *member != self.leader) {

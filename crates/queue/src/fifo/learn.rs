@@ -14,8 +14,8 @@ impl Fifo {
         self.journal.uncommitted.iter_mut().for_each(|all| all.ahead_ms = ahead_ms);
     }
 
-    /// Applies one committed fact that another member has decided, or this member before a restart. The queue must have no
-    /// consumers and no turn that can be rolled back.
+    /// Applies one committed fact that another member has decided, or this member before a restart or a rollback. The queue
+    /// must have no turn that can be rolled back. A message that a consumer still holds is taken away from it.
     pub fn learn(&mut self, fact: Fact, out: &mut Output) {
         match fact {
             Fact::Put { seq, message, at_ms } => {
@@ -41,6 +41,9 @@ impl Fifo {
                 let mut known = self.ready.seqs(first, last);
                 known.extend(delayed);
                 known.into_iter().for_each(|seq| self.forget(seq));
+                for entry in self.take_unready(first, last) {
+                    self.journal.forget(&entry);
+                }
                 for (run, level) in self.journal.runs.unread_in(Span { first, last }) {
                     let Some(unread) = self.ready.rest_of(level, run).map(|rest| rest.index) else {
                         continue;
@@ -64,10 +67,33 @@ impl Fifo {
         self.journal.flush(out);
     }
 
-    /// Takes out a ready or delayed message that is in memory or has been read.
+    /// Takes out a message that is in memory or has been read.
     fn take_learned(&mut self, seq: u64) -> Option<Entry> {
         self.give_up_writing();
-        self.take_known(seq)
+        self.take_known(seq).or_else(|| self.take_unready(seq, seq).pop())
+    }
+
+    /// Takes out the messages between `first` and `last` that consumers hold, and the dead letters among them. Only a
+    /// member that has led before has any.
+    fn take_unready(&mut self, first: u64, last: u64) -> Vec<Entry> {
+        let mut taken = Vec::new();
+        if self.held.messages() > 0 {
+            let mut done = Vec::new();
+            for (slot, consumer) in self.consumers.slots_mut() {
+                taken.append(&mut consumer.unsettled.take_seqs(first, last));
+                if consumer.cancelled && consumer.unsettled.is_empty() {
+                    done.push(slot);
+                }
+            }
+            taken.iter().for_each(|entry| self.held.remove(entry));
+            done.into_iter().for_each(|slot| self.forget_if_done(slot));
+        }
+        if self.leaving.len() > 0
+            && let Some(leaving) = self.leaving.made()
+        {
+            taken.extend(leaving.take(|entry| (first..=last).contains(&entry.seq)).into_values());
+        }
+        taken
     }
 
     fn forget(&mut self, seq: u64) {

@@ -97,6 +97,33 @@ impl Fifo {
         self.dispatch(now_ms, out, deliver);
     }
 
+    /// Ends a consumer, or a holder of fetched messages, because one of its settlements is lost. Its messages return to the
+    /// queue as they are: nobody has decided anything about them, so that needs no fact. Does nothing if the consumer has
+    /// ended already.
+    pub(crate) fn lose_consumer(
+        &mut self,
+        id: ConsumerId,
+        now_ms: u64,
+        out: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        let Some(slot) = self.consumers.slot(id) else { return };
+        self.abandon_fetches(id, out);
+        out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::OutOfReach { node: None } });
+        let next = self.retire(slot, now_ms);
+        let mut entries: Vec<Entry> = self.consumers.remove(slot).unsettled.into_entries().collect();
+        while let Some(entry) = entries.pop() {
+            self.held.remove(&entry);
+            self.ready.put_back(entry);
+        }
+        next.into_iter().for_each(|next| self.notify_active(next, out));
+        self.change_active(out);
+        self.shed(now_ms, out);
+        self.expire(now_ms, out);
+        self.dispatch(now_ms, out, deliver);
+        self.journal.flush(out);
+    }
+
     fn accept(&mut self, slot: Slot, first: u64, last: u64) {
         let Self { journal, held, consumers, counts, .. } = self;
         let before = held.messages();

@@ -136,6 +136,19 @@ impl Unsettled {
         }
     }
 
+    /// Removes and returns the messages with sequence numbers in `first..=last`, by their own numbers.
+    pub(super) fn take_seqs(&mut self, first: u64, last: u64) -> Vec<Entry> {
+        self.widen();
+        let wanted = self.entries_from(0).filter(|(_, entry)| (first..=last).contains(&entry.seq));
+        let numbers: Vec<u64> = wanted.map(|(number, _)| number).collect();
+        let mut taken = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            self.take(number, number, |_, entry| taken.push(entry));
+        }
+        self.narrow();
+        taken
+    }
+
     /// Removes everything, in ascending order.
     pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {
         let chunks = self.chunks.into_iter().flat_map(Chunk::into_entries);

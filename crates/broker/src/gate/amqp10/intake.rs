@@ -11,6 +11,7 @@ use ranges::Ranges;
 use super::{Gate, LinkRole, Session, parts, role_in};
 use crate::cx::Cx;
 use crate::intake::{Publication, Run};
+use crate::placements::NO_LEADER;
 
 /// What is stored of a delivery until its receipt.
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +144,9 @@ fn rejected(reason: RejectReason, queue: QueueId, catalog: &Catalog) -> Delivery
             "unavailable",
             format!("queue '{name}' cannot store messages now"),
         ),
+        RejectReason::NoLeader => {
+            (condition::PRECONDITION_FAILED, "unavailable", format!("queue '{name}' {NO_LEADER}"))
+        }
         RejectReason::Damaged => {
             (condition::INTERNAL_ERROR, "damaged", format!("queue '{name}' is damaged on the disk"))
         }

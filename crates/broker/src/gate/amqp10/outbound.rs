@@ -16,7 +16,7 @@ use super::refusal::Refused;
 use super::{Gate, LinkRole, error, role_in};
 use crate::cx::Cx;
 use crate::outlet::{Outlet, PeerEvent};
-use crate::placements::out_of_reach;
+use crate::placements::{NO_LEADER, out_of_reach};
 
 /// The link property that says whether this is the single active consumer (docs/compatibility.md, Consuming).
 const ACTIVE: &str = "rabbitmq:active";
@@ -427,6 +427,9 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
             condition::PRECONDITION_FAILED,
             format!("queue '{queue}' in vhost '{vhost}' {}", out_of_reach(node)),
         ),
+        Refusal::NoLeader => {
+            (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' {NO_LEADER}"))
+        }
         Refusal::TooManyBrowsers => (
             condition::RESOURCE_LIMIT_EXCEEDED,
             format!("queue '{queue}' in vhost '{vhost}' has as many browsers as it may have"),

@@ -212,12 +212,15 @@ impl Shard {
         }
     }
 
-    /// Answers a request for a queue that was deleted ([`Refusal::NotFound`]) or is out of reach ([`Refusal::OutOfReach`]), as the
-    /// queue would. A queue out of reach ends the consumer at its first request, and makes none of its settlements.
+    /// Answers a request for a queue that was deleted ([`Refusal::NotFound`]), is out of reach ([`Refusal::OutOfReach`]) or has no
+    /// leader ([`Refusal::NoLeader`]), as the queue would. A queue out of reach ends the consumer at its first request, and makes none of its settlements.
     fn refuse_request(&mut self, queue: QueueId, request: Request, why: Refusal) {
         let (verdict, reason, is_deleted) = match why {
             Refusal::OutOfReach { node } => {
                 (Verdict::Rejected(RejectReason::Unavailable), GoneReason::OutOfReach { node }, false)
+            }
+            Refusal::NoLeader => {
+                (Verdict::Rejected(RejectReason::NoLeader), GoneReason::OutOfReach { node: None }, false)
             }
             _ => (Verdict::Released, GoneReason::QueueDeleted, true),
         };
@@ -291,7 +294,7 @@ impl Shard {
         let gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
         let storage = &mut self.storage;
         let mut upward = Upward { gates, storage, queue, driver, group, now_ms, defers };
-        let mut is_held = false;
+        let (mut is_held, mut refused) = (false, None);
         for request in run(queue, requests) {
             if matches!(request, Request::Delete { .. }) && self.queues.ended.answer_later(queue, &request) {
                 continue;
@@ -302,6 +305,15 @@ impl Shard {
                     is_held = true;
                     self.queues.waiting.entry(queue).or_default().push(request);
                     continue;
+                }
+                Admission::Elsewhere(leader) => {
+                    // No node has links to others yet.
+                    refused = Some((request, Refusal::OutOfReach { node: Some(leader) }));
+                    break;
+                }
+                Admission::NoLeader => {
+                    refused = Some((request, Refusal::NoLeader));
+                    break;
                 }
                 Admission::Refuse(reason) => {
                     if let Request::Publish(Publish { publisher, seq, .. }) = request {
@@ -319,6 +331,9 @@ impl Shard {
         }
         self.take_output(queue, &mut output);
         self.queues.output = output;
+        if let Some((request, why)) = refused {
+            self.refuse_request(queue, request, why);
+        }
         if is_held {
             self.campaign(queue);
         }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use catalog::categories::RA;
 use catalog::ids::QueueId;
 use message::LastRoute;
-use queue::Fact;
+use queue::{EntryAt, Fact};
 use replica::{Entry, Payload, Progress, Standing};
 
 use crate::entries;
@@ -50,11 +50,18 @@ impl Owner for QueueOwner<'_> {
 
     fn handle_committed(&mut self, entry: Entry, is_mine: bool) {
         let Self { shard, queue } = self;
+        let at = EntryAt { term: entry.at.term, index: entry.at.index };
         match entry.payload {
-            Payload::Empty if is_mine => shard.begin_to_lead(*queue),
-            Payload::Empty | Payload::Change(_) => {}
-            Payload::Facts(_) if is_mine => shard.commit_turns(*queue, entry.at.index),
-            Payload::Facts(facts) => shard.learn(*queue, entry.at.index, facts),
+            Payload::Empty if is_mine => {
+                shard.decide(*queue, at);
+                shard.begin_to_lead(*queue);
+            }
+            Payload::Empty | Payload::Change(_) => shard.decide(*queue, at),
+            Payload::Facts(_) if is_mine => shard.commit_turns(*queue, at.index),
+            Payload::Facts(facts) => {
+                shard.learn(*queue, at.index, facts);
+                shard.decide(*queue, at);
+            }
         }
     }
 
@@ -124,7 +131,8 @@ impl Shard {
         if group.open.is_empty() {
             // The turns have no facts, so they need no entry. They count as committed with the last entry.
             let Progress { last, applied, .. } = group.engine.progress();
-            driver.handle_proposed(last);
+            // The last entry of a leader is one of its term.
+            driver.handle_proposed(EntryAt { term: group.standing().term, index: last });
             if applied >= last {
                 self.commit_turns(queue, last);
                 self.groups.note_moved();
@@ -132,14 +140,14 @@ impl Shard {
             return;
         }
         let is_due = self.stopping || group.open.due_ms().is_some_and(|due| due <= self.here.now_ms);
-        if group.leads_in().is_none() || !(is_due || driver.is_waited_for()) {
+        let Some(term) = group.leads_in().filter(|_| is_due || driver.is_waited_for()) else {
             return self.groups.list(GroupId::Queue(queue), group);
-        }
+        };
         let proposed = groups::propose(&mut self.owner(queue));
         let Some(slot) = self.queues.get_mut(queue) else { return };
         match proposed {
             Some(Proposed { index, puts }) => {
-                slot.driver.handle_proposed(index);
+                slot.driver.handle_proposed(EntryAt { term, index });
                 if let Some((first, last)) = puts {
                     self.storage.note_puts(queue, first, last);
                 }
@@ -209,6 +217,17 @@ impl Shard {
         });
     }
 
+    /// Called for each entry that is committed and that this member has not proposed in its term. Answers those who wait for an
+    /// entry of an earlier term whose fate is known now.
+    fn decide(&mut self, queue: QueueId, at: EntryAt) {
+        if self.queues.get(queue).is_some_and(|slot| slot.driver.has_doubts()) {
+            let now_ms = self.here.now_ms;
+            self.with_queue(queue, |slot, output, gates| {
+                slot.driver.handle_decided(at, &mut slot.fifo, now_ms, output, gates);
+            });
+        }
+    }
+
     /// Applies the facts of a committed entry that somebody else has decided, or this member before a restart.
     fn learn(&mut self, queue: QueueId, index: u64, facts: Bytes) {
         let Some(facts) = entries::decode(facts, &mut LastRoute::default()) else {
@@ -238,7 +257,12 @@ impl Shard {
         if let Some(group) = self.queues.get_mut(queue).and_then(|slot| slot.group.take()) {
             group.leave(&mut self.counters.raft);
         }
-        self.with_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
+        let now_ms = self.here.now_ms;
+        self.with_queue(queue, |slot, output, gates| {
+            slot.fifo.quarantine(output);
+            // The consumers have been told that the queue is damaged.
+            slot.driver.handle_closed(&mut slot.fifo, now_ms, output, gates);
+        });
         self.begin_to_lead(queue);
     }
 
@@ -313,6 +337,20 @@ mod tests {
         (shard, queue)
     }
 
+    /// Publishes a message, and proposes the entry with it. Returns where the entry is.
+    fn propose(shard: &mut Shard, queue: QueueId, seq: u64) -> Position {
+        publish(shard, queue, seq);
+        shard.propose_entries();
+        let group = shard.queues.get(queue).unwrap().group.as_ref().unwrap();
+        Position { term: group.leads_in().unwrap(), index: group.engine.progress().last }
+    }
+
+    /// Returns the publishes that are answered now.
+    fn answers(shard: &mut Shard) -> Vec<(u64, Verdict)> {
+        let receipts: Vec<_> = shard.mail.receipts.drain().collect();
+        receipts.iter().flat_map(|of| (of.first..=of.last).map(|seq| (seq, of.verdict))).collect()
+    }
+
     fn ready(shard: &Shard, queue: QueueId) -> u64 {
         shard.queue_report(queue).unwrap().ready
     }
@@ -326,26 +364,23 @@ mod tests {
     #[test]
     fn a_deposed_queue_rolls_back_and_learns_what_became_of_its_entries() {
         let (mut shard, queue) = leading();
-        publish(&mut shard, queue, 2);
-        shard.propose_entries();
+        let at = propose(&mut shard, queue, 2);
         publish(&mut shard, queue, 3);
         assert!(shard.mail.receipts.is_empty(), "nothing is synced");
         shard.owner(queue).handle_standing(FOLLOWS);
         assert_eq!((ready(&shard, queue), decides(&shard, queue)), (1, false));
-        let answers: Vec<_> =
-            shard.mail.receipts.drain().map(|receipt| (receipt.first, receipt.last)).collect();
-        let numbers = answers.iter().flat_map(|(first, last)| *first..=*last);
-        assert_eq!(numbers.collect::<std::collections::BTreeSet<_>>(), [2, 3].into());
+        // The next leader may have the entry with the second message. The third one is in no entry.
+        assert_eq!(answers(&mut shard), [(3, Verdict::Rejected(RejectReason::Unavailable))]);
         publish(&mut shard, queue, 4);
-        assert!(shard.mail.receipts.is_empty(), "it is held");
+        assert_eq!(answers(&mut shard), [], "it is held");
 
-        // The next leader has the first of the two entries.
+        // The next leader has the entry.
         let mut facts = Vec::new();
         entries::push_fact(&mut facts, &Fact::Put { seq: 2, message: message(), at_ms: 1 });
-        let at = Position { term: 9, index: 4 };
         let entry = Entry { at, payload: Payload::Facts(facts.into()) };
         shard.owner(queue).handle_committed(entry, false);
         assert_eq!((ready(&shard, queue), decides(&shard, queue)), (2, false));
+        assert_eq!(answers(&mut shard), [(2, Verdict::Accepted)]);
         let first = Entry { at: Position { term: 10, index: 5 }, payload: Payload::Empty };
         shard.owner(queue).handle_committed(first.clone(), false);
         assert!(!decides(&shard, queue), "another member leads");
@@ -354,12 +389,30 @@ mod tests {
     }
 
     #[test]
-    fn the_publishes_that_are_rolled_back_are_rejected() {
+    fn a_publish_whose_entry_is_lost_is_rejected_when_that_is_known() {
+        for is_closed in [false, true] {
+            let (mut shard, queue) = leading();
+            let at = propose(&mut shard, queue, 2);
+            shard.owner(queue).handle_standing(FOLLOWS);
+            assert_eq!(answers(&mut shard), []);
+            match is_closed {
+                true => shard.close_damaged(queue),
+                false => {
+                    let at = Position { term: at.term + 1, ..at };
+                    shard.owner(queue).handle_committed(Entry { at, payload: Payload::Empty }, false);
+                    assert!(!decides(&shard, queue));
+                }
+            }
+            assert_eq!(answers(&mut shard), [(2, Verdict::Rejected(RejectReason::Unavailable))]);
+        }
+    }
+
+    #[test]
+    fn the_publishes_that_are_in_no_entry_are_rejected() {
         let (mut shard, queue) = leading();
         publish(&mut shard, queue, 2);
         shard.owner(queue).handle_standing(FOLLOWS);
-        let verdicts: Vec<_> = shard.mail.receipts.drain().map(|receipt| receipt.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Rejected(RejectReason::Unavailable)]);
+        assert_eq!(answers(&mut shard), [(2, Verdict::Rejected(RejectReason::Unavailable))]);
         // A member that did not lead has nothing to roll back.
         shard.owner(queue).handle_standing(Standing { term: 10, ..FOLLOWS });
         assert!(shard.mail.receipts.is_empty() && ready(&shard, queue) == 1);

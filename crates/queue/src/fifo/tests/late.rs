@@ -10,6 +10,8 @@ use crate::*;
 /// [`Replica`] with entries that are numbered as its turns are.
 pub(super) struct Late {
     replica: Replica,
+    /// Rises at each rollback that loses entries.
+    term: u64,
     /// The newest committed turn.
     committed: u64,
     /// The turns that are not committed, with their facts, oldest first.
@@ -22,7 +24,7 @@ impl Late {
     pub(super) fn new() -> Self {
         let mut replica = Replica::default();
         replica.lead();
-        Self { replica, committed: 0, waiting: VecDeque::new(), facts: Vec::new() }
+        Self { replica, term: 1, committed: 0, waiting: VecDeque::new(), facts: Vec::new() }
     }
 
     /// Decides nothing, or decides again.
@@ -60,7 +62,7 @@ impl Late {
         } else {
             assert!(facts.is_empty(), "a turn that changes nothing has no facts");
         }
-        self.replica.handle_proposed(mark.turn);
+        self.replica.handle_proposed(EntryAt { term: self.term, index: mark.turn });
         mark
     }
 
@@ -82,5 +84,12 @@ impl Late {
         while self.waiting.pop_back_if(|(waiting, _)| *waiting > turn).is_some() {}
         let mark = Mark { turn };
         lending(out, |out, deliver| self.replica.handle_rolled_back(mark, fifo, now_ms, out, deliver));
+    }
+
+    /// The entries that were rolled back will never be committed: another leader has committed the next entry.
+    pub(super) fn lose(&mut self, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
+        self.term += 1;
+        let at = EntryAt { term: self.term, index: self.committed + 1 };
+        lending(out, |out, deliver| self.replica.handle_decided(at, fifo, now_ms, out, deliver));
     }
 }

@@ -306,6 +306,8 @@ struct Run {
     settled: Vec<(u64, u64)>,
     /// The tokens of dead letters that were sent.
     dead: BTreeSet<u64>,
+    /// True if the fate of what is rolled back is known at once: it is lost. Otherwise it stays in doubt.
+    loses: bool,
 }
 
 impl Run {
@@ -332,6 +334,7 @@ impl Run {
             settling: vec![],
             settled: vec![],
             dead: BTreeSet::new(),
+            loses: true,
         }
     }
 
@@ -403,6 +406,7 @@ impl Run {
             match self.late.admit(&request, health) {
                 Admission::Now => {}
                 Admission::Hold => return self.held.push(call),
+                other @ (Admission::Elsewhere(_) | Admission::NoLeader) => panic!("{other:?}"),
                 Admission::Refuse(reason) => {
                     let Request::Publish(publish) = request else { panic!("{request:?}") };
                     self.fates.insert(publish.seq, Fate::Refused);
@@ -470,6 +474,10 @@ impl Run {
                         assert!(!state.drained || state.delivery_count <= reader.limit.max(reader.count));
                         reader.count = state.delivery_count;
                     }
+                }
+                // A settlement of it was lost.
+                Effect::Gone { consumer, reason: GoneReason::OutOfReach { node: None } } => {
+                    self.readers.retain(|reader| reader.id != consumer.0);
                 }
                 other => self.out.effects.push(other),
             }
@@ -572,6 +580,10 @@ impl Run {
         self.history.retain(|event| !matches!(event, Event::Call(of, _) if *of > turn));
         self.late.roll_back(turn, &mut self.fifo, self.now_ms, &mut self.out);
         self.see_deliveries();
+        if self.loses {
+            self.late.lose(&mut self.fifo, self.now_ms, &mut self.out);
+            self.see_deliveries();
+        }
     }
 
     /// Performs a step that concerns turns or time. Returns false for other steps.
@@ -767,6 +779,7 @@ proptest! {
     fn a_rollback_restores_the_earlier_state(config in configs(), steps in steps()) {
         let drops = drops_heads(&config);
         let mut run = Run::new(config);
+        run.loses = false;
         for step in &steps {
             match step {
                 Step::RollBack { .. } => {

@@ -307,6 +307,7 @@ fn receipt(receipt: &Receipt) -> impl Iterator<Item = String> {
         Verdict::Accepted => "ok",
         Verdict::Rejected(RejectReason::MaxLength) => "full",
         Verdict::Rejected(RejectReason::Unavailable) => "unavailable",
+        Verdict::Rejected(RejectReason::NoLeader) => "no leader",
         Verdict::Rejected(RejectReason::Damaged) => "damaged",
         Verdict::Released => "released",
     };
