@@ -12,6 +12,7 @@ use crate::message::{Body, Message};
 use crate::mutation::Mutation;
 use crate::round::{Progress, Refused, Role, Standing};
 use crate::store::Store;
+use crate::support::Support;
 use bytes::Bytes;
 use raft::eraftpb::EntryType;
 use raft::{GetEntriesContext, RawNode, SnapshotStatus, StateRole};
@@ -39,8 +40,6 @@ pub struct Group {
     raw: RawNode<Store>,
     /// The members at the applied index. Empty until a new member has received its first base.
     members: Members,
-    /// The nodes that this node supports as the node of a leader; see [`Group::on_support`].
-    supported: Vec<u32>,
     /// The standing (term and role) that the last round reported.
     standing: Standing,
     /// The number of the last round.
@@ -96,7 +95,6 @@ impl Group {
             options,
             raw,
             members,
-            supported: Vec::new(),
             standing: Standing { term: 0, role: Role::Candidate },
             round: 0,
             synced: 0,
@@ -227,13 +225,14 @@ impl Group {
         self.raw.raft.abort_leader_transfer();
     }
 
-    /// Checks a message and hands it to the engine. A rejected message changes nothing, with one exception: a
-    /// leader that rejects a request for votes pings its followers.
-    pub fn step(&mut self, message: Message) -> Result<(), Rejected> {
+    /// Checks a message and hands it to the engine. `support` are the nodes that this node supports: a request for votes that
+    /// would replace a leader on one of them is rejected. A rejected message changes nothing, with one exception: a leader that
+    /// rejects a request for votes pings its followers.
+    pub fn step(&mut self, message: Message, support: &Support) -> Result<(), Rejected> {
         self.view().check(&message)?;
         if let Body::VoteRequest { transfer: false, .. } = message.body
             && message.term > self.raw.raft.term
-            && self.leader_is_supported()
+            && self.leader_has(support)
         {
             // The ping is necessary because a quiet leader sends nothing, so that the candidate would never
             // learn of the leader. A candidate of a later term answers with that term, which deposes this
@@ -277,18 +276,11 @@ impl Group {
         Ok(())
     }
 
-    /// Notes whether this node supports `node`. While it does, requests for votes that would replace a leader
-    /// on `node` are rejected. Returns true if this member should campaign because its leader has lost
-    /// support.
-    pub fn on_support(&mut self, node: u32, supported: bool) -> bool {
-        self.supported.retain(|other| *other != node);
-        if supported {
-            self.supported.push(node);
-        }
+    /// Returns true if this member should campaign, because its node does not support that of its leader. Asked when a support
+    /// has ended.
+    pub fn lacks_support(&self, support: &Support) -> bool {
         let leader = Member::from_id(self.raw.raft.leader_id);
-        !supported
-            && leader.is_some_and(|leader| leader.node == node && leader != self.me)
-            && self.members.is_voter(self.me)
+        leader.is_some() && !self.leader_has(support) && self.members.is_voter(self.me)
     }
 
     /// Called when the link to `node` was closed or is open again. Messages sent over a closed link may be
@@ -386,9 +378,10 @@ impl Group {
         }
     }
 
-    fn leader_is_supported(&self) -> bool {
+    /// Returns true if there is a leader and this node supports its node. A leader supports itself.
+    fn leader_has(&self, support: &Support) -> bool {
         let leader = Member::from_id(self.raw.raft.leader_id);
-        leader.is_some_and(|leader| leader == self.me || self.supported.contains(&leader.node))
+        leader.is_some_and(|leader| leader == self.me || support.has(leader.node))
     }
 
     /// Commits a change if a later one is in the log. A leader proposes a change only after it has applied

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use catalog::ids::QueueId;
-use queue::{Deferral, Depth, Driver, Fact, Fifo, GoneFromRun, Receipt, Span};
+use queue::{Deferral, Depth, Driver, Fact, Fifo, GoneFromRun, Level, LocalFact, Receipt, Span};
 use ranges::replace_joined;
 use wal::Extent;
 
@@ -61,17 +61,23 @@ pub(in crate::shard) struct RunPlace {
 impl QueueSlot {
     /// Keeps back a fact that the next one may continue. Returns the previous one if it cannot be continued
     /// any more.
-    pub(crate) fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
-        match *fact {
-            Fact::Gone(span) => replace_joined(&mut self.gone, span).map(Fact::Gone),
-            Fact::GoneFromRun(taken) => replace_joined(&mut self.taken, taken).map(Fact::GoneFromRun),
-            _ => None,
-        }
+    pub(crate) fn keep_gone(&mut self, gone: Span) -> Option<Fact> {
+        replace_joined(&mut self.gone, gone).map(Fact::Gone)
+    }
+
+    /// [`Self::keep_gone`] for messages of a run.
+    pub(crate) fn keep_taken(&mut self, taken: GoneFromRun) -> Option<LocalFact> {
+        replace_joined(&mut self.taken, taken).map(LocalFact::GoneFromRun)
+    }
+
+    /// Returns whether facts are kept back.
+    pub(crate) fn has_kept(&self) -> bool {
+        self.gone.is_some() || self.taken.is_some()
     }
 
     /// Takes the facts that were kept back.
-    pub(crate) fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
-        self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::GoneFromRun))
+    pub(crate) fn take_kept(&mut self) -> (Option<Fact>, Option<LocalFact>) {
+        (self.gone.take().map(Fact::Gone), self.taken.take().map(LocalFact::GoneFromRun))
     }
 
     /// Returns true if facts of the queue may be kept back for a while. Those of a quorum queue may not, because an entry of the group
@@ -88,6 +94,11 @@ impl QueueSlot {
     /// Returns whether records of the queue must be synced.
     pub(crate) fn syncs(&self) -> bool {
         self.driver.syncs()
+    }
+
+    /// Returns the level that records of the queue must reach before the receipts that depend on them are sent.
+    pub(crate) fn level(&self) -> Level {
+        self.driver.level()
     }
 
     /// Returns how much is deferred.

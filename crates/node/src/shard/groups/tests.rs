@@ -8,7 +8,7 @@ use catalog::access::Access;
 use queue::{Fact, Span};
 use replica::{
     Base, Body, Entry, Member, Members, Message, Options, Payload, Position, Record, Restoring, Role,
-    Standing, Vote,
+    Standing, Support, Vote,
 };
 
 use super::*;
@@ -112,7 +112,7 @@ impl Naive {
     /// A message of another member arrives.
     fn receive(&mut self, from: Member, term: u64, body: Body) {
         let message = Message { from, to: ME, term, body };
-        self.hosted.engine.wake().step(message).expect("a correct message");
+        self.hosted.engine.wake().step(message, &Support::default()).expect("a correct message");
         pump(self);
     }
 
@@ -263,7 +263,7 @@ fn a_proposal_of_a_deposed_member_makes_no_entry() {
     owner.lead();
     // The engine knows of the new term, and the owner does not.
     let ping = Message { from: THIRD, to: ME, term: 3, body: Body::Ping { commit: 1 } };
-    owner.hosted.engine.wake().step(ping).unwrap();
+    owner.hosted.engine.wake().step(ping, &Support::default()).unwrap();
     assert_eq!((owner.decide(1), owner.standings.last()), (None, Some(&follows(3, THIRD))));
     assert!(owner.decided.is_empty() && owner.hosted.open.is_empty());
 }

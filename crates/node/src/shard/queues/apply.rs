@@ -7,9 +7,9 @@ use broker::mail::Mail;
 use catalog::ids::QueueId;
 use hashbrown::HashSet;
 use queue::{
-    Admission, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, FactTo, Fifo, GoneReason, Health,
-    Publish, Put, Refusal, RejectReason, Request, Requester, Retained, SettleAnswer, StreamUpdate, Verdict,
-    ends,
+    Admission, Awaits, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, FactTo, Fifo, GoneReason,
+    Health, Publish, Put, Refusal, RejectReason, Request, Requester, Retained, SettleAnswer, StreamUpdate,
+    Verdict, ends,
 };
 
 use crate::facts::{RestoredParts, RestoredQueue};
@@ -312,7 +312,7 @@ impl Shard {
             // The run ends at an effect, because a lent delivery must not overtake it. Deliveries for other
             // shards do not matter here.
             let tells = !matches!(output.effects.last(), None | Some(Effect::Delivery(_)));
-            if tells || output.facts.len() >= RUN_MAX {
+            if tells || output.facts.len() + output.local.len() >= RUN_MAX {
                 break;
             }
         }
@@ -382,7 +382,7 @@ impl Shard {
     pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
         let before = slot.driver.deferral();
-        let mark = slot.driver.close(&mut slot.fifo, output);
+        let awaits = slot.driver.close(&mut slot.fifo, output);
         let never_written = self.storage.recount_deferred(before, slot);
         if let Some(group) = &mut slot.group {
             output.facts.drain(..).for_each(|fact| group.open.push(&fact, self.here.now_ms));
@@ -401,13 +401,28 @@ impl Shard {
         }
         slot.recount_depth(&mut self.queues.depth);
         self.queues.deadlines.note(queue, &mut slot.noted_ms, slot.fifo.next_deadline());
-        for receipt in output.receipts.drain() {
-            match receipt.journaled {
-                true => self.storage.hold(Receipt::of(queue, receipt), mark.level),
-                false => self.mail.receipts.push(Receipt::of(queue, receipt)),
+        match awaits {
+            Awaits::Log(level) => {
+                for receipt in output.receipts.drain() {
+                    match receipt.journaled {
+                        true => self.storage.hold(Receipt::of(queue, receipt), level),
+                        false => self.mail.receipts.push(Receipt::of(queue, receipt)),
+                    }
+                }
+                self.storage.hold_settled(queue, &mut output.effects, level);
+            }
+            Awaits::Commit(_) => {
+                let is_free = |receipt: &queue::Receipt| !receipt.journaled;
+                debug_assert!(
+                    output.receipts.iter().all(is_free),
+                    "the driver keeps what waits for a commit"
+                );
+                // No receipt may leave before the commit that it waits for.
+                for receipt in output.receipts.drain().filter(is_free) {
+                    self.mail.receipts.push(Receipt::of(queue, receipt));
+                }
             }
         }
-        self.storage.hold_settled(queue, &mut output.effects, mark.level);
         let ends = ends(&output.effects);
         self.counters.never_written += if ends { 0 } else { never_written };
         self.counters.deliveries_too_large += std::mem::take(&mut output.too_large);

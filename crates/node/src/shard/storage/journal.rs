@@ -16,11 +16,12 @@ use std::collections::VecDeque;
 
 use catalog::Change;
 use catalog::ids::QueueId;
-use queue::{Effect, Fact, Level, Put};
+use queue::{Effect, Fact, Level, LocalFact, Put};
 use wal::{Extent, Handover, Records, WriteError};
 
 use crate::facts;
 use crate::shard::receipts::{Receipt, Receipts};
+use crate::shard::slot::QueueSlot;
 
 /// The time for which records that nobody waits for, such as those of settled messages, are held back to
 /// batch them, in milliseconds. If the process is killed meanwhile, those messages are delivered again, which
@@ -120,15 +121,38 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Adds one fact. For `extent` see [`facts::push_fact`].
-    pub(super) fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
-        facts::push_fact(&mut self.open.records, queue, fact, extent);
+    /// Adds one fact.
+    pub(super) fn push_fact(&mut self, queue: QueueId, fact: &Fact, fsync: bool) {
+        facts::push_fact(&mut self.open.records, queue, fact);
         self.open.sync |= fsync;
         match fact {
-            Fact::Stored(stored) => self.open.on_written.stored.push((queue, stored.run)),
             Fact::Put { seq, .. } => self.note_put(queue, *seq),
-            _ => {}
+            Fact::Gone(_) | Fact::Returned { .. } => {}
         }
+    }
+
+    /// Adds one fact about the disk. For `extent` see [`facts::push_local_fact`].
+    pub(super) fn push_local(
+        &mut self,
+        queue: QueueId,
+        fact: &LocalFact,
+        extent: Option<Extent>,
+        fsync: bool,
+    ) {
+        facts::push_local_fact(&mut self.open.records, queue, fact, extent);
+        self.open.sync |= fsync;
+        match fact {
+            LocalFact::Stored(stored) => self.open.on_written.stored.push((queue, stored.run)),
+            LocalFact::GoneFromRun(_) | LocalFact::Marked { .. } | LocalFact::Damaged => {}
+        }
+    }
+
+    /// Adds the facts that a queue has kept back ([`QueueSlot::take_kept`]).
+    pub(super) fn push_kept(&mut self, slot: &mut QueueSlot) {
+        let (queue, fsync) = (slot.id, slot.syncs());
+        let (gone, taken) = slot.take_kept();
+        gone.iter().for_each(|fact| self.push_fact(queue, fact, fsync));
+        taken.iter().for_each(|fact| self.push_local(queue, fact, None, fsync));
     }
 
     pub(super) fn push_put(&mut self, queue: QueueId, put: Put<'_>, fsync: bool) {
@@ -174,8 +198,13 @@ impl Journal {
     }
 
     /// Writes a live fact of an old file again. The log syncs it before it deletes that file.
-    pub(super) fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
-        self.push_fact(queue, fact, extent, false);
+    pub(super) fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact) {
+        self.push_fact(queue, fact, false);
+    }
+
+    /// As [`Journal::evacuate_fact`]. For `extent` see [`facts::push_local_fact`].
+    pub(super) fn evacuate_local(&mut self, queue: QueueId, fact: &LocalFact, extent: Option<Extent>) {
+        self.push_local(queue, fact, extent, false);
     }
 
     /// As [`Journal::evacuate_fact`].
@@ -194,8 +223,7 @@ impl Journal {
         *urgent = true;
         match level {
             Level::Written => on_written.receipts.push(receipt),
-            // Nothing is committed before it is synced.
-            Level::Synced | Level::Committed => {
+            Level::Synced => {
                 *sync = true;
                 on_synced.receipts.push(receipt);
             }
@@ -208,7 +236,7 @@ impl Journal {
         *urgent = true;
         match level {
             Level::Written => on_written.answers.push(answer),
-            Level::Synced | Level::Committed => {
+            Level::Synced => {
                 *sync = true;
                 on_synced.answers.push(answer);
             }
@@ -380,7 +408,7 @@ mod tests {
     }
 
     fn put(journal: &mut Journal, seq: u64, fsync: bool) {
-        journal.push_fact(QUEUE, &Fact::Gone(Span { first: seq, last: seq }), None, fsync);
+        journal.push_fact(QUEUE, &Fact::Gone(Span { first: seq, last: seq }), fsync);
         journal.hold(receipt(seq), if fsync { Level::Synced } else { Level::Written });
     }
 
@@ -474,7 +502,7 @@ mod tests {
         let consumer = ConsumerId(7);
         for level in [Level::Written, Level::Synced] {
             let mut journal = Journal::default();
-            journal.push_fact(QUEUE, &Fact::Gone(Span { first: 1, last: 1 }), None, false);
+            journal.push_fact(QUEUE, &Fact::Gone(Span { first: 1, last: 1 }), false);
             let effect = Effect::Settled { consumer, first: 1, last: 1, journaled: true };
             journal.hold_answer(Answer { queue: QUEUE, effect }, level);
             assert!(journal.holds_receipts());

@@ -13,11 +13,8 @@ impl Shard {
     pub(in crate::shard) fn add_kept_facts(&mut self) {
         let mut queues = std::mem::take(&mut self.storage.with_kept_facts);
         for queue in queues.drain(..) {
-            let slot = self.queues.get_mut(queue);
-            let Some(slot) = slot else { continue };
-            for fact in slot.take_kept() {
-                self.storage.journal.push_fact(queue, &fact, None, slot.syncs());
-            }
+            let Some(slot) = self.queues.get_mut(queue) else { continue };
+            self.storage.journal.push_kept(slot);
         }
         self.storage.with_kept_facts = queues;
     }

@@ -26,12 +26,13 @@ mod reclaim;
 mod unwritten;
 mod writes;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use catalog::Change;
 use catalog::ids::{QueueId, ShardId};
-use queue::{Deferral, Effect, Fact, Level, Put};
+use queue::{Deferral, Effect, Fact, Level, LocalFact, Put};
 use wal::{Extent, Records, Size, Step};
 
 use self::journal::{Answer, Journal};
@@ -42,7 +43,7 @@ use self::unwritten::AllUnwritten;
 pub(super) use self::unwritten::UNWRITTEN_BYTES_MAX;
 pub use self::writes::Writes;
 use super::receipts::{Receipt, Receipts};
-use super::slot::QueueSlot;
+use super::slot::{QueueSlot, RunPlace};
 
 /// Limits of what is stored.
 #[derive(Clone, Copy, Debug)]
@@ -298,12 +299,13 @@ impl Storage {
 
     /// Called at the end of a queue's turn. Moves facts, loads and released runs out of `output`.
     pub(super) fn close(&mut self, shard: ShardId, slot: &mut QueueSlot, output: &mut queue::Output) {
-        if !output.local.is_empty() {
-            output.facts.append(&mut output.local);
-        }
         if !output.facts.is_empty() {
             self.log_facts(slot, &output.facts);
             output.facts.clear();
+        }
+        if !output.local.is_empty() {
+            self.log_local(slot, &output.local);
+            output.local.clear();
         }
         for load in output.loads.drain(..) {
             if let Some(kept) = slot.extents.get(&load.run) {
@@ -379,31 +381,55 @@ impl Storage {
         self.journal.note_puts(queue, first, last);
     }
 
-    /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end
-    /// of the turn, if the queue allows that.
+    /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end of the turn. The
+    /// facts of a queue with a group are in an entry of that group.
     fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact]) {
         let (queue, fsync) = (slot.id, slot.syncs());
         for fact in facts {
             match fact {
-                Fact::Gone(_) | Fact::GoneFromRun(_) if slot.may_keep_back() => {
-                    if slot.gone.is_none() && slot.taken.is_none() {
-                        self.with_kept_facts.push(queue);
-                    }
-                    if let Some(ended) = slot.keep_back(fact) {
-                        self.journal.push_fact(queue, &ended, None, fsync);
-                    }
+                Fact::Gone(span) => {
+                    self.note_kept(slot);
+                    let ended = slot.keep_gone(*span);
+                    ended.iter().for_each(|ended| self.journal.push_fact(queue, ended, fsync));
                 }
-                Fact::Put { .. }
-                | Fact::Gone(_)
-                | Fact::Returned { .. }
-                | Fact::Stored(_)
-                | Fact::GoneFromRun(_)
-                | Fact::Damaged => {
-                    let run =
-                        if let Fact::Stored(stored) = fact { slot.extents.get(&stored.run) } else { None };
-                    self.journal.push_fact(queue, fact, run.map(|kept| kept.extent), fsync);
+                Fact::Put { .. } | Fact::Returned { .. } => self.journal.push_fact(queue, fact, fsync),
+            }
+        }
+    }
+
+    /// Adds facts about the disk to the journal. Those of quorum queues are never kept back, because an entry of the group
+    /// may come next.
+    fn log_local(&mut self, slot: &mut QueueSlot, facts: &[LocalFact]) {
+        let (queue, fsync) = (slot.id, slot.syncs());
+        for fact in facts {
+            match fact {
+                LocalFact::GoneFromRun(taken) if slot.may_keep_back() => {
+                    self.note_kept(slot);
+                    let ended = slot.keep_taken(*taken);
+                    ended.iter().for_each(|ended| self.journal.push_local(queue, ended, None, fsync));
+                }
+                LocalFact::GoneFromRun(_)
+                | LocalFact::Stored(_)
+                | LocalFact::Marked { .. }
+                | LocalFact::Damaged => {
+                    self.journal.push_local(queue, fact, extent_of(&slot.extents, fact), fsync);
                 }
             }
         }
+    }
+
+    /// Called before the queue keeps a fact back.
+    fn note_kept(&mut self, slot: &QueueSlot) {
+        if !slot.has_kept() {
+            self.with_kept_facts.push(slot.id);
+        }
+    }
+}
+
+/// Returns where the run is that this fact says is stored.
+fn extent_of(extents: &BTreeMap<u32, RunPlace>, fact: &LocalFact) -> Option<Extent> {
+    match fact {
+        LocalFact::Stored(stored) => extents.get(&stored.run).map(|kept| kept.extent),
+        LocalFact::GoneFromRun(_) | LocalFact::Marked { .. } | LocalFact::Damaged => None,
     }
 }

@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use broker::ids::NODE_SHARD;
 use broker::mail::Mail;
 use catalog::DefinitionsCursor;
-use queue::{ALL_DUE, Fact};
+use queue::{ALL_DUE, LocalFact, Logged};
 use wal::{SPARE_FILES_MAX, Size};
 
-use super::Storage;
+use super::{Storage, extent_of};
 use crate::shard::Shard;
 use crate::shard::slot::{QueueSlot, RunPlace};
 use crate::shard::walks::Walk;
@@ -241,7 +241,7 @@ impl Shard {
         let id = slot.id;
         if !slot.fifo.is_repeating() {
             if slot.fifo.is_damaged() {
-                journal.evacuate_fact(id, &Fact::Damaged, None);
+                journal.evacuate_local(id, &LocalFact::Damaged, None);
             }
             let old = slot.places.extract_if(.., |place| place.file <= file);
             let ranges = join(old.map(|place| (place.first, place.last)).collect());
@@ -263,13 +263,11 @@ impl Shard {
         }
         // Facts that were kept back come first. Otherwise they would remove records that are written again
         // after them.
-        for fact in slot.take_kept() {
-            journal.push_fact(id, &fact, None, slot.syncs());
-        }
+        journal.push_kept(slot);
         let extents = &slot.extents;
-        let walked = slot.fifo.repeat(self.rows.left(), |fact| {
-            let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
-            journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
+        let walked = slot.fifo.repeat(self.rows.left(), |fact| match fact {
+            Logged::Shared(fact) => journal.evacuate_fact(id, &fact),
+            Logged::Local(fact) => journal.evacuate_local(id, &fact, extent_of(extents, &fact)),
         });
         self.rows.count(walked);
         let is_last = !slot.fifo.is_repeating();
@@ -328,10 +326,7 @@ impl Storage {
     pub(crate) fn repeat_runs(&mut self, slot: &mut QueueSlot) {
         let (id, extents) = (slot.id, &slot.extents);
         let runs: Vec<u32> = extents.keys().copied().collect();
-        slot.fifo.run_facts(&runs, |fact| {
-            let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
-            self.journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
-        });
+        slot.fifo.run_facts(&runs, |fact| self.journal.evacuate_local(id, &fact, extent_of(extents, &fact)));
     }
 }
 
@@ -356,7 +351,7 @@ mod tests {
     use catalog::access::Access;
     use catalog::{Arguments, Command, DeclareQueue};
     use message::{Message, Parts, Route};
-    use queue::{Publish, PublisherId, Request};
+    use queue::{Fact, Publish, PublisherId, Request};
     use replica::{Base, Member, Payload, Position, Vote};
     use wal::{Completion, Handover, Step};
 

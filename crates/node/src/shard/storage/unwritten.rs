@@ -4,7 +4,7 @@
 //! Each queue decides which of its messages are deferred (docs/decisions/0022). A receipt leaves when its message is written or settled, whichever comes first.
 
 use catalog::ids::QueueId;
-use queue::{ALL_DUE, DEFERRED_MS, Deferral, Level};
+use queue::{ALL_DUE, DEFERRED_MS, Deferral};
 
 use super::journal::Journal;
 use crate::shard::Shard;
@@ -61,8 +61,8 @@ impl AllUnwritten {
     /// Writes the messages of a queue that are due at this time.
     pub(super) fn write(&mut self, slot: &mut QueueSlot, now_ms: u64, journal: &mut Journal) {
         let (id, before, fsync) = (slot.id, slot.deferral(), slot.syncs());
-        let receipts = slot.write_due(now_ms, |fact| journal.push_fact(id, &fact, None, fsync));
-        let level = if fsync { Level::Synced } else { Level::Written };
+        let receipts = slot.write_due(now_ms, |fact| journal.push_fact(id, &fact, fsync));
+        let level = slot.level();
         receipts.into_iter().for_each(|receipt| journal.hold(Receipt::of(id, receipt), level));
         self.recount(before, slot.deferral());
     }
