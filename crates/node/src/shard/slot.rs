@@ -80,8 +80,8 @@ impl QueueSlot {
         (self.gone.take().map(Fact::Gone), self.taken.take().map(LocalFact::GoneFromRun))
     }
 
-    /// Returns true if facts of the queue may be kept back for a while. Those of a quorum queue may not, because an entry of the group
-    /// may come next.
+    /// Returns true if facts about the disk may be kept back for a while. Those of a quorum queue may not, because an entry of the group
+    /// may come next, which has its other facts.
     pub(crate) fn may_keep_back(&self) -> bool {
         self.group.is_none()
     }

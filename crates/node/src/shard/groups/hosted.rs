@@ -14,7 +14,7 @@ pub(crate) const NODE: u32 = 1;
 
 /// This node's member of a group.
 ///
-/// Most quorum queues of a large broker are idle, so this is as small as it can be.
+/// Most quorum queues of a large broker are idle, so it is small.
 pub(in crate::shard) struct Hosted {
     pub engine: Engine,
     /// The term and the role that the last round has reported. The engine may know newer ones. The owner has not been told of them.
@@ -40,6 +40,9 @@ pub(in crate::shard) struct Hosted {
     /// The log files of entries from before a restart that are not known to be committed, by index.
     pub files: VecDeque<(u64, u64)>,
 }
+
+/// Each quorum queue has one, also while it is idle.
+const _: () = assert!(size_of::<Hosted>() <= 384);
 
 /// An entry that was proposed.
 pub(in crate::shard) struct Proposed {

@@ -380,8 +380,7 @@ impl Storage {
         self.journal.note_puts(queue, first, last);
     }
 
-    /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end of the turn. The
-    /// facts of a queue with a group are in an entry of that group.
+    /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end of the turn.
     fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact]) {
         let (queue, fsync) = (slot.id, slot.syncs());
         for fact in facts {
@@ -396,8 +395,7 @@ impl Storage {
         }
     }
 
-    /// Adds facts about the disk to the journal. Those of quorum queues are never kept back, because an entry of the group
-    /// may come next.
+    /// Adds facts about the disk to the journal. They are kept back in the same way, if the queue allows that.
     fn log_local(&mut self, slot: &mut QueueSlot, facts: &[LocalFact]) {
         let (queue, fsync) = (slot.id, slot.syncs());
         for fact in facts {
