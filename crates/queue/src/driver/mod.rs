@@ -221,10 +221,15 @@ impl Driver {
         if let Self::Replica(replica) = self { replica.queue_ms(shard_ms) } else { shard_ms }
     }
 
-    /// Returns when the machine must be called next, by the shard's clock ([`Fifo::next_deadline`]).
+    /// Returns when the machine ([`Fifo::next_deadline`]) or the driver ([`Replica::next_deadline`]) must be called next, by the shard's
+    /// clock.
     #[inline]
     pub fn next_timeout(&self, fifo: &Fifo) -> Option<u64> {
-        fifo.next_deadline().map(|queue_ms| self.shard_ms(queue_ms))
+        let of_machine = fifo.next_deadline().map(|queue_ms| self.shard_ms(queue_ms));
+        match self {
+            Self::Transient | Self::Solo(_) => of_machine,
+            Self::Replica(replica) => of_machine.into_iter().chain(replica.next_deadline()).min(),
+        }
     }
 
     /// Returns the report of the queue. Its times are those of the shard's clock.
@@ -294,6 +299,18 @@ impl Driver {
         if let Self::Replica(replica) = self {
             replica.lead();
         }
+    }
+
+    /// See [`Replica::handle_leadership`].
+    pub fn handle_leadership(&mut self, leadership: Leadership) {
+        if let Self::Replica(replica) = self {
+            replica.handle_leadership(leadership);
+        }
+    }
+
+    /// See [`Replica::handle_timeout`].
+    pub fn handle_timeout(&mut self, now_ms: u64) -> bool {
+        if let Self::Replica(replica) = self { replica.handle_timeout(now_ms) } else { false }
     }
 
     /// Called when the member no longer leads its group. Rolls back the turns that are not committed

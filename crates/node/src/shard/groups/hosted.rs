@@ -96,6 +96,12 @@ impl Hosted {
         (role == Role::Leader).then_some(term)
     }
 
+    /// Returns true if no other member votes. Wakes the engine.
+    pub(in crate::shard) fn is_only_voter(&mut self) -> bool {
+        let group = self.engine.wake();
+        group.members().voters() == [group.me()]
+    }
+
     /// Returns how far the log of the group has come.
     pub(in crate::shard) fn reached(&self) -> RaftSums {
         let Progress { written, committed, applied, .. } = self.engine.progress();

@@ -370,7 +370,10 @@ impl Shard {
             let Some(slot) = self.queues.get_mut(id) else { continue };
             slot.noted_ms = None;
             if !slot.driver.decides() {
-                // The timers are handled as soon as the member leads.
+                if slot.driver.handle_timeout(now_ms) {
+                    self.ask_again(id);
+                }
+                // The timers of the machine are handled as soon as the member leads.
                 self.campaign(id);
                 continue;
             }

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use catalog::categories::RA;
 use catalog::ids::QueueId;
 use message::LastRoute;
-use queue::{EntryAt, Fact};
-use replica::{Entry, Payload, Progress, Standing};
+use queue::{EntryAt, Fact, Leadership};
+use replica::{Entry, Payload, Progress, Role, Standing};
 
 use crate::entries;
 use crate::facts::{RestoredGroup, SeqsInFile, push_group};
@@ -41,11 +41,13 @@ impl Owner for QueueOwner<'_> {
         self.shard.queues.get_mut(self.queue)?.group.as_deref_mut()
     }
 
-    /// Rolls back the turns after the last committed entry if the member led before.
+    /// Rolls back the turns after the last committed entry if the member led before, and says who leads now.
     fn handle_standing(&mut self, _standing: Standing) {
-        if self.shard.queues.get(self.queue).is_some_and(|slot| slot.driver.decides()) {
-            self.shard.roll_back(self.queue);
+        let Self { shard, queue } = self;
+        if shard.queues.get(*queue).is_some_and(|slot| slot.driver.decides()) {
+            shard.roll_back(*queue);
         }
+        shard.note_leadership(*queue);
     }
 
     fn handle_committed(&mut self, entry: Entry, is_mine: bool) {
@@ -109,6 +111,7 @@ impl Shard {
         if let Some(base) = base {
             self.storage.push_records(|into| push_group(into, queue, me, &base));
         }
+        self.note_leadership(queue);
         groups::pump(&mut self.owner(queue));
         let Some(slot) = self.queues.get_mut(queue) else { return };
         let Some(group) = &mut slot.group else { return };
@@ -271,6 +274,30 @@ impl Shard {
         if let Some(slot) = self.queues.get_mut(queue) {
             slot.driver.lead();
         }
+        self.ask_again(queue);
+    }
+
+    /// Tells the driver of a queue whose member does not lead yet who does, and asks again for the requests that wait.
+    fn note_leadership(&mut self, queue: QueueId) {
+        let since_ms = self.here.now_ms;
+        let Some(slot) = self.queues.get_mut(queue) else { return };
+        let Some(hosted) = slot.group.as_mut() else { return };
+        let leadership = match hosted.standing().role {
+            Role::Follower { leader: Some(leader) } => Leadership::Follows { leader: leader.node },
+            _ if hosted.is_only_voter() => Leadership::Alone,
+            // A leader decides when a majority has the first entry of its term. Until then nobody does.
+            Role::Follower { leader: None } | Role::Candidate | Role::Leader => {
+                Leadership::Leaderless { since_ms }
+            }
+        };
+        slot.driver.handle_leadership(leadership);
+        if leadership != Leadership::Alone {
+            self.ask_again(queue);
+        }
+    }
+
+    /// Applies the requests that wait for a leader, as far as they need not wait any more.
+    pub(super) fn ask_again(&mut self, queue: QueueId) {
         for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
             self.apply_one(queue, request);
         }
@@ -288,9 +315,9 @@ mod tests {
     use catalog::access::Access;
     use catalog::{Arguments, Command, DeclareQueue};
     use message::{Message, Parts, Route};
-    use queue::{Publish, PublisherId, RejectReason, Request, Verdict};
+    use queue::{NO_LEADER_MS, Publish, PublisherId, RejectReason, Request, Verdict};
     use replica::{
-        Base, Body, Group, Member, Message as Sent, Options, Position, Record, Restoring, Role, Support,
+        Base, Body, Group, Member, Message as Sent, Options, Position, Record, Restoring, Support,
     };
     use wal::{Completion, Size, Step};
 
@@ -444,6 +471,62 @@ mod tests {
         group.transfer(2, other).unwrap();
         sync(&mut group);
         group
+    }
+
+    /// Replaces the group by one of three members, whose other two say nothing.
+    fn join_three(shard: &mut Shard, queue: QueueId) {
+        let mut restoring = Restoring::default();
+        restoring.on_record(Record::Base(Base::founding(&[1, 2, 3], entries::content(2)))).unwrap();
+        let group = restoring.finish(Member { node: 1, number: 1 }, Options::default()).unwrap();
+        let finished =
+            FinishedGroup { group, base_file: 0, base_index: 1, log_bytes: 0, files: VecDeque::new() };
+        shard.queues.get_mut(queue).unwrap().group = Some(Box::new(Hosted::new(finished)));
+        shard.roll_back(queue);
+        shard.note_leadership(queue);
+    }
+
+    fn pass(shard: &mut Shard, ms: u64) {
+        shard.set_now(shard.now_ms() + ms);
+        shard.queue_timeouts();
+    }
+
+    /// Returns the number of requests that wait for a leader. A member that does not lead applies none, so those that do not wait are
+    /// refused.
+    fn waiting(shard: &Shard, queue: QueueId) -> usize {
+        assert!(!decides(shard, queue));
+        shard.queues.waiting.get(&queue).map_or(0, Vec::len)
+    }
+
+    #[test]
+    fn without_a_leader_publishes_wait_for_5_s_and_are_refused_then() {
+        let (mut shard, queue) = leading();
+        join_three(&mut shard, queue);
+        publish(&mut shard, queue, 2);
+        pass(&mut shard, NO_LEADER_MS - 1);
+        assert_eq!(waiting(&shard, queue), 1);
+        // Another election gives them no more time.
+        groups::campaign(&mut shard.owner(queue));
+        assert_eq!(waiting(&shard, queue), 1);
+        pass(&mut shard, 1);
+        assert_eq!(waiting(&shard, queue), 0);
+        publish(&mut shard, queue, 3);
+        assert_eq!(waiting(&shard, queue), 0);
+    }
+
+    #[test]
+    fn what_waits_for_a_leader_is_refused_when_another_node_has_it() {
+        let (mut shard, queue) = leading();
+        join_three(&mut shard, queue);
+        publish(&mut shard, queue, 2);
+        assert_eq!(waiting(&shard, queue), 1);
+        let [me, other] = [1, 2].map(|node| Member { node, number: node });
+        let ping = Sent { from: other, to: me, term: 5, body: Body::Ping { commit: 1 } };
+        let mut owner = shard.owner(queue);
+        owner.hosted().unwrap().engine.wake().step(ping, &Support::default()).unwrap();
+        groups::pump(&mut owner);
+        assert_eq!(waiting(&shard, queue), 0);
+        publish(&mut shard, queue, 3);
+        assert_eq!(waiting(&shard, queue), 0);
     }
 
     #[test]
