@@ -75,10 +75,6 @@ impl Player {
             }
             _ => self.restart(argument % 2 == 0),
         }
-        if self.group.wants_base() {
-            self.rounds();
-            self.group.send_base(Bytes::from_static(b"content"));
-        }
         true
     }
 
@@ -114,6 +110,9 @@ impl Player {
                 bytes.clear();
                 message.encode(&mut bytes);
                 assert_eq!(Message::decode(Bytes::copy_from_slice(&bytes)), Ok(message));
+            }
+            if round.wants_base {
+                self.group.send_base(Bytes::from_static(b"content"));
             }
         }
     }

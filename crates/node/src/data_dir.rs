@@ -5,16 +5,12 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use catalog::access::Users;
 use wal::files::Sharing;
 use wal::tighten::{self, Loose, Tightened};
-use wal::{
-    FileKind, Handover, IdentityError, Log, OpenError, PackError, PreviewDisk, RealDisk, Records, Recovery,
-    StreamError,
-};
+use wal::{FileKind, IdentityError, OpenError, PackError, PreviewDisk, RealDisk, StreamError};
 
-use crate::facts::Restored;
-use crate::quarantine::{self, DAMAGED_DIR, DefinitionsLost, Quarantined};
+use crate::quarantine::{DAMAGED_DIR, DefinitionsLost};
+use crate::recovery::RecoverError;
 
 /// Why a node does not start.
 #[derive(Debug)]
@@ -73,6 +69,25 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl StartError {
+    /// Says in which directory a recovery has failed.
+    pub(crate) fn recovering(data_dir: &Path, error: RecoverError) -> Self {
+        let data_dir = data_dir.to_owned();
+        let io = |what: &str, error| {
+            let what = format!("cannot {what} in {}", data_dir.display());
+            Self::Io { what, error }
+        };
+        match error {
+            RecoverError::Keep(error) => io("keep copies of the damaged log files", error),
+            RecoverError::Write(error) => io("write to the log", error),
+            RecoverError::Log(error) => Self::Log { data_dir, error },
+            RecoverError::Definitions(lost) => Self::Definitions { data_dir, lost },
+            RecoverError::Packs(error) => Self::Packs { packs_dir: data_dir.join(PACKS_DIR), error },
+            RecoverError::Streams(error) => Self::Streams { streams_dir: data_dir.join(STREAMS_DIR), error },
+        }
+    }
+}
 
 /// The directory of the packs, inside the data directory.
 pub(crate) const PACKS_DIR: &str = "packs";
@@ -144,66 +159,6 @@ pub(crate) fn tighten(data_dir: &Path, sharing: Sharing) -> Result<(), StartErro
         );
     }
     Ok(())
-}
-
-/// What happens if the log has lost definitions.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct LostDefinitions<'a> {
-    pub accept: bool,
-    /// The users from then on. `None` if there is no copy of them.
-    pub users: Option<&'a Users>,
-}
-
-/// Closes the queues that may have lost a record, and writes that to the log so that they stay closed. If definitions are
-/// lost, the users are those of their copy from then on.
-pub(crate) fn close_damaged(
-    log: &mut Log<RealDisk>,
-    restored: &mut Restored,
-    recovery: &Recovery,
-    (data_dir, sharing): (&Path, Sharing),
-    lost: LostDefinitions<'_>,
-) -> Result<(), StartError> {
-    let Quarantined { mut records, definitions_lost } =
-        quarantine::quarantine(restored, recovery, lost.accept)
-            .map_err(|lost| StartError::Definitions { data_dir: data_dir.to_owned(), lost })?;
-    match lost.users {
-        Some(users) if definitions_lost => {
-            restored.replace_users(users, &mut records);
-            let users = users.iter().count();
-            tracing::warn!(users, "users and permissions are those of their copy: none of them is lost");
-        }
-        None if definitions_lost => tracing::error!(
-            "there is no copy of users and permissions, so some may be lost. If nobody can log in, stop the broker and add \
-             a user: sluice add user NAME --tags administrator --data-dir DIR"
-        ),
-        _ => {}
-    }
-    let failed = |what: &str| {
-        let what = format!("cannot {what} in {}", data_dir.display());
-        move |error| StartError::Io { what, error }
-    };
-    quarantine::keep_files(data_dir, sharing, restored, recovery)
-        .map_err(failed("keep copies of the damaged log files"))?;
-    write_synced(log, records, data_dir)
-}
-
-/// Writes records to the log of a node that does not run yet.
-pub(crate) fn write_synced(
-    log: &mut Log<RealDisk>,
-    records: Records,
-    data_dir: &Path,
-) -> Result<(), StartError> {
-    if records.is_empty() {
-        return Ok(());
-    }
-    let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
-    log.sync(&mut done);
-    let refused = done.into_iter().find_map(|completion| completion.result.err());
-    refused.map_or(Ok(()), |refused| {
-        let what = format!("cannot write to the log in {}", data_dir.display());
-        Err(StartError::Io { what, error: io::Error::other(refused.to_string()) })
-    })
 }
 
 #[cfg(test)]

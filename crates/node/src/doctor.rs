@@ -1,19 +1,20 @@
 //! Looks at the data directory of a broker that does not run, and changes nothing: what is in it, what is damaged, and what a
 //! start of this program would do.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
 use catalog::ids::QueueId;
 use wal::{
-    COPY_FILE, FileKind, Flaw, FoundCopy, Identity, IdentityError, LOG_VERSION, Log, Options, PackOptions,
-    PackReader, Packs, PreviewDisk, ReadError, StreamCut, StreamFlaw, Streams, Surveyed, survey,
+    COPY_FILE, FileKind, Flaw, FoundCopy, Identity, IdentityError, LOG_VERSION, Options, PackOptions,
+    PackReader, PreviewDisk, ReadError, StreamCut, StreamFlaw, Surveyed, survey,
 };
 
 use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, refuse_newer};
 use crate::facts::{Restored, RestoredQueue};
-use crate::quarantine::{self, DefinitionsLost};
+use crate::quarantine::DefinitionsLost;
+use crate::recovery::{Disks, Purpose, Recovered, recover};
 use crate::shard::NODE;
 
 /// The most damaged places that are described one by one. A disk that is broken everywhere fills neither the memory nor the
@@ -119,11 +120,24 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
             "file {COPY_FILE} is damaged: it has the copy of users and permissions, which the next start writes again"
         ));
     }
-    let mut restored = Restored::default();
-    let options = Options { reserve_bytes: 0, ..Options::default() };
-    let (_log, recovery) =
-        Log::open(disk, options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
-    restored.finish();
+    let (packs_dir, streams_dir) = (data_dir.join(PACKS_DIR), data_dir.join(STREAMS_DIR));
+    for (folder, path) in [(PACKS_DIR, &packs_dir), (STREAMS_DIR, &streams_dir)] {
+        if path.is_dir() {
+            add(folder, &mut open(path)?, &mut files)?;
+        }
+    }
+    let open_if_there = |path: &Path| if path.is_dir() { open(path) } else { Ok(PreviewDisk::nothing()) };
+    let disks = Disks {
+        log: disk,
+        packs: open_if_there(&packs_dir)?,
+        streams: open_if_there(&streams_dir)?,
+        log_options: Options { reserve_bytes: 0, ..Options::default() },
+        pack_options: PackOptions::default(),
+        keep_damaged: &mut |_, _| Ok(()),
+    };
+    let recovered = recover(disks, Purpose::Look);
+    let Recovered { mut restored, recovery, mut streams, flaws, lost, .. } =
+        recovered.map_err(|error| StartError::recovering(data_dir, error))?;
     if recovery.corrupt_note {
         damage.add("file lock is damaged at offset 0: it says how far the log was written");
     }
@@ -132,7 +146,6 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
     }
     recovery.damage.iter().for_each(|place| damage.add(place));
     restored.unreadable.iter().for_each(|record| damage.add(format_args!("unreadable {record}")));
-    let lost = quarantine::quarantine(&mut restored, &recovery, false).err();
     let mut torn = Vec::new();
     torn.extend(recovery.cut.as_ref().filter(|cut| cut.torn).map(|cut| Torn {
         file: cut.file.clone(),
@@ -140,30 +153,14 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
         bytes: cut.bytes,
     }));
 
-    // A start keeps the packs and streams that it does not know if something is damaged.
-    let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
-    let packs_dir = data_dir.join(PACKS_DIR);
     if packs_dir.is_dir() {
-        let mut disk = open(&packs_dir)?;
-        add(PACKS_DIR, &mut disk, &mut files)?;
-        Packs::open(disk, PackOptions::default(), restored.extents(), true)
-            .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
         check_packs(&mut PackReader::new(open(&packs_dir)?), &restored, &mut damage);
     } else if restored.queues.values().any(|queue| queue.live_extents().next().is_some()) {
         damage.add(format_args!("the directory {PACKS_DIR} is missing: it had messages"));
     }
-    let streams_dir = data_dir.join(STREAMS_DIR);
     if streams_dir.is_dir() {
-        let mut disk = open(&streams_dir)?;
-        add(STREAMS_DIR, &mut disk, &mut files)?;
-        let mut streams = Streams::new(disk)
-            .map_err(|error| StartError::Streams { streams_dir: streams_dir.clone(), error })?;
-        if !keep_unknown {
-            let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
-            streams.keep(|stream| known.contains(&stream));
-        }
         let name = |stream: Option<u64>| of_queue(&restored, QueueId(stream?));
-        for StreamFlaw { stream, error, .. } in streams.check() {
+        for StreamFlaw { stream, error, .. } in flaws {
             damage.add(format_args!("{error}{}", name(stream).unwrap_or_default()));
         }
         let cuts = streams.verify(&mut |stream, error| {

@@ -24,6 +24,7 @@ pub mod proxy;
 pub mod quarantine;
 mod randomness;
 mod read_buffers;
+pub mod recovery;
 mod renewal;
 mod runtime;
 pub mod shard;

@@ -1,6 +1,5 @@
 //! A node: opens the storage, starts the shards on their threads, and stops them all.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -15,24 +14,17 @@ use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::Names;
 use catalog::access::Access;
-use catalog::categories::QUEUE;
-use catalog::ids::{NodeId, Origin, QueueId, ShardId};
+use catalog::ids::{NodeId, Origin, ShardId};
 use catalog::unguessable::KEY_BYTES;
 use tokio::sync::mpsc;
 use wal::files::Sharing;
-use wal::{
-    CopyFile, Cut, Identity, Log, Options, PackOptions, PackReader, Packs, Recovery, StreamFlaw,
-    StreamReader, Streams, Writer,
-};
+use wal::{CopyFile, Identity, Options, PackOptions, PackReader, StreamReader, Writer};
 
 use crate::admin_api::{AdminApi, Run, Ways};
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
-use crate::data_dir::{
-    LostDefinitions, PACKS_DIR, STREAMS_DIR, StartError, close_damaged, open_dir, refuse_newer, tighten,
-    write_synced,
-};
+use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, open_dir, refuse_newer, tighten};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
@@ -40,6 +32,7 @@ use crate::logins::{Backends, Logins};
 use crate::notices::NoticeWay;
 use crate::quarantine;
 use crate::randomness::random;
+use crate::recovery::{Disks, Purpose, Recovered, Start, recover};
 use crate::runtime::{self, Beside, Listening, Storage};
 use crate::shard::{NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
 use crate::tls_steps::TlsSteps;
@@ -111,37 +104,28 @@ impl Node {
         // The start is counted before anything but the copy is written, so that no two runs have the same number.
         let identity = Identity::begin(&mut disk).map_err(of_identity)?;
         tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
-        let mut restored = Restored::default();
-        let log_options = Options { reserve_bytes: storage.reserve_bytes, ..Options::default() };
-        let (mut log, recovery) =
-            Log::open(disk, log_options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
-        restored.finish();
-        report(&recovery, &restored);
-        let lost = LostDefinitions { accept: accept_lost_definitions, users: kept.users.as_ref() };
-        close_damaged(&mut log, &mut restored, &recovery, (&data_dir, sharing), lost)?;
-        // They are created once in the life of a data directory: a user that is deleted stays deleted.
-        restored.catalog.set_rules(settings.declare_rules.clone());
-        write_synced(&mut log, restored.begin(&access), &data_dir)?;
-        let copied = users_copy::renew(&mut copy, kept, restored.catalog.users());
-        // A pack or stream that the catalog does not know may belong to a damaged record.
-        let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
-        let packs = Packs::open(
-            open_dir(&packs_dir, sharing)?,
-            PackOptions::default(),
-            restored.extents(),
-            keep_unknown,
-        )
-        .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
-        let reader = PackReader::new(open_dir(&packs_dir, sharing)?);
-
         let streams_dir = data_dir.join(STREAMS_DIR);
-        let of_streams = |error| StartError::Streams { streams_dir: streams_dir.clone(), error };
-        let mut streams = Streams::new(open_dir(&streams_dir, sharing)?).map_err(of_streams)?;
-        if !keep_unknown {
-            let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
-            streams.keep(|stream| known.contains(&stream));
-        }
-        report_flaws(streams.check(), &restored);
+        let disks = Disks {
+            log: disk,
+            packs: open_dir(&packs_dir, sharing)?,
+            streams: open_dir(&streams_dir, sharing)?,
+            log_options: Options { reserve_bytes: storage.reserve_bytes, ..Options::default() },
+            pack_options: PackOptions::default(),
+            keep_damaged: &mut |restored, recovery| {
+                quarantine::keep_files(&data_dir, sharing, restored, recovery)
+            },
+        };
+        let start = Start {
+            accept_lost_definitions,
+            users: kept.users.as_ref(),
+            rules: &settings.declare_rules,
+            access: &access,
+        };
+        let recovered = recover(disks, Purpose::Start(start));
+        let Recovered { restored, log, packs, streams, .. } =
+            recovered.map_err(|error| StartError::recovering(&data_dir, error))?;
+        let copied = users_copy::renew(&mut copy, kept, restored.catalog.users());
+        let reader = PackReader::new(open_dir(&packs_dir, sharing)?);
         let stream_reader = StreamReader::new(open_dir(&streams_dir, sharing)?);
 
         let (settings, access) = (Arc::new(settings), Arc::new(access));
@@ -436,63 +420,4 @@ fn make_named_shards(
         shards[i % usize::from(count)].check_stream(queue);
     }
     shards
-}
-
-fn report(recovery: &Recovery, restored: &Restored) {
-    let messages: u64 = restored.queues.values().map(crate::facts::RestoredQueue::len).sum();
-    tracing::info!(
-        clean = recovery.clean,
-        files = recovery.files,
-        bytes = recovery.bytes,
-        records = recovery.records,
-        queues = restored.catalog.queues().count(),
-        messages,
-        "log recovered"
-    );
-    if let Some(cut) = &recovery.cut {
-        let Cut { file, offset, bytes, torn, kept, .. } = cut;
-        let records = quarantine::count_cut(restored, cut);
-        match torn {
-            false => {
-                tracing::info!(file, offset, bytes, "unused bytes after the end of the log were cut off")
-            }
-            true if kept.is_empty() => {
-                tracing::warn!(
-                    file,
-                    offset,
-                    bytes,
-                    records,
-                    "the torn end of the log was cut off; it could not be kept"
-                );
-            }
-            true => {
-                tracing::warn!(
-                    file,
-                    offset,
-                    bytes,
-                    records,
-                    "the torn end of the log was cut off, and is kept in 'damaged'"
-                );
-            }
-        }
-    }
-    for record in &restored.unreadable {
-        tracing::error!("unreadable {record}");
-    }
-}
-
-fn report_flaws(flaws: Vec<StreamFlaw>, restored: &Restored) {
-    for StreamFlaw { stream, error, closes } in flaws {
-        let Some(stream) = stream else {
-            tracing::error!("{error}: it is created again, and each stream is opened from its own files");
-            continue;
-        };
-        let (vhost, stream) = restored.catalog.names_of(QueueId(stream));
-        match closes {
-            true => tracing::error!(target: QUEUE, %stream, %vhost, "the stream is closed: {error}"),
-            false => {
-                tracing::warn!(target: QUEUE, %stream, %vhost, "the stream has a gap, possibly from a power failure: {error}")
-            }
-        }
-    }
 }

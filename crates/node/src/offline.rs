@@ -7,10 +7,12 @@ use std::sync::Arc;
 use catalog::access::PasswordHash;
 use catalog::{AccountChange, CatalogError, Command};
 use wal::files::Sharing;
-use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, Records};
+use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Options, PackOptions, Records};
 
-use crate::data_dir::{LostDefinitions, StartError, close_damaged, open_dir, refuse_newer, write_synced};
-use crate::facts::{self, Restored};
+use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, open_dir, refuse_newer};
+use crate::facts;
+use crate::quarantine;
+use crate::recovery::{Disks, Purpose, Recovered, recover, write_synced};
 use crate::users_copy::{self, Kept};
 
 /// Why a user cannot be added.
@@ -62,13 +64,18 @@ pub fn add_user(
     let identity = Identity::look(&mut disk)
         .map_err(|error| StartError::Identity { data_dir: data_dir.to_owned(), error })?;
     let boots = identity.map_or(0, |identity| identity.boots);
-    let mut restored = Restored::default();
-    // The reserve of the broker stays as it is.
-    let options = Options { reserve_bytes: 0, ..Options::default() };
-    let (mut log, recovery) =
-        Log::open(disk, options, &mut |record| restored.handle_record(record)).map_err(of_log)?;
-    restored.finish();
-    close_damaged(&mut log, &mut restored, &recovery, (data_dir, sharing), LostDefinitions::default())?;
+    let disks = Disks {
+        log: disk,
+        packs: open_dir(&data_dir.join(PACKS_DIR), sharing)?,
+        streams: open_dir(&data_dir.join(STREAMS_DIR), sharing)?,
+        // The reserve of the broker stays as it is.
+        log_options: Options { reserve_bytes: 0, ..Options::default() },
+        pack_options: PackOptions::default(),
+        keep_damaged: &mut |restored, recovery| quarantine::keep_files(data_dir, sharing, restored, recovery),
+    };
+    let of_recovery = |error| StartError::recovering(data_dir, error);
+    let Recovered { mut restored, mut log, recovery, .. } =
+        recover(disks, Purpose::Offline).map_err(of_recovery)?;
     if restored.catalog.users().get(&name).is_some() {
         return Err(AddUserError::Exists);
     }
@@ -79,7 +86,7 @@ pub fn add_user(
     for (version, change) in (before + 1..).zip(&decision.changes) {
         facts::push_change(&mut records, version, change);
     }
-    write_synced(&mut log, records, data_dir)?;
+    write_synced(&mut log, records).map_err(of_recovery)?;
     decision.changes.iter().for_each(|change| restored.catalog.apply(change));
     let mut copy = CopyFile::new(open_dir(data_dir, sharing)?, boots);
     if let CopyEnd::Refused(error) = users_copy::renew(&mut copy, Kept::default(), restored.catalog.users()) {

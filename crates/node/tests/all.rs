@@ -4,6 +4,7 @@ mod asks;
 #[path = "asks/queues.rs"]
 mod asks_queues;
 mod quiet;
+mod recovered;
 mod world;
 
 mod clocks;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
+use crate::recovered;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
@@ -12,12 +13,12 @@ use catalog::access::Access;
 use catalog::ids::QueueId;
 use catalog::{Arguments, Command, DeclareQueue};
 use message::{Message, Parts, Route};
-use node::facts::Restored;
-use node::quarantine::{DefinitionsLost, quarantine};
+use node::quarantine::DefinitionsLost;
+use node::recovery::{RecoverError, Recovered};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Ticket};
-use wal::{Handover, Log, Options};
+use wal::{Log, Options};
 use wal_testing::SimDisk;
 
 /// The bytes of garbage that the log may hold. There are so few that the log deletes its files.
@@ -28,8 +29,8 @@ struct Life {
     log: Log<SimDisk>,
     shard: Shard,
     now_ms: u64,
-    /// The bytes that the start had to write to the log.
-    written: usize,
+    /// The number of records that the start had to write to the log.
+    written: u64,
 }
 
 impl Life {
@@ -38,17 +39,14 @@ impl Life {
     }
 
     fn start_with(disk: &SimDisk, now_ms: u64, accept: bool) -> Result<Self, DefinitionsLost> {
-        let mut restored = Restored::default();
         // The seed makes the same bytes in every run, because tests search for some of them.
         let options = Options { file_bytes: 2048, seed: Some(now_ms), ..Options::default() };
-        let (mut log, recovery) =
-            Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
-        restored.finish();
-        let records = quarantine(&mut restored, &recovery, accept)?.records;
-        let written = records.bytes();
-        let mut done = Vec::new();
-        log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
-        log.sync(&mut done);
+        let recovered = match recovered::start(disk, options, &Access::default(), accept, None) {
+            Err(RecoverError::Definitions(lost)) => return Err(lost),
+            recovered => recovered.unwrap(),
+        };
+        let Recovered { restored, log, recovery, .. } = recovered;
+        let written = log.spans().values().map(|span| span.records).sum::<u64>() - recovery.records;
         let limits = StorageLimits { garbage_allowed: GARBAGE, ..StorageLimits::default() };
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
         let mut shards = make_shards(restored, 1, &settings, &access, limits, now_ms);

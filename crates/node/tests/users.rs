@@ -9,9 +9,12 @@ use broker::settings::Settings;
 use catalog::access::{Access, Hashing, Permissions, User};
 use catalog::{AccountChange, Command, Decision};
 use node::facts::{Restored, push_change};
+use node::recovery::Recovered;
 use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
 use wal::{Handover, Log, Options, Records};
 use wal_testing::{Crash, SimDisk};
+
+use crate::recovered;
 
 const PASSWORD: &str = "correct horse battery staple";
 
@@ -28,14 +31,10 @@ fn access(password: &str) -> Access {
 /// Starts on this disk and writes the first users. Returns the log, what was restored, and whether anything
 /// was written.
 fn start(disk: &SimDisk, access: &Access) -> (Log<SimDisk>, Restored, bool) {
-    let mut restored = Restored::default();
-    let (mut log, _) =
-        Log::open(disk.clone(), Options::default(), &mut |r| restored.handle_record(r)).unwrap();
-    restored.finish();
+    let recovered = recovered::start(disk, Options::default(), access, false, None).unwrap();
+    let Recovered { restored, log, recovery, .. } = recovered;
     assert_eq!(restored.unreadable, Vec::<String>::new());
-    let records = restored.begin(access);
-    let wrote = !records.is_empty();
-    append(&mut log, records);
+    let wrote = log.spans().values().map(|span| span.records).sum::<u64>() > recovery.records;
     (log, restored, wrote)
 }
 

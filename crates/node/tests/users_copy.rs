@@ -5,12 +5,14 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use crate::asks::Asks;
+use crate::recovered;
 use amqp10::sasl::Secret;
 use broker::settings::Settings;
 use catalog::access::{Access, Hashing, Permissions, TopicPermissions, UserLimits, Users};
 use catalog::{AccountChange, Arguments, Change, Command, DeclareQueue};
 use node::facts::{Restored, push_change};
-use node::quarantine::{DefinitionsLost, Quarantined, quarantine};
+use node::quarantine::DefinitionsLost;
+use node::recovery::{RecoverError, Recovered};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards, users_copy};
 use wal::{CopyEnd, CopyFile, Handover, Identity, Log, Options, Records};
@@ -38,24 +40,14 @@ impl Process {
         let mut copy = CopyFile::new(disk.clone(), former + 1);
         let kept = users_copy::adopt(&mut copy);
         Identity::begin(&mut disk.clone()).ok()?;
-        let mut restored = Restored::default();
         // Files are so small that a few changes fill one.
         let options = Options { file_bytes: 512, seed: Some(seed), ..Options::default() };
-        let (mut log, recovery) =
-            Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).ok()?;
-        restored.finish();
-        let Quarantined { mut records, definitions_lost } = match quarantine(&mut restored, &recovery, accept)
-        {
-            Ok(found) => found,
-            Err(lost) => return Some(Err(lost)),
+        let users = kept.users.as_ref();
+        let recovered = match recovered::start(disk, options, &Access::default(), accept, users) {
+            Err(RecoverError::Definitions(lost)) => return Some(Err(lost)),
+            recovered => recovered.ok()?,
         };
-        let users = kept.users.as_ref().filter(|_| definitions_lost);
-        if let Some(users) = users {
-            restored.replace_users(users, &mut records);
-        }
-        append(&mut log, records)?;
-        append(&mut log, restored.begin(&Access::default()))?;
-        let took_copy = users.is_some();
+        let Recovered { restored, log, took_users: took_copy, .. } = recovered;
         if let CopyEnd::Refused(_) = users_copy::renew(&mut copy, kept, restored.catalog.users()) {
             return None;
         }

@@ -155,19 +155,38 @@ impl Group {
         self.synced == self.round && !self.raw.has_ready()
     }
 
+    /// Returns why nothing that was decided in `term` can be proposed now.
+    ///
+    /// # Errors
+    /// This member does not lead in that term, or transfers the leadership.
+    pub fn may_propose(&self, term: u64) -> Result<(), Refused> {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader && !self.has(Mutation::ForwardProposal) {
+            return Err(Refused::NotLeader { leader: Member::from_id(raft.leader_id) });
+        }
+        let is_other = raft.term != term && !self.has(Mutation::ProposeInLaterTerm);
+        if is_other && !self.has(Mutation::ForwardProposal) {
+            return Err(Refused::OtherTerm { term: raft.term });
+        }
+        if raft.lead_transferee.is_some() {
+            return Err(Refused::Transferring);
+        }
+        Ok(())
+    }
+
     /// Proposes facts that were decided in `term`. Returns their index if they are committed.
     pub fn propose(&mut self, term: u64, facts: Bytes) -> Result<u64, Refused> {
         if facts.is_empty() {
             return Err(Refused::Empty);
         }
-        self.leads_in(term)?;
+        self.may_propose(term)?;
         self.raw.propose(Vec::new(), facts.into()).map_err(|_| Refused::Transferring)?;
         Ok(self.raw.raft.raft_log.last_index())
     }
 
     /// Proposes a change of the members. Returns its index if it is committed.
     pub fn change(&mut self, term: u64, change: Change) -> Result<u64, Refused> {
-        self.leads_in(term)?;
+        self.may_propose(term)?;
         if self.raw.raft.has_pending_conf() {
             return Err(Refused::ChangePending);
         }
@@ -192,7 +211,7 @@ impl Group {
     /// be proposed until `to` leads or [`Self::abort_transfer`] is called. The engine is not ticked, so the
     /// owner decides how long a transfer may take.
     pub fn transfer(&mut self, term: u64, to: Member) -> Result<(), Refused> {
-        self.leads_in(term)?;
+        self.may_propose(term)?;
         if !self.members.is_voter(to) || to == self.me {
             return Err(Refused::NotVoter);
         }
@@ -294,12 +313,7 @@ impl Group {
         }
     }
 
-    /// Returns true if a follower lags so far that it needs a base. See [`Self::send_base`].
-    pub fn wants_base(&self) -> bool {
-        self.raw.store().wants_base()
-    }
-
-    /// Sends a base to the followers that need one. `content` is the owner's state at [`Self::applied`].
+    /// Sends a base to the followers that need one, as [`crate::Round::wants_base`] asks for. `content` is the owner's state at [`Self::applied`].
     pub fn send_base(&mut self, content: Bytes) {
         let Some(base) = self.base(content) else { return };
         let wants = self.raw.mut_store().offer(&base);
@@ -346,21 +360,6 @@ impl Group {
             self.applied(),
             self.is_settled()
         )
-    }
-
-    fn leads_in(&self, term: u64) -> Result<(), Refused> {
-        let raft = &self.raw.raft;
-        if raft.state != StateRole::Leader && !self.has(Mutation::ForwardProposal) {
-            return Err(Refused::NotLeader { leader: Member::from_id(raft.leader_id) });
-        }
-        let is_other = raft.term != term && !self.has(Mutation::ProposeInLaterTerm);
-        if is_other && !self.has(Mutation::ForwardProposal) {
-            return Err(Refused::OtherTerm { term: raft.term });
-        }
-        if raft.lead_transferee.is_some() {
-            return Err(Refused::Transferring);
-        }
-        Ok(())
     }
 
     fn view(&self) -> View<'_> {

@@ -59,6 +59,11 @@ impl PreviewDisk {
         }
         Ok(Self { path, files, lock: None })
     }
+
+    /// Returns an empty directory that exists in memory only.
+    pub fn nothing() -> Self {
+        Self { path: PathBuf::new(), files: BTreeMap::new(), lock: None }
+    }
 }
 
 /// Nobody panics while holding one of these locks.

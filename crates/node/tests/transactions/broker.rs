@@ -16,12 +16,14 @@ use bytes::{Bytes, BytesMut};
 use catalog::Command;
 use catalog::access::{Access, Hashing, Identity, Permissions, User};
 use catalog::ids::ShardId;
-use node::facts::Restored;
+use node::recovery::Recovered;
 use node::shard::questions::{Act, AnswerTo, Question};
 use node::shard::{Shard, Writes};
 use node::{StorageLimits, make_shards};
 use wal::{Completion, Handover, Log, Options, StreamAnswer, StreamJob};
 use wal_testing::{Crash, SimDisk};
+
+use crate::recovered;
 
 /// The one channel of every client.
 pub(super) const CHANNEL: u16 = 1;
@@ -330,12 +332,10 @@ impl Broker {
 }
 
 fn open(disk: &SimDisk, count: ShardId, access: &Arc<Access>, now_ms: u64) -> (Log<SimDisk>, Vec<Shard>) {
-    let mut restored = Restored::default();
     let options = Options { file_bytes: 64 * 1024, ..Options::default() };
-    let (log, recovery) = Log::open(disk.clone(), options, &mut |record| restored.handle_record(record))
-        .expect("a log that only crashed can be opened");
+    let recovered = recovered::start(disk, options, access, false, None);
+    let Recovered { restored, log, recovery, .. } = recovered.expect("a log that only crashed can be opened");
     assert_eq!(recovery.damage, [], "a crash is not damage");
-    restored.finish();
     let settings = Arc::new(Settings { heartbeat_s: 0, ..Settings::default() });
     (log, make_shards(restored, count, &settings, access, StorageLimits::default(), now_ms))
 }

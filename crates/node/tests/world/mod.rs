@@ -19,7 +19,7 @@ use bytes::BytesMut;
 use catalog::Arguments;
 use catalog::access::{Access, Hashing, Permissions, User};
 use catalog::ids::ShardId;
-use node::facts::Restored;
+use node::recovery::{Disks, Purpose, Recovered, Start, recover};
 use node::shard::questions::{Act, Question};
 use node::shard::{Migration, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
@@ -320,24 +320,32 @@ impl World {
 
     /// Starts a process on the disk as it is.
     fn start(&mut self) {
-        let mut restored = Restored::default();
         let (seed, reserve_bytes) = (Some(self.random.next()), self.reserve_bytes);
-        let options = Options { file_bytes: 16 * 1024, seed, reserve_bytes, ..Options::default() };
-        let (log, recovery) =
-            Log::open(self.disk.clone(), options, &mut |record| restored.handle_record(record))
-                .expect("a log that only crashed can be opened");
+        let of_streams = self.streams.as_ref().map_or_else(|| SimDisk::new(0), StreamWorld::disk);
+        let disks = Disks {
+            log: self.disk.clone(),
+            packs: self.packs_disk.clone(),
+            streams: of_streams,
+            log_options: Options { file_bytes: 16 * 1024, seed, reserve_bytes, ..Options::default() },
+            pack_options: PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 },
+            keep_damaged: &mut |_, _| Ok(()),
+        };
+        let start = Start {
+            accept_lost_definitions: false,
+            users: None,
+            rules: &self.settings.declare_rules,
+            access: &self.access,
+        };
+        let recovered =
+            recover(disks, Purpose::Start(start)).expect("disks that only crashed can be recovered");
+        let Recovered { restored, log, packs, streams, recovery, .. } = recovered;
         assert_eq!(recovery.damage, [], "a crash is not damage");
         assert_eq!(restored.unreadable, Vec::<String>::new());
-        restored.finish();
-        let kept = restored.catalog.queues().map(|record| record.id.0).collect();
-        if let Some(streams) = &mut self.streams {
-            streams.start(&kept);
+        if let Some(world) = &mut self.streams {
+            world.start(streams);
         }
         let log_size = log.size();
         self.log = Some(log);
-        let options = PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 };
-        let packs = Packs::open(self.packs_disk.clone(), options, restored.extents(), false)
-            .expect("packs that only crashed can be opened");
         self.packs = Some((packs, PackReader::new(self.packs_disk.clone())));
         let (garbage_allowed, backlog_memory, unwritten_max) = (20 * 1024, 24 * 1024, self.unwritten_max);
         let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_max };

@@ -50,10 +50,13 @@ pub(crate) struct StreamWorld {
 }
 
 impl StreamWorld {
-    /// Starts on the disk as it is, with the streams that the catalog has.
-    pub(crate) fn start(&mut self, kept: &BTreeSet<u64>) {
-        let mut streams = Streams::new(self.disk.clone()).expect("streams that only crashed can be opened");
-        streams.keep(|stream| kept.contains(&stream));
+    /// The disk as it is.
+    pub(crate) fn disk(&self) -> SimDisk {
+        self.disk.clone()
+    }
+
+    /// Starts with the streams that were recovered from the disk.
+    pub(crate) fn start(&mut self, streams: Streams<SimDisk>) {
         self.machines = Some((streams, StreamReader::new(self.disk.clone())));
     }
 
@@ -256,7 +259,7 @@ impl World {
             shown: 0,
         });
         if let Some(streams) = &mut self.streams {
-            streams.start(&BTreeSet::new());
+            streams.start(Streams::new(streams.disk()).expect("a new disk"));
         }
         for stream in 0..STREAMS as usize {
             let mut arguments = Arguments::new();

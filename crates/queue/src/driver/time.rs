@@ -138,19 +138,13 @@ mod tests {
 
         fn lead(&mut self, member: usize) {
             let shown_ms = self.shown_ms(self.leader);
-            let before = &mut self.members[self.leader];
-            if let Driver::Replica(replica) = &mut before.driver
-                && replica.leads()
-            {
-                replica.depose();
-                let mark = replica.committed();
+            let Member { driver, fifo, .. } = &mut self.members[self.leader];
+            if driver.decides() {
                 let mut out = Output::default();
-                replica.handle_rolled_back(mark, &mut before.fifo, shown_ms, &mut out, &mut Facts::default());
-                replica.close(&mut before.fifo, &mut out);
+                driver.depose(fifo, shown_ms, &mut out, &mut Facts::default());
+                driver.close(fifo, &mut out);
             }
-            if let Driver::Replica(replica) = &mut self.members[member].driver {
-                replica.lead();
-            }
+            self.members[member].driver.lead();
             self.leader = member;
         }
 
@@ -167,11 +161,9 @@ mod tests {
             driver.close(fifo, &mut out);
             facts.0.append(&mut out.facts);
             self.index += 1;
-            if let Driver::Replica(replica) = driver {
-                replica.handle_proposed(self.index);
-                let mark = replica.mark_of(self.index);
-                replica.handle_reached(mark, fifo, shown_ms, &mut out, &mut Facts::default());
-            }
+            driver.handle_proposed(self.index);
+            let deliver = &mut Facts::default();
+            driver.handle_entries_committed(self.index, fifo, shown_ms, &mut out, deliver);
             for member in (0..MEMBERS).filter(|member| *member != self.leader) {
                 let shown_ms = self.shown_ms(member);
                 let Member { driver, fifo, .. } = &mut self.members[member];

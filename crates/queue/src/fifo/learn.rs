@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::entry::Entry;
-use super::{End, Fifo, Output};
+use super::{Fifo, Output};
 use crate::{Fact, Span};
 
 impl Fifo {
@@ -15,7 +15,7 @@ impl Fifo {
     }
 
     /// Applies one committed fact that another member has decided, or this member before a restart. The queue must have no
-    /// consumers and no turn that can be rolled back. Facts about runs are local to a member and do not occur here.
+    /// consumers and no turn that can be rolled back.
     pub fn learn(&mut self, fact: Fact, out: &mut Output) {
         match fact {
             Fact::Put { seq, message, at_ms } => {
@@ -60,8 +60,6 @@ impl Fifo {
                 }
                 None => self.journal.runs.mark(seq, marks),
             },
-            Fact::Damaged => self.end = Some(End::Damaged),
-            Fact::Stored(_) | Fact::GoneFromRun(_) => {}
         }
         self.journal.flush(out);
     }

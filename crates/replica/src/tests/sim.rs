@@ -339,19 +339,8 @@ impl World {
 
     /// Carries out the rounds of a member.
     fn pump(&mut self, node: u32) -> Result<(), Violation> {
-        loop {
-            while let Some(round) = self.up(node).group.poll_round() {
-                self.carry(node, round)?;
-            }
-            let up = self.up(node);
-            if !up.group.wants_base() {
-                break;
-            }
-            let content = up.state.content();
-            up.group.send_base(content);
-            if up.group.is_settled() && up.group.wants_base() {
-                break;
-            }
+        while let Some(round) = self.up(node).group.poll_round() {
+            self.carry(node, round)?;
         }
         for facts in std::mem::take(&mut self.up(node).group.forwarded) {
             let Some(leader) = self.random.pick(&self.leading()) else { continue };
@@ -362,7 +351,7 @@ impl World {
     }
 
     fn carry(&mut self, node: u32, round: Round) -> Result<(), Violation> {
-        let Round { number, standing, records, now, after_sync, committed } = round;
+        let Round { number, standing, records, now, committed, after_sync, wants_base } = round;
         let me = self.replica(node).me;
         if let Some(standing) = standing {
             self.up(node).staged.clear();
@@ -404,7 +393,13 @@ impl World {
             assert!(after_sync.is_empty(), "there is nothing to wait for");
         }
         now.into_iter().try_for_each(|message| self.send(message))?;
-        committed.into_iter().try_for_each(|entry| self.apply(node, entry))
+        committed.into_iter().try_for_each(|entry| self.apply(node, entry))?;
+        if wants_base {
+            let up = self.up(node);
+            let content = up.state.content();
+            up.group.send_base(content);
+        }
+        Ok(())
     }
 
     fn apply(&mut self, node: u32, entry: Entry) -> Result<(), Violation> {

@@ -1,0 +1,260 @@
+//! Recovery: from disks to what is on them. A start, `sluice doctor` and the simulations use the same function, [`recover`].
+//!
+//! ```text
+//!   the log ──> records of queues, changes of the catalog ──> quarantine ──> packs ──> streams ──> Recovered
+//! ```
+//!
+//! Each step needs those before it:
+//!
+//! | step | why it comes here |
+//! |---|---|
+//! | 1. read the log | it says what else there must be |
+//! | 2. find what is damaged, and close the queues concerned ([`crate::quarantine`]) | nothing was written yet: a start that is refused changes nothing |
+//! | 3. keep the damaged files | from step 4 on the log may delete its own files |
+//! | 4. write which queues are closed, and sync it | they stay closed, even if the next step fails |
+//! | 5. write what each start makes: the first users, the exchanges of settings | nobody can log in before they are synced |
+//! | 6. open the packs | unknown packs are removed, and only a log that was read to its end knows them all |
+//! | 7. open the streams, and look for missing parts | as for packs: the catalog knows the streams |
+//!
+//! `sluice doctor` looks only: it does steps 1, 2, 6 and 7 on disks that keep every change in memory ([`wal::PreviewDisk`]).
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+
+use catalog::DeclareRules;
+use catalog::access::{Access, Users};
+use catalog::categories::QUEUE;
+use catalog::ids::QueueId;
+use wal::{
+    Cut, Disk, Handover, Log, OpenError, Options, PackError, PackOptions, Packs, Records, Recovery,
+    StreamError, StreamFlaw, Streams,
+};
+
+use crate::facts::{Restored, RestoredQueue};
+use crate::quarantine::{self, DefinitionsLost, Quarantined};
+
+/// Called once the damage is known, before anything is written: keeps copies of the damaged files.
+pub type KeepDamaged<'a> = dyn FnMut(&Restored, &Recovery) -> io::Result<()> + 'a;
+
+/// What is read.
+pub struct Disks<'a, D> {
+    pub log: D,
+    pub packs: D,
+    pub streams: D,
+    pub log_options: Options,
+    pub pack_options: PackOptions,
+    pub keep_damaged: &'a mut KeepDamaged<'a>,
+}
+
+/// What a recovery is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// To look only. Nothing is written, and lost definitions are no error.
+    Look,
+    /// To change the directory of a broker that does not run.
+    Offline,
+    /// To start.
+    Start(Start<'a>),
+}
+
+/// How a start recovers.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// True to start even if definitions may be lost.
+    pub accept_lost_definitions: bool,
+    /// The users if definitions are lost. `None` if there is no copy of them.
+    pub users: Option<&'a Users>,
+    /// The rules of the settings: they ask for exchanges.
+    pub rules: &'a DeclareRules,
+    /// The first users.
+    pub access: &'a Access,
+}
+
+/// What was on the disks.
+pub struct Recovered<D: Disk> {
+    pub restored: Restored,
+    pub log: Log<D>,
+    pub packs: Packs<D>,
+    pub streams: Streams<D>,
+    /// What the log says about its own files.
+    pub recovery: Recovery,
+    /// Missing parts of streams.
+    pub flaws: Vec<StreamFlaw>,
+    /// True if definitions were lost, and the users are those of their copy.
+    pub took_users: bool,
+    /// Why a start would be refused. Always `None` after a start.
+    pub lost: Option<DefinitionsLost>,
+}
+
+/// Why there is no recovery.
+#[derive(Debug)]
+pub enum RecoverError {
+    /// The log cannot be opened.
+    Log(OpenError),
+    /// The log may have lost definitions, and that is not accepted.
+    Definitions(DefinitionsLost),
+    /// The damaged files cannot be kept.
+    Keep(io::Error),
+    /// The log cannot be written.
+    Write(io::Error),
+    /// The packs cannot be opened.
+    Packs(PackError),
+    /// The streams cannot be opened.
+    Streams(StreamError),
+}
+
+impl fmt::Display for RecoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(error) => write!(f, "cannot open the log: {error}"),
+            Self::Definitions(lost) => write!(f, "{lost}"),
+            Self::Keep(error) => write!(f, "cannot keep copies of the damaged log files: {error}"),
+            Self::Write(error) => write!(f, "cannot write to the log: {error}"),
+            Self::Packs(error) => write!(f, "cannot open the packs: {error}"),
+            Self::Streams(error) => write!(f, "cannot open the streams: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RecoverError {}
+
+/// Reads the disks. The order of its steps is explained in the module.
+///
+/// # Errors
+/// See [`RecoverError`].
+pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Recovered<D>, RecoverError> {
+    let Disks { log, packs, streams, log_options, pack_options, keep_damaged } = disks;
+    let mut restored = Restored::default();
+    let opened = Log::open(log, log_options, &mut |record| restored.handle_record(record));
+    let (mut log, recovery) = opened.map_err(RecoverError::Log)?;
+    restored.finish();
+    if let Purpose::Start(_) = purpose {
+        report(&recovery, &restored);
+    }
+
+    let (accept, users) = match &purpose {
+        Purpose::Start(start) => (start.accept_lost_definitions, start.users),
+        Purpose::Look | Purpose::Offline => (false, None),
+    };
+    let (mut lost, mut took_users) = (None, false);
+    match (quarantine::quarantine(&mut restored, &recovery, accept), purpose) {
+        (Ok(_), Purpose::Look) => {}
+        (Err(found), Purpose::Look) => lost = Some(found),
+        (Err(found), _) => return Err(RecoverError::Definitions(found)),
+        (Ok(Quarantined { mut records, definitions_lost }), _) => {
+            if definitions_lost {
+                took_users = users.is_some();
+                replace_users(&mut restored, users, &mut records);
+            }
+            keep_damaged(&restored, &recovery).map_err(RecoverError::Keep)?;
+            write_synced(&mut log, records)?;
+        }
+    }
+    if let Purpose::Start(Start { rules, access, .. }) = purpose {
+        // They are created once in the life of a data directory: a user that is deleted stays deleted.
+        restored.catalog.set_rules(rules.clone());
+        write_synced(&mut log, restored.begin(access))?;
+    }
+
+    // A pack or stream that the catalog does not know may belong to a damaged record.
+    let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
+    let packs =
+        Packs::open(packs, pack_options, restored.extents(), keep_unknown).map_err(RecoverError::Packs)?;
+    let mut streams = Streams::new(streams).map_err(RecoverError::Streams)?;
+    if !keep_unknown {
+        let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
+        streams.keep(|stream| known.contains(&stream));
+    }
+    let flaws = streams.check();
+    if let Purpose::Start(_) = purpose {
+        report_flaws(&flaws, &restored);
+    }
+    Ok(Recovered { restored, log, packs, streams, recovery, flaws, took_users, lost })
+}
+
+/// Takes the users of their copy, because the log may have lost some.
+fn replace_users(restored: &mut Restored, users: Option<&Users>, records: &mut Records) {
+    match users {
+        Some(users) => {
+            restored.replace_users(users, records);
+            let users = users.iter().count();
+            tracing::warn!(users, "users and permissions are those of their copy: none of them is lost");
+        }
+        None => tracing::error!(
+            "there is no copy of users and permissions, so some may be lost. If nobody can log in, stop the broker and add \
+             a user: sluice add user NAME --tags administrator --data-dir DIR"
+        ),
+    }
+}
+
+/// Writes records to the log of a node that does not run yet.
+pub(crate) fn write_synced<D: Disk>(log: &mut Log<D>, records: Records) -> Result<(), RecoverError> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let mut done = Vec::new();
+    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+    log.sync(&mut done);
+    let refused = done.into_iter().find_map(|completion| completion.result.err());
+    refused.map_or(Ok(()), |refused| Err(RecoverError::Write(io::Error::other(refused.to_string()))))
+}
+
+fn report(recovery: &Recovery, restored: &Restored) {
+    let messages: u64 = restored.queues.values().map(RestoredQueue::len).sum();
+    tracing::info!(
+        clean = recovery.clean,
+        files = recovery.files,
+        bytes = recovery.bytes,
+        records = recovery.records,
+        queues = restored.catalog.queues().count(),
+        messages,
+        "log recovered"
+    );
+    if let Some(cut) = &recovery.cut {
+        let Cut { file, offset, bytes, torn, kept, .. } = cut;
+        let records = quarantine::count_cut(restored, cut);
+        match torn {
+            false => {
+                tracing::info!(file, offset, bytes, "unused bytes after the end of the log were cut off")
+            }
+            true if kept.is_empty() => {
+                tracing::warn!(
+                    file,
+                    offset,
+                    bytes,
+                    records,
+                    "the torn end of the log was cut off; it could not be kept"
+                );
+            }
+            true => {
+                tracing::warn!(
+                    file,
+                    offset,
+                    bytes,
+                    records,
+                    "the torn end of the log was cut off, and is kept in 'damaged'"
+                );
+            }
+        }
+    }
+    for record in &restored.unreadable {
+        tracing::error!("unreadable {record}");
+    }
+}
+
+fn report_flaws(flaws: &[StreamFlaw], restored: &Restored) {
+    for StreamFlaw { stream, error, closes } in flaws {
+        let Some(stream) = stream else {
+            tracing::error!("{error}: it is created again, and each stream is opened from its own files");
+            continue;
+        };
+        let (vhost, stream) = restored.catalog.names_of(QueueId(*stream));
+        match closes {
+            true => tracing::error!(target: QUEUE, %stream, %vhost, "the stream is closed: {error}"),
+            false => {
+                tracing::warn!(target: QUEUE, %stream, %vhost, "the stream has a gap, possibly from a power failure: {error}")
+            }
+        }
+    }
+}
