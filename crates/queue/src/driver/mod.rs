@@ -131,14 +131,7 @@ pub trait Drive {
     /// Called when this member leads no longer. All turns after `mark` are rolled back. Those that are in no entry can never
     /// be committed, so what waits for them is refused. The others are in doubt, because the next leader may commit their
     /// entries: what waits for them is answered later ([`Replica::handle_decided`]).
-    fn handle_rolled_back(
-        &mut self,
-        mark: Mark,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    );
+    fn handle_rolled_back(&mut self, mark: Mark, fifo: &mut Fifo, now_ms: u64, output: &mut Output);
 }
 
 /// The drivers of the product.
@@ -294,10 +287,12 @@ impl Driver {
 
     // ---- for the driver whose queue has a group. The others do nothing.
 
-    /// See [`Replica::lead`].
-    pub fn lead(&mut self) {
+    /// Called when the member leads and the first entry of its term is committed. From now on the queue decides. Does what was due
+    /// meanwhile ([`Fifo::decide_again`]).
+    pub fn lead(&mut self, fifo: &mut Fifo, now_ms: u64, output: &mut Output, deliver: &mut dyn Deliver) {
         if let Self::Replica(replica) = self {
             replica.lead();
+            fifo.decide_again(replica.queue_ms(now_ms), output, deliver);
         }
     }
 
@@ -315,11 +310,11 @@ impl Driver {
 
     /// Called when the member no longer leads its group. Rolls back the turns that are not committed
     /// ([`Drive::handle_rolled_back`]).
-    pub fn depose(&mut self, fifo: &mut Fifo, now_ms: u64, output: &mut Output, deliver: &mut dyn Deliver) {
+    pub fn depose(&mut self, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
         if let Self::Replica(replica) = self {
             replica.depose();
             let mark = replica.committed();
-            replica.handle_rolled_back(mark, fifo, now_ms, output, deliver);
+            replica.handle_rolled_back(mark, fifo, now_ms, output);
         }
     }
 
@@ -346,29 +341,16 @@ impl Driver {
     }
 
     /// See [`Replica::handle_decided`].
-    pub fn handle_decided(
-        &mut self,
-        at: EntryAt,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
+    pub fn handle_decided(&mut self, at: EntryAt, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
         if let Self::Replica(replica) = self {
-            replica.handle_decided(at, fifo, now_ms, output, deliver);
+            replica.handle_decided(at, fifo, now_ms, output);
         }
     }
 
     /// See [`Replica::handle_closed`].
-    pub fn handle_closed(
-        &mut self,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
+    pub fn handle_closed(&mut self, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
         if let Self::Replica(replica) = self {
-            replica.handle_closed(fifo, now_ms, output, deliver);
+            replica.handle_closed(fifo, now_ms, output);
         }
     }
 
@@ -441,16 +423,9 @@ impl Drive for Driver {
     }
 
     /// Does nothing unless the queue is replicated: with a single log, turns are never rolled back.
-    fn handle_rolled_back(
-        &mut self,
-        mark: Mark,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
+    fn handle_rolled_back(&mut self, mark: Mark, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
         if let Self::Replica(replica) = self {
-            replica.handle_rolled_back(mark, fifo, now_ms, output, deliver);
+            replica.handle_rolled_back(mark, fifo, now_ms, output);
         }
     }
 }

@@ -184,14 +184,7 @@ impl Replica {
 
     /// Called for each committed entry, in the order of the log, while [`Self::has_doubts`]. Answers those who wait for an
     /// entry that is committed now, and refuses those whose entry never will be: another entry has its place.
-    pub fn handle_decided(
-        &mut self,
-        at: EntryAt,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
+    pub fn handle_decided(&mut self, at: EntryAt, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
         // The terms of a log never fall, so an entry of an earlier term has no place behind this one.
         let is_decided = |doubt: &mut Doubt| {
             doubt.at.term < at.term || (doubt.at.term == at.term && doubt.at.index <= at.index)
@@ -202,23 +195,17 @@ impl Replica {
             if proposed.term == at.term || self.has(Mutation::TakeAnyEntryForMine) {
                 send(receipts, effects, output);
             } else {
-                refuse(receipts, effects, fifo, queue_ms, output, deliver);
+                refuse(receipts, effects, fifo, queue_ms, output);
             }
         }
     }
 
     /// Called when the group has ended on this member without the queue being deleted. It will never be known what became of
     /// the entries, so everybody who waits for one is refused.
-    pub fn handle_closed(
-        &mut self,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
+    pub fn handle_closed(&mut self, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
         let queue_ms = self.queue_ms(now_ms);
         for Doubt { receipts, effects, .. } in std::mem::take(&mut self.doubts) {
-            refuse(receipts, effects, fifo, queue_ms, output, deliver);
+            refuse(receipts, effects, fifo, queue_ms, output);
         }
     }
 
@@ -335,14 +322,7 @@ impl Drive for Replica {
         fifo.commit_turns(mark.turn, self.queue_ms(now_ms), output, deliver);
     }
 
-    fn handle_rolled_back(
-        &mut self,
-        mark: Mark,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
+    fn handle_rolled_back(&mut self, mark: Mark, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
         let kept = self.turns.partition_point(|turn| turn.number <= mark.turn);
         let rolled_back = self.turns.split_off(kept);
         let (mut receipts, mut effects) = (Receipts::default(), Vec::new());
@@ -366,8 +346,8 @@ impl Drive for Replica {
             }
         }
         let queue_ms = self.queue_ms(now_ms);
-        fifo.roll_back_turns(mark.turn, queue_ms, output, deliver);
-        refuse(receipts, effects, fifo, queue_ms, output, deliver);
+        fifo.roll_back_turns(mark.turn, queue_ms, output);
+        refuse(receipts, effects, fifo, queue_ms, output);
     }
 }
 
@@ -398,14 +378,7 @@ fn may_be_refused(request: &Request) -> bool {
 
 /// Refuses those who wait for facts that will never be committed. A consumer whose settlement is lost ends, because
 /// nothing else tells its peer that the deliveries are not settled: they return to the queue.
-fn refuse(
-    mut receipts: Receipts,
-    effects: Vec<Effect>,
-    fifo: &mut Fifo,
-    now_ms: u64,
-    output: &mut Output,
-    deliver: &mut dyn Deliver,
-) {
+fn refuse(mut receipts: Receipts, effects: Vec<Effect>, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
     for receipt in receipts.drain() {
         let verdict = Verdict::Rejected(RejectReason::Unavailable);
         output.receipts.push_all(Receipt { verdict, journaled: false, ..receipt });
@@ -416,7 +389,7 @@ fn refuse(
                 let requester = Requester::Ticket(ticket);
                 output.effects.push(Effect::Refused { requester, why: Refusal::Unavailable });
             }
-            Effect::Settled { consumer, .. } => fifo.lose_consumer(consumer, now_ms, output, deliver),
+            Effect::Settled { consumer, .. } => fifo.lose_consumer(consumer, now_ms, output),
             // A dead letter is back in the queue. No other effect depends on facts.
             _ => {}
         }

@@ -394,14 +394,14 @@ impl Queue {
         let mark = self.replica().committed();
         self.replica().depose();
         let Self { driver, fifo, out } = self;
-        driver.handle_rolled_back(mark, fifo, 1000, out, &mut Nobody);
+        driver.handle_rolled_back(mark, fifo, 1000, out);
         self.sent()
     }
 
     /// An entry is committed while the member does not lead.
     fn decide(&mut self, at: EntryAt) -> (Vec<Answer>, String) {
         let Self { driver: Driver::Replica(replica), fifo, out } = self else { panic!() };
-        replica.handle_decided(at, fifo, 1000, out, &mut Nobody);
+        replica.handle_decided(at, fifo, 1000, out);
         self.sent()
     }
 
@@ -452,7 +452,7 @@ fn a_deposed_member_answers_what_is_in_an_entry_when_its_fate_is_known() {
         assert!(queue.replica().has_doubts());
         let Some((last, before)) = committed.split_last() else {
             let Queue { driver: Driver::Replica(replica), fifo, out } = &mut queue else { panic!() };
-            replica.handle_closed(fifo, 1000, out, &mut Nobody);
+            replica.handle_closed(fifo, 1000, out);
             assert_eq!(queue.sent(), answers, "the group is closed");
             continue;
         };
@@ -483,4 +483,24 @@ fn the_end_of_a_replicated_queue_releases_what_is_not_committed() {
     queue.replica().handle_proposed(entry(1));
     queue.ask(Request::Delete { ticket: Ticket(1), if_unused: false, if_empty: false });
     assert_eq!(queue.close().0, vec![(1, 1, Verdict::Released, false)]);
+}
+
+#[test]
+fn a_deposed_member_expires_nothing_until_it_leads_again() {
+    let mut driver = Driver::replicated();
+    let config = Config { message_ttl_ms: Some(10), ..Config::new("q") };
+    let mut fifo = Fifo::new(config).with_policy(driver.policy());
+    let (mut out, mut upward) = (Output::default(), Nobody);
+    driver.lead(&mut fifo, 1000, &mut out, &mut upward);
+    let mut taken = Driver::replicated();
+    fifo.apply(publish(1, true), 1000, &mut out, &mut Upward(&mut taken, Vec::new()));
+    driver.close(&mut fifo, &mut out);
+    driver.handle_proposed(EntryAt { term: 2, index: 3 });
+    driver.handle_entries_committed(3, &mut fifo, 1000, &mut out, &mut upward);
+    out.facts.clear();
+    driver.depose(&mut fifo, 2000, &mut out);
+    assert_eq!((out.facts.len(), fifo.report().ready), (0, 1));
+    driver.lead(&mut fifo, 2000, &mut out, &mut upward);
+    assert!(matches!(out.facts[..], [Fact::Gone(Span { first: 1, last: 1 })]));
+    assert_eq!(fifo.report().ready, 0);
 }

@@ -43,8 +43,8 @@ mod tests {
 
     use crate::fifo::{Fifo, Output, Restoring};
     use crate::{
-        Carrier, Config, Deliver, DeliveryRef, Drive, Driver, EntryAt, Fact, Publish, PublisherId, Put,
-        Request,
+        Carrier, Config, Deliver, DeliveryRef, Drive, Driver, EntryAt, Fact, Leadership, Publish,
+        PublisherId, Put, Request,
     };
 
     const TTL_MS: u64 = 60_000;
@@ -142,11 +142,13 @@ mod tests {
             let Member { driver, fifo, .. } = &mut self.members[self.leader];
             if driver.decides() {
                 let mut out = Output::default();
-                driver.depose(fifo, shown_ms, &mut out, &mut Facts::default());
+                driver.depose(fifo, shown_ms, &mut out);
                 driver.close(fifo, &mut out);
             }
-            self.members[member].driver.lead();
+            self.members[member].driver.handle_leadership(Leadership::Leads);
             self.leader = member;
+            // As the driver does when it leads.
+            self.decide(|fifo, queue_ms, out, deliver| fifo.decide_again(queue_ms, out, deliver));
         }
 
         fn shown_ms(&self, member: usize) -> u64 {

@@ -98,15 +98,9 @@ impl Fifo {
     }
 
     /// Ends a consumer, or a holder of fetched messages, because one of its settlements is lost. Its messages return to the
-    /// queue as they are: nobody has decided anything about them, so that needs no fact. Does nothing if the consumer has
-    /// ended already.
-    pub(crate) fn lose_consumer(
-        &mut self,
-        id: ConsumerId,
-        now_ms: u64,
-        out: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
+    /// queue as they are: nobody has decided anything about them, so that needs no fact. Decides nothing: see [`Self::decide_again`].
+    /// Does nothing if the consumer has ended already.
+    pub(crate) fn lose_consumer(&mut self, id: ConsumerId, now_ms: u64, out: &mut Output) {
         let Some(slot) = self.consumers.slot(id) else { return };
         self.abandon_fetches(id, out);
         out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::OutOfReach { node: None } });
@@ -118,10 +112,6 @@ impl Fifo {
         }
         next.into_iter().for_each(|next| self.notify_active(next, out));
         self.change_active(out);
-        self.shed(now_ms, out);
-        self.expire(now_ms, out);
-        self.dispatch(now_ms, out, deliver);
-        self.journal.flush(out);
     }
 
     fn accept(&mut self, slot: Slot, first: u64, last: u64) {

@@ -176,9 +176,10 @@ impl Fifo {
         self.journal.flush(out);
     }
 
-    /// Called when the facts of all turns after `turn` will never be committed. Every message is restored to its state
-    /// at the end of `turn`. The open turn must not have produced facts. All consequences of the rollback belong to it.
-    pub fn roll_back_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+    /// Called when this member leads no longer, so that the facts of all turns after `turn` are not its own to commit. Every message is
+    /// restored to its state at the end of `turn`. The open turn must not have produced facts. Decides nothing: see
+    /// [`Self::decide_again`].
+    pub fn roll_back_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
         let uncommitted = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none());
         let Some(rolled_back) = uncommitted.map(|all| all.roll_back(turn)) else { return };
         let RolledBack { staged, changes, rests, before } = rolled_back;
@@ -197,8 +198,16 @@ impl Fifo {
         for (level, rest) in rests {
             self.ready.put_back_rest(level, rest);
         }
-        self.retry(now_ms, out, deliver);
         self.journal.flush(out);
+    }
+
+    /// Called when the queue may decide again after a rollback. Does what was due meanwhile: sends dead letters, expires and drops
+    /// messages, and delivers those that have returned.
+    pub fn decide_again(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+        if self.end.is_none() {
+            self.retry(now_ms, out, deliver);
+            self.journal.flush(out);
+        }
     }
 
     fn undo(&mut self, changes: VecDeque<Change>, now_ms: u64) {

@@ -207,9 +207,7 @@ impl Shard {
     /// Rolls back the turns after the last committed entry.
     fn roll_back(&mut self, queue: QueueId) {
         let now_ms = self.here.now_ms;
-        self.with_queue(queue, |slot, output, gates| {
-            slot.driver.depose(&mut slot.fifo, now_ms, output, gates);
-        });
+        self.with_queue(queue, |slot, output, _| slot.driver.depose(&mut slot.fifo, now_ms, output));
     }
 
     /// Called when the entries up to `index` are committed. Sends the receipts and effects that waited for them.
@@ -225,8 +223,8 @@ impl Shard {
     fn decide(&mut self, queue: QueueId, at: EntryAt) {
         if self.queues.get(queue).is_some_and(|slot| slot.driver.has_doubts()) {
             let now_ms = self.here.now_ms;
-            self.with_queue(queue, |slot, output, gates| {
-                slot.driver.handle_decided(at, &mut slot.fifo, now_ms, output, gates);
+            self.with_queue(queue, |slot, output, _| {
+                slot.driver.handle_decided(at, &mut slot.fifo, now_ms, output);
             });
         }
     }
@@ -261,19 +259,20 @@ impl Shard {
             group.leave(&mut self.counters.raft);
         }
         let now_ms = self.here.now_ms;
-        self.with_queue(queue, |slot, output, gates| {
+        self.with_queue(queue, |slot, output, _| {
             slot.fifo.quarantine(output);
             // The consumers have been told that the queue is damaged.
-            slot.driver.handle_closed(&mut slot.fifo, now_ms, output, gates);
+            slot.driver.handle_closed(&mut slot.fifo, now_ms, output);
         });
         self.begin_to_lead(queue);
     }
 
     /// Called when the queue may decide from now on. Applies the requests that have waited for this.
     fn begin_to_lead(&mut self, queue: QueueId) {
-        if let Some(slot) = self.queues.get_mut(queue) {
-            slot.driver.lead();
-        }
+        let now_ms = self.here.now_ms;
+        self.with_queue(queue, |slot, output, gates| {
+            slot.driver.lead(&mut slot.fifo, now_ms, output, gates);
+        });
         self.ask_again(queue);
     }
 

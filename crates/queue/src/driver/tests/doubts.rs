@@ -244,7 +244,7 @@ impl World {
         let mark = self.queue.replica().committed();
         self.queue.replica().depose();
         let Queue { driver, fifo, out } = &mut self.queue;
-        driver.handle_rolled_back(mark, fifo, 1000, out, &mut Nobody);
+        driver.handle_rolled_back(mark, fifo, 1000, out);
         self.take()?;
         self.close()
     }
@@ -255,7 +255,7 @@ impl World {
         let Logged { at, ref facts, .. } = self.log[self.committed - 1];
         let Queue { driver: Driver::Replica(replica), fifo, out } = &mut self.queue else { panic!() };
         facts.iter().cloned().for_each(|fact| fifo.learn(fact, out));
-        replica.handle_decided(at, fifo, 1000, out, &mut Nobody);
+        replica.handle_decided(at, fifo, 1000, out);
         self.take()?;
         self.close()
     }
@@ -380,7 +380,7 @@ impl World {
         }
         self.check_messages()?;
         let Queue { driver: Driver::Replica(replica), fifo, out } = &mut self.queue else { panic!() };
-        replica.handle_closed(fifo, 1000, out, &mut Nobody);
+        replica.handle_closed(fifo, 1000, out);
         self.take()?;
         for asked in self.places.keys() {
             let is_told = match asked {

@@ -83,13 +83,15 @@ impl Late {
     pub(super) fn roll_back(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
         while self.waiting.pop_back_if(|(waiting, _)| *waiting > turn).is_some() {}
         let mark = Mark { turn };
-        lending(out, |out, deliver| self.replica.handle_rolled_back(mark, fifo, now_ms, out, deliver));
+        self.replica.handle_rolled_back(mark, fifo, now_ms, out);
+        lending(out, |out, deliver| fifo.decide_again(now_ms, out, deliver));
     }
 
     /// The entries that were rolled back will never be committed: another leader has committed the next entry.
     pub(super) fn lose(&mut self, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
         self.term += 1;
         let at = EntryAt { term: self.term, index: self.committed + 1 };
-        lending(out, |out, deliver| self.replica.handle_decided(at, fifo, now_ms, out, deliver));
+        self.replica.handle_decided(at, fifo, now_ms, out);
+        lending(out, |out, deliver| fifo.decide_again(now_ms, out, deliver));
     }
 }

@@ -41,7 +41,8 @@ impl Fifo {
     }
 
     fn roll_back(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
-        lending(out, |out, deliver| self.roll_back_turns(turn, now_ms, out, deliver));
+        self.roll_back_turns(turn, now_ms, out);
+        lending(out, |out, deliver| self.decide_again(now_ms, out, deliver));
     }
 
     fn bring(&mut self, load: Load, block: Block, now_ms: u64, out: &mut Output) {
