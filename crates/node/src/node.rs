@@ -24,7 +24,10 @@ use crate::admin_api::{AdminApi, Run, Ways};
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
-use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, open_dir, refuse_newer, tighten};
+use crate::data_dir::{
+    PACKS_DIR, STREAMS_DIR, StartError, open_dir, open_unclaimed, refuse_newer, remove_empty_unclaimed,
+    tighten,
+};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
@@ -111,6 +114,8 @@ impl Node {
             streams: open_dir(&streams_dir, sharing)?,
             log_options: Options { reserve_bytes: storage.reserve_bytes, ..Options::default() },
             pack_options: PackOptions::default(),
+            unclaimed: &mut |make| open_unclaimed(&data_dir, sharing, make),
+            mutation: None,
             keep_damaged: &mut |restored, recovery| {
                 quarantine::keep_files(&data_dir, sharing, restored, recovery)
             },
@@ -124,6 +129,7 @@ impl Node {
         let recovered = recover(disks, Purpose::Start(start));
         let Recovered { restored, log, packs, streams, .. } =
             recovered.map_err(|error| StartError::recovering(&data_dir, error))?;
+        remove_empty_unclaimed(&data_dir);
         let copied = users_copy::renew(&mut copy, kept, restored.catalog.users());
         let reader = PackReader::new(open_dir(&packs_dir, sharing)?);
         let stream_reader = StreamReader::new(open_dir(&streams_dir, sharing)?);
@@ -375,7 +381,7 @@ fn make_named_shards(
     now_ms: u64,
     names: Names,
 ) -> Vec<Shard> {
-    let Restored { mut catalog, mut queues, .. } = restored;
+    let Restored { mut catalog, mut queues, keeps_log, .. } = restored;
     catalog.refresh_all();
     // A node has written these users and exchanges to its log already. Without a log they are created at each start.
     catalog.set_rules(settings.declare_rules.clone());
@@ -415,6 +421,9 @@ fn make_named_shards(
         })
         .collect();
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
+    if keeps_log {
+        shards.iter_mut().for_each(Shard::keep_log);
+    }
     for (i, (queue, facts)) in placed.into_iter().enumerate() {
         shards[i % usize::from(count)].place_queue(queue, facts);
         shards[i % usize::from(count)].check_stream(queue);

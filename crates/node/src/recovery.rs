@@ -1,22 +1,27 @@
 //! Recovery: from disks to what is on them. A start, `sluice doctor` and the simulations use the same function, [`recover`].
 //!
 //! ```text
-//!   the log ──> records of queues, changes of the catalog ──> quarantine ──> packs ──> streams ──> Recovered
+//!   the log, names of copies and streams ──> unknown owners ──> quarantine ──> copies ──> packs, streams ──> Recovered
 //! ```
 //!
 //! Each step needs those before it:
 //!
 //! | step | why it comes here |
 //! |---|---|
-//! | 1. read the log | it says what else there must be |
-//! | 2. find what is damaged, and close the queues concerned ([`crate::quarantine`]) | nothing was written yet: a start that is refused changes nothing |
-//! | 3. keep the damaged files | from step 4 on the log may delete its own files |
-//! | 4. write which queues are closed, and sync it | they stay closed, even if the next step fails |
-//! | 5. write what each start makes: the first users, the exchanges of settings | nobody can log in before they are synced |
-//! | 6. open the packs | unknown packs are removed, and only a log that was read to its end knows them all |
-//! | 7. open the streams, and look for missing parts | as for packs: the catalog knows the streams |
+//! | 1. list the copies of unclaimed records ([`unclaimed`]) | where there is a copy, it is read before the records of the log |
+//! | 2. read the log | it says what else there must be |
+//! | 3. divide the unknown owners: deleted, or unclaimed; read the copies of those that are known again | the whole catalog is known |
+//! | 4. find what is damaged, and close the queues concerned ([`crate::quarantine`]) | no record was written yet: a start that is refused changes none. Unclaimed queues are closed, too |
+//! | 5. keep the damaged files | later the log may delete its own files |
+//! | 6. write which queues are closed, and sync it | they stay closed, even if the next step fails |
+//! | 7. copy the records of unclaimed owners aside, and sync them | the copies have everything up to step 6, and the log still has all of its files |
+//! | 8. write what each start makes: used incarnations, the first users, the exchanges of settings | no queue may have the id of an unclaimed owner, and nobody can log in before users are synced |
+//! | 9. open the packs, and remove those that nobody owns | the owners are known, the unclaimed ones, too |
+//! | 10. remove the streams that nobody owns, and look for missing parts | as for packs |
 //!
-//! `sluice doctor` looks only: it does steps 1, 2, 6 and 7 on disks that keep every change in memory ([`wal::PreviewDisk`]).
+//! `sluice doctor` looks only: it does the steps 1 to 4, 9 and 10 on disks that keep every change in memory ([`wal::PreviewDisk`]).
+
+pub mod unclaimed;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -33,18 +38,39 @@ use wal::{
 
 use crate::facts::{Restored, RestoredQueue};
 use crate::quarantine::{self, DefinitionsLost, Quarantined};
+use unclaimed::Copies;
 
 /// Called once the damage is known, before anything is written: keeps copies of the damaged files.
 pub type KeepDamaged<'a> = dyn FnMut(&Restored, &Recovery) -> io::Result<()> + 'a;
+
+/// Opens the directory of the copies of unclaimed records. If it does not exist, it is made if the argument is true, else there is
+/// none.
+pub type OpenFolder<'a, D> = dyn FnMut(bool) -> io::Result<Option<D>> + 'a;
 
 /// What is read.
 pub struct Disks<'a, D> {
     pub log: D,
     pub packs: D,
     pub streams: D,
+    pub unclaimed: &'a mut OpenFolder<'a, D>,
     pub log_options: Options,
     pub pack_options: PackOptions,
     pub keep_damaged: &'a mut KeepDamaged<'a>,
+    /// A mistake that a test wants.
+    pub mutation: Option<Mutation>,
+}
+
+/// A deliberate mistake, which tests must find. A program without debug assertions makes none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Data that nobody claims is deleted.
+    DeleteUnclaimed,
+    /// Queues that may have lost records are not closed.
+    ForgetQuarantine,
+}
+
+fn has(mutation: Option<Mutation>, mistake: Mutation) -> bool {
+    cfg!(debug_assertions) && mutation == Some(mistake)
 }
 
 /// What a recovery is for.
@@ -102,6 +128,8 @@ pub enum RecoverError {
     Packs(PackError),
     /// The streams cannot be opened.
     Streams(StreamError),
+    /// A copy of unclaimed records cannot be read.
+    Unclaimed(io::Error),
 }
 
 impl fmt::Display for RecoverError {
@@ -113,6 +141,7 @@ impl fmt::Display for RecoverError {
             Self::Write(error) => write!(f, "cannot write to the log: {error}"),
             Self::Packs(error) => write!(f, "cannot open the packs: {error}"),
             Self::Streams(error) => write!(f, "cannot open the streams: {error}"),
+            Self::Unclaimed(error) => write!(f, "cannot read the copies of unclaimed records: {error}"),
         }
     }
 }
@@ -124,11 +153,17 @@ impl std::error::Error for RecoverError {}
 /// # Errors
 /// See [`RecoverError`].
 pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Recovered<D>, RecoverError> {
-    let Disks { log, packs, streams, log_options, pack_options, keep_damaged } = disks;
+    let Disks { log, packs, streams, unclaimed, log_options, pack_options, keep_damaged, mutation } = disks;
+    let mut copies = Copies::list(unclaimed)?;
     let mut restored = Restored::default();
-    let opened = Log::open(log, log_options, &mut |record| restored.handle_record(record));
+    let opened = Log::open(log, log_options, &mut |record| {
+        if !copies.comes_later(&record) {
+            restored.handle_record(record);
+        }
+    });
     let (mut log, recovery) = opened.map_err(RecoverError::Log)?;
-    restored.finish();
+    let mut streams = Streams::new(streams).map_err(RecoverError::Streams)?;
+    let sorted = unclaimed::sort(&mut restored, &mut log, &recovery, &mut copies, &mut streams, mutation)?;
     if let Purpose::Start(_) = purpose {
         report(&recovery, &restored);
     }
@@ -138,7 +173,11 @@ pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Rec
         Purpose::Look | Purpose::Offline => (false, None),
     };
     let (mut lost, mut took_users) = (None, false);
-    match (quarantine::quarantine(&mut restored, &recovery, accept), purpose) {
+    let found = match has(mutation, Mutation::ForgetQuarantine) {
+        true => Ok(Quarantined { records: Records::new(), definitions_lost: false }),
+        false => quarantine::quarantine(&mut restored, &recovery, accept),
+    };
+    match (found, purpose) {
         (Ok(_), Purpose::Look) => {}
         (Err(found), Purpose::Look) => lost = Some(found),
         (Err(found), _) => return Err(RecoverError::Definitions(found)),
@@ -148,6 +187,8 @@ pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Rec
                 replace_users(&mut restored, users, &mut records);
             }
             keep_damaged(&restored, &recovery).map_err(RecoverError::Keep)?;
+            write_synced(&mut log, records)?;
+            let records = sorted.write(&mut restored, &log, copies)?;
             write_synced(&mut log, records)?;
         }
     }
@@ -161,13 +202,14 @@ pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Rec
     let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
     let packs =
         Packs::open(packs, pack_options, restored.extents(), keep_unknown).map_err(RecoverError::Packs)?;
-    let mut streams = Streams::new(streams).map_err(RecoverError::Streams)?;
     if !keep_unknown {
-        let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
+        let known = restored.catalog.queues().map(|record| record.id);
+        let known: HashSet<u64> = known.chain(restored.unclaimed.keys().copied()).map(|id| id.0).collect();
         streams.keep(|stream| known.contains(&stream));
     }
     let flaws = streams.check();
     if let Purpose::Start(_) = purpose {
+        unclaimed::report(&restored);
         report_flaws(&flaws, &restored);
     }
     Ok(Recovered { restored, log, packs, streams, recovery, flaws, took_users, lost })
