@@ -31,6 +31,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use broker::admin_api::UnclaimedSums;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use catalog::access::{Access, Users};
 use catalog::ids::QueueId;
@@ -392,6 +393,12 @@ impl Restored {
     pub fn has_damaged(&self) -> bool {
         let unclaimed = self.unclaimed.values().map(|unclaimed| &unclaimed.queue);
         self.queues.values().chain(unclaimed).any(RestoredQueue::is_damaged)
+    }
+
+    /// How much unclaimed data there is.
+    pub(crate) fn unclaimed_sums(&self) -> UnclaimedSums {
+        let bytes = self.unclaimed.values().map(|unclaimed| unclaimed.bytes).sum();
+        UnclaimedSums { owners: self.unclaimed.len() as u64, bytes }
     }
 
     /// Returns the places of the runs of all queues, known or unclaimed.

@@ -130,6 +130,7 @@ impl Node {
         let Recovered { restored, log, packs, streams, .. } =
             recovered.map_err(|error| StartError::recovering(&data_dir, error))?;
         remove_empty_unclaimed(&data_dir);
+        let unclaimed = restored.unclaimed_sums();
         let copied = users_copy::renew(&mut copy, kept, restored.catalog.users());
         let reader = PackReader::new(open_dir(&packs_dir, sharing)?);
         let stream_reader = StreamReader::new(open_dir(&streams_dir, sharing)?);
@@ -235,7 +236,7 @@ impl Node {
             settings,
             access,
             logins,
-            Run { clock, identity },
+            Run { clock, identity, unclaimed },
             watch.measured(),
             admission.clone(),
         );

@@ -1,7 +1,8 @@
 //! Records of one owner that were copied aside from the log, because nobody knows the owner now and the log may delete its files.
 //!
 //! ```text
-//!  name: 16 hexadecimal digits, the owner; with ".returned-N" once the owner is known again
+//!  0000000001000002               the owner, in hexadecimal: the records
+//!  0000000001000002.returned-32   an empty file: the owner is known again
 //!
 //!  | file header, see `file.rs`; magic SluiceAs, number = through | batch | batch | ... | mark |
 //! ```
@@ -11,7 +12,8 @@
 //! * A batch has the format of the log's (`batch.rs`). Its number counts from 1, `previous` and `synced` are the number before
 //!   it, and `floor` is 1. The mark has the format of a clean stop. A file that does not end with it has lost something.
 //! * `.returned-N`: the owner was known when N was the oldest file of the log. Its machine writes its records again when that file
-//!   is evacuated. So the copy is void once the log begins with a later file.
+//!   is evacuated. So the copy is void once the log begins with a later file. The copy is not renamed: with a loss of power, it could
+//!   have neither name. When both are removed, the copy goes first.
 //!
 //! A copy is written to `{name}.new`, synced and renamed. So a file without that suffix is whole, unless it is damaged.
 
@@ -84,19 +86,17 @@ impl AsideRecords {
 }
 
 impl Aside {
-    /// Returns the files of a directory, by owner. An interrupted copy is no file. If an owner has two files, the one that is
-    /// not returned is newer and counts.
+    /// Returns the files of a directory, by owner. An interrupted copy is no file.
     ///
     /// # Errors
     /// The disk failed, or a newer program has written a file.
     pub fn list<D: Disk>(disk: &mut D) -> Result<BTreeMap<u64, Self>, OpenError> {
         let names = disk.list().map_err(|error| OpenError::Io { file: String::new(), error })?;
+        let names: Vec<(u64, Option<u64>)> = names.iter().filter_map(|name| parse(name)).collect();
         let mut found = BTreeMap::new();
-        for (owner, returned) in names.iter().filter_map(|name| parse(name)) {
+        for &(owner, _) in names.iter().filter(|(_, returned)| returned.is_none()) {
+            let returned = names.iter().filter(|(of, _)| *of == owner).filter_map(|(_, file)| *file).max();
             let mut aside = Self { owner, through: 0, returned };
-            if returned.is_some() && found.contains_key(&owner) {
-                continue;
-            }
             let header = aside.header(disk).map_err(|error| OpenError::Io { file: aside.name(), error })?;
             if let Some(FileHeader { version, number, .. }) = header {
                 if version > ASIDE_VERSION {
@@ -111,10 +111,7 @@ impl Aside {
 
     /// The name of the file.
     pub fn name(&self) -> String {
-        match self.returned {
-            Some(file) => format!("{:016x}{RETURNED}{file}", self.owner),
-            None => format!("{:016x}", self.owner),
-        }
+        format!("{:016x}", self.owner)
     }
 
     /// Reads the file and calls `on_record` with each record, in the order of the log. Returns false if something in it is
@@ -154,11 +151,11 @@ impl Aside {
         Ok(is_whole && is_ended)
     }
 
-    /// Writes the records of an owner to its file. The file and its name are synced when this function returns. It replaces every
-    /// earlier file of the owner.
+    /// Writes the records of an owner to its file. The file and its name are synced when this function returns. It replaces the
+    /// earlier file of the owner, which may not be void.
     ///
     /// # Errors
-    /// The disk refused. Then the earlier file of the owner is as it was.
+    /// The disk refused. Then the records of the earlier file are as they were.
     pub fn write<D: Disk>(
         disk: &mut D,
         owner: u64,
@@ -166,6 +163,7 @@ impl Aside {
         records: &AsideRecords,
     ) -> io::Result<Self> {
         let aside = Self { owner, through, returned: None };
+        aside.unmark(disk)?;
         let new = format!("{}{NEW}", aside.name());
         let written = write_new(disk, &new, through, records);
         if written.is_err() {
@@ -175,47 +173,44 @@ impl Aside {
         written?;
         disk.rename(&new, &aside.name())?;
         disk.sync_dir()?;
-        aside.remove_returned(disk)?;
         Ok(aside)
     }
 
-    /// Notes that the owner is known again, and that `oldest` is the oldest file of the log. Synced when this function returns.
+    /// Notes that the owner is known again, and that `oldest` is the oldest file of the log. Does nothing if that is noted already.
+    /// Synced when this function returns.
     ///
     /// # Errors
     /// The disk refused.
     pub fn give_back<D: Disk>(self, disk: &mut D, oldest: u64) -> io::Result<Self> {
-        let returned = Self { returned: Some(oldest), ..self };
         if self.returned.is_none() {
-            self.remove_returned(disk)?;
-            disk.rename(&self.name(), &returned.name())?;
-            disk.sync_dir()?;
-            return Ok(returned);
+            disk.create(&format!("{}{RETURNED}{oldest}", self.name()))?;
         }
-        Ok(self)
+        // An earlier start may have failed here.
+        disk.sync_dir()?;
+        Ok(Self { returned: self.returned.or(Some(oldest)), ..self })
     }
 
     /// Removes the file. Synced when this function returns.
     ///
     /// # Errors
-    /// The disk refused.
+    /// The disk refused. Then the file may still be there.
     pub fn remove<D: Disk>(self, disk: &mut D) -> io::Result<()> {
-        // The name that it has now must be the one that would come back after a power failure.
-        disk.sync_dir()?;
         match disk.remove(&self.name()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => disk.sync_dir(),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => disk.sync_dir()?,
         }
+        self.unmark(disk)
     }
 
-    /// Removes files of the owner that this one replaces.
-    fn remove_returned<D: Disk>(&self, disk: &mut D) -> io::Result<()> {
-        for name in disk.list()? {
-            if parse(&name).is_some_and(|(owner, returned)| owner == self.owner && returned.is_some()) {
-                disk.remove(&name)?;
-                disk.sync_dir()?;
-            }
+    /// Removes the notes that the owner is known.
+    fn unmark<D: Disk>(&self, disk: &mut D) -> io::Result<()> {
+        let is_mark = |name: &String| matches!(parse(name), Some((owner, Some(_))) if owner == self.owner);
+        let marks: Vec<String> = disk.list()?.into_iter().filter(is_mark).collect();
+        if marks.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        marks.iter().try_for_each(|name| disk.remove(name))?;
+        disk.sync_dir()
     }
 
     fn header<D: Disk>(&self, disk: &mut D) -> io::Result<Option<FileHeader>> {
@@ -313,7 +308,11 @@ mod tests {
         assert_eq!((aside.through, aside.returned), (77, Some(5)));
         assert_eq!(read(&mut disk), (true, all));
         aside.remove(&mut disk.clone()).unwrap();
-        assert_eq!(Aside::list(&mut disk.crash(Crash::Power)).unwrap(), BTreeMap::new());
+        let mut disk = disk.crash(Crash::Power);
+        assert_eq!(Aside::list(&mut disk).unwrap(), BTreeMap::new());
+        // A later copy of the same owner is not void because of an earlier note.
+        Aside::write(&mut disk, OWNER, 78, &AsideRecords::default()).unwrap();
+        assert_eq!(Aside::list(&mut disk).unwrap()[&OWNER].returned, None);
     }
 
     #[test]
@@ -339,6 +338,28 @@ mod tests {
             }
         }
         assert!(refused > 10, "{refused}");
+    }
+
+    /// A loss of power at any step loses neither the records nor the note that they are void.
+    #[test]
+    fn a_return_that_was_interrupted_loses_nothing() {
+        for seed in 0..200 {
+            let (disk, (records, all)) = (SimDisk::new(seed), records());
+            let aside = Aside::write(&mut disk.clone(), OWNER, 1, &records).unwrap();
+            disk.die_at(seed % 3);
+            let returned = aside.give_back(&mut disk.clone(), 5);
+            let mut disk = disk.crash(Crash::Power);
+            assert_eq!(read(&mut disk), (true, all), "seed {seed}");
+            let found = Aside::list(&mut disk).unwrap()[&OWNER];
+            assert!(returned.is_err() || found.returned == Some(5), "seed {seed}");
+            let found = found.give_back(&mut disk, 5).unwrap();
+            disk.die_at(seed % 4);
+            let removed = found.remove(&mut disk.clone());
+            let left = Aside::list(&mut disk.crash(Crash::Power)).unwrap();
+            assert!(
+                left.values().all(|left| left.returned == Some(5)) && (left.is_empty() || removed.is_err())
+            );
+        }
     }
 
     #[test]

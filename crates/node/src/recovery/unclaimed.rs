@@ -211,9 +211,20 @@ impl Sorted {
                 self.close(*id, &mut copies)?;
             }
         }
+        let mut stuck = BTreeSet::new();
+        for aside in self.gone {
+            // If the disk refuses, the next start tries again.
+            if let Err(error) = copies.disk().and_then(|disk| aside.remove(disk)) {
+                tracing::warn!("file unclaimed/{} cannot be removed: {error}", aside.name());
+                stuck.insert(aside.owner);
+            }
+        }
         let through = log.last_batch();
         for (owner, copy) in std::mem::take(&mut self.copies) {
-            let written = copies.disk().and_then(|disk| Aside::write(disk, owner, through, &copy));
+            let written = match stuck.contains(&owner) {
+                true => Err(io::Error::other("an older file of the owner cannot be removed")),
+                false => copies.disk().and_then(|disk| Aside::write(disk, owner, through, &copy)),
+            };
             if let Err(error) = written {
                 tracing::error!(
                     owner = %format_args!("{owner:016x}"),
@@ -230,16 +241,10 @@ impl Sorted {
             if let Err(error) = copies.disk().and_then(|disk| aside.give_back(disk, oldest)) {
                 tracing::error!(
                     owner = %format_args!("{owner:016x}"),
-                    "the copy of records that were unclaimed cannot be renamed: {error}. The log deletes none of its files until \
+                    "it cannot be noted that data is not unclaimed any more: {error}. The log deletes none of its files until \
                      the next start"
                 );
                 restored.keeps_log = true;
-            }
-        }
-        for aside in self.gone {
-            // If the disk refuses, the next start tries again.
-            if let Err(error) = copies.disk().and_then(|disk| aside.remove(disk)) {
-                tracing::warn!("file unclaimed/{} cannot be removed: {error}", aside.name());
             }
         }
         // No new queue may have the id of an unclaimed owner.
