@@ -2,7 +2,7 @@
 //! replays the corpus, and the test that generates nearly valid messages.
 
 use bytes::Bytes;
-use replica::{Base, Change, Group, Member, Message, Options, Payload, Record, Restoring, Role};
+use replica::{Base, Change, Group, Member, Message, Options, Payload, Record, Restoring, Role, Support};
 
 /// Plays a list of steps; an octet selects each. The member must never panic. It must hand out entries
 /// without gaps, and must be restorable from its own records.
@@ -14,6 +14,7 @@ pub fn check(mut data: &[u8]) {
 /// One member of a group of three, and its log.
 pub struct Player {
     pub group: Group,
+    support: Support,
     records: Vec<Record>,
     round: u64,
     applied: u64,
@@ -24,7 +25,7 @@ impl Player {
         let base = Base::founding(&[0, 1, 2], Bytes::new());
         let me = base.members.voters()[0];
         let records = vec![Record::Base(base)];
-        Self { group: restored(me, &records), records, round: 0, applied: 1 }
+        Self { group: restored(me, &records), support: Support::default(), records, round: 0, applied: 1 }
     }
 
     /// Plays one step from the front of `data`. Returns false at the end.
@@ -65,7 +66,7 @@ impl Player {
             }
             7 => self.group.on_link(u32::from(argument >> 1), argument % 2 == 0),
             8 => {
-                self.group.on_support(u32::from(argument >> 1), argument % 2 == 0);
+                self.support.set(u32::from(argument >> 1), argument % 2 == 0);
                 self.group.abort_transfer();
                 if let Some(resting) = self.group.rest() {
                     self.group = resting.wake(options());
@@ -73,10 +74,6 @@ impl Player {
                 }
             }
             _ => self.restart(argument % 2 == 0),
-        }
-        if self.group.wants_base() {
-            self.rounds();
-            self.group.send_base(Bytes::from_static(b"content"));
         }
         true
     }
@@ -90,7 +87,7 @@ impl Player {
         let mut again = Vec::new();
         message.encode(&mut again);
         assert_eq!(again, bytes);
-        let _ = self.group.step(message);
+        let _ = self.group.step(message, &self.support);
     }
 
     fn rounds(&mut self) {
@@ -113,6 +110,9 @@ impl Player {
                 bytes.clear();
                 message.encode(&mut bytes);
                 assert_eq!(Message::decode(Bytes::copy_from_slice(&bytes)), Ok(message));
+            }
+            if round.wants_base {
+                self.group.send_base(Bytes::from_static(b"content"));
             }
         }
     }

@@ -14,8 +14,8 @@ use bytes::{BufMut, BytesMut};
 use catalog::ids::QueueId;
 use catalog::{Arguments, Catalog, Command, DeclareQueue, QueueIds};
 use message::{Message, Parts, Route};
-use node::facts::{push_change, push_fact, push_to_run};
-use queue::{Ages, Fact, Seqs, Stored};
+use node::facts::{push_change, push_local_fact, push_to_run};
+use queue::{Ages, Fact, LocalFact, Seqs, Stored};
 use wal::{Handover, Log, Options, PACK_BYTES, PackOptions, Packs, RealDisk, Records, Run};
 
 /// The size of a run in bytes. As in the broker, a run fills about a pack.
@@ -148,8 +148,8 @@ impl Filler {
         }
         let extents = self.packs.write(runs)?;
         for ((queue, stored), extent) in said.into_iter().zip(extents) {
-            let fact = Fact::Stored(stored);
-            push_fact(&mut self.records, queue, &fact, Some(extent));
+            let fact = LocalFact::Stored(stored);
+            push_local_fact(&mut self.records, queue, &fact, Some(extent));
         }
         let records = std::mem::take(&mut self.records);
         let mut done = Vec::new();

@@ -24,7 +24,7 @@ use wal::{
     StreamLimits, StreamReader, Streams,
 };
 
-use crate::{amqp091, changes, walk};
+use crate::{amqp091, changes, quorum, walk};
 
 /// One step of a message's way through the broker.
 pub struct Case {
@@ -34,7 +34,8 @@ pub struct Case {
     pub prepare: fn() -> Box<dyn FnMut() -> u64>,
 }
 
-/// The steps in the order of a message's way, and then the whole way. At the end, changes of the catalog.
+/// The steps in the order of a message's way, and then the whole way, and the steps of a quorum queue. At the end,
+/// changes of the catalog.
 pub const CASES: &[Case] = &[
     Case { name: "transfer-decode", what: "frame header and TRANSFER", prepare: transfer_decode },
     Case {
@@ -100,6 +101,61 @@ pub const CASES: &[Case] = &[
     Case { name: "walk-waiting", what: "the same, of messages that wait for credit", prepare: walk::waiting },
     Case { name: "walk-stream", what: "the whole walk through a shard and a stream", prepare: walk::stream },
     Case {
+        name: "walk-quorum",
+        what: "the whole walk through a shard and a quorum queue",
+        prepare: walk::quorum,
+    },
+    Case {
+        name: "quorum-publish",
+        what: "from the request to the fact in the open entry of a quorum queue, 85 per entry",
+        prepare: quorum::publish,
+    },
+    Case {
+        name: "quorum-publish-one",
+        what: "from the request to the fact in the open entry of a quorum queue, one per entry",
+        prepare: quorum::publish_one,
+    },
+    Case {
+        name: "quorum-propose",
+        what: "a fact of the open entry: proposed, in a record, handed to the log, 85 per entry",
+        prepare: quorum::propose,
+    },
+    Case {
+        name: "quorum-propose-one",
+        what: "a fact of the open entry: proposed, in a record, handed to the log, one per entry",
+        prepare: quorum::propose_one,
+    },
+    Case {
+        name: "quorum-round",
+        what: "the part of the group alone: a fact proposed, in a record, synced and committed, 85 per entry",
+        prepare: quorum::round,
+    },
+    Case {
+        name: "quorum-round-one",
+        what: "the part of the group alone: a fact proposed, in a record, synced and committed, one per entry",
+        prepare: quorum::round_one,
+    },
+    Case {
+        name: "quorum-commit",
+        what: "from the synced record to the receipt and the delivery, 85 per entry",
+        prepare: quorum::commit,
+    },
+    Case {
+        name: "quorum-commit-one",
+        what: "from the synced record to the receipt and the delivery, one per entry",
+        prepare: quorum::commit_one,
+    },
+    Case {
+        name: "quorum-settle",
+        what: "from the settlement to its answer, with its entry, 85 per entry",
+        prepare: quorum::settle,
+    },
+    Case {
+        name: "quorum-settle-one",
+        what: "from the settlement to its answer, with its entry, one per entry",
+        prepare: quorum::settle_one,
+    },
+    Case {
         name: "change",
         what: "declare and forget a durable queue among 1,000: decided, synced, applied",
         prepare: changes::declare,
@@ -164,6 +220,11 @@ fn message() -> Message {
     let trimmed = message::trim(&sections::scan(MESSAGE).expect("a message"), true);
     let wire = Bytes::from_static(MESSAGE).slice(trimmed.range.clone());
     Message::new(trimmed.into_parts(wire), Arc::new(Route::simple("", "bench-classic")))
+}
+
+pub(crate) fn durable_message() -> Message {
+    let parts = Parts { durable: true, ..message().parts() };
+    Message::new(parts, Arc::new(Route::simple("", "q")))
 }
 
 fn transfer_encode() -> Box<dyn FnMut() -> u64> {
@@ -346,7 +407,7 @@ fn config() -> Config {
     Config::new("q")
 }
 
-fn attach(consumer: ConsumerId, mode: Mode) -> Request {
+pub(crate) fn attach(consumer: ConsumerId, mode: Mode) -> Request {
     Request::Attach(Attach {
         consumer,
         mode,
@@ -424,8 +485,7 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
     let mut out = queue::Output::default();
     let consumer = ConsumerId(1);
     fifo.apply(attach(consumer, Mode::Take), 0, &mut out, &mut Briefs);
-    let parts = Parts { durable: true, ..message().parts() };
-    let message = Message::new(parts, Arc::new(Route::simple("", "q")));
+    let message = durable_message();
     let mut published = 0;
     Box::new(move || {
         let publish =

@@ -9,17 +9,42 @@ pub struct Counts {
     pub allocations: u64,
     /// Bytes put into buffers: copied or encoded.
     pub bytes: u64,
+    /// True if only a part of each operation was counted.
+    pub in_parts: bool,
 }
 
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// The allocations in the parts that [`counted`] has run, or `None` if there were none.
+    static IN_PARTS: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The number of allocations of this thread so far. A reallocation counts as one more.
+/// Runs the part of an operation that is to be counted. What a case does outside of it costs nothing.
+pub(crate) fn counted<R>(part: impl FnOnce() -> R) -> R {
+    let before = ALLOCATIONS.get();
+    let (mut part, mut result) = (Some(part), None);
+    counted_part(&mut || result = part.take().map(|part| part()));
+    IN_PARTS.set(Some(IN_PARTS.get().unwrap_or(0) + ALLOCATIONS.get() - before));
+    result.expect("the part was run")
+}
+
+/// `bench/micro/check` tells callgrind to count instructions in this function only, by its name.
+#[inline(never)]
+fn counted_part(part: &mut dyn FnMut()) {
+    part();
+}
+
+/// The number of allocations of this thread so far. A reallocation counts as one more. If [`counted`] was called, only those in parts
+/// count.
 pub(crate) fn allocations() -> u64 {
-    ALLOCATIONS.get()
+    IN_PARTS.get().unwrap_or_else(|| ALLOCATIONS.get())
+}
+
+/// Returns whether the running case counts a part of its operations only. Then forgets it for the next case.
+pub(crate) fn take_has_parts() -> bool {
+    IN_PARTS.take().is_some()
 }
 
 // SAFETY: every call is passed unchanged to the system's allocator; counting does not allocate.

@@ -8,6 +8,7 @@ mod amqp091;
 mod cases;
 mod changes;
 mod counting;
+mod quorum;
 mod walk;
 
 pub use cases::{CASES, Case};
@@ -48,5 +49,6 @@ pub fn measure(case: &Case, operations: u64) -> Counts {
     run(WARM);
     let before = counting::allocations();
     let bytes = run(operations);
-    Counts { allocations: counting::allocations() - before, bytes }
+    let allocations = counting::allocations() - before;
+    Counts { allocations, bytes, in_parts: counting::take_has_parts() }
 }

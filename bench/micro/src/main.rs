@@ -12,8 +12,11 @@ fn main() -> ExitCode {
         (None, _) => CASES.iter().try_for_each(|case| writeln!(io::stdout(), "{}", case.name)),
         (Some(name), Some(operations)) => match CASES.iter().find(|case| case.name == name) {
             Some(case) => {
-                let Counts { allocations, bytes } = measure(case, operations);
-                writeln!(io::stdout(), "{{\"allocations\": {allocations}, \"bytes\": {bytes}}}")
+                let Counts { allocations, bytes, in_parts } = measure(case, operations);
+                writeln!(
+                    io::stdout(),
+                    "{{\"allocations\": {allocations}, \"bytes\": {bytes}, \"in_parts\": {in_parts}}}"
+                )
             }
             None => return ExitCode::from(2),
         },

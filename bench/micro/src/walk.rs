@@ -76,10 +76,15 @@ pub(crate) fn stream() -> Box<dyn FnMut() -> u64> {
     walk([("x-queue-type".into(), "stream".into())].into(), Some(CREDIT))
 }
 
+/// Returns the steps of a message to a quorum queue and out of it. Its group has one member.
+pub(crate) fn quorum() -> Box<dyn FnMut() -> u64> {
+    walk([("x-queue-type".into(), "quorum".into())].into(), Some(CREDIT))
+}
+
 /// Returns the steps of a message of AMQP 0.9.1 to a classic queue and out of it.
 pub(crate) fn amqp091() -> Box<dyn FnMut() -> u64> {
     let mut world = World::new(Arguments::default(), Some(CREDIT), true);
-    in_turns(move || world.move_a_turn_091())
+    per_message(TURN, move || world.move_a_turn_091())
 }
 
 /// Returns the steps of a change of the catalog: a client declares a queue and deletes it.
@@ -107,20 +112,35 @@ pub(crate) fn change() -> Box<dyn FnMut() -> u64> {
 /// turn after its messages.
 fn walk(arguments: Arguments, ahead: Option<u32>) -> Box<dyn FnMut() -> u64> {
     let mut world = World::new(arguments, ahead, false);
-    in_turns(move || world.move_a_turn())
+    per_message(TURN, move || world.move_a_turn())
 }
 
-/// Returns an operation that counts one message. Each [`TURN`]th call moves all messages of a turn.
-fn in_turns(mut move_a_turn: impl FnMut() -> u64 + 'static) -> Box<dyn FnMut() -> u64> {
+/// Returns an operation that counts one message. Each `batch`th call moves all messages of a batch.
+pub(crate) fn per_message(
+    batch: u64,
+    mut move_all: impl FnMut() -> u64 + 'static,
+) -> Box<dyn FnMut() -> u64> {
     let mut sent = 0;
     Box::new(move || {
         sent += 1;
-        if sent % TURN == 0 { move_a_turn() } else { 0 }
+        if sent % batch == 0 { move_all() } else { 0 }
     })
 }
 
+/// Returns the one user, who may do everything.
+pub(crate) fn access() -> Arc<Access> {
+    let user = User {
+        name: "guest".into(),
+        hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest")),
+        tags: Vec::new(),
+        loopback_only: true,
+        permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
+    };
+    Arc::new(Access::new([user]))
+}
+
 /// Declares a queue as the admin API does. Nobody waits for the answer.
-fn declare_queue(shard: &mut Shard, declare: DeclareQueue) {
+pub(crate) fn declare_queue(shard: &mut Shard, declare: DeclareQueue) {
     let (command, (to, _)) = (Command::DeclareQueue(declare), AnswerTo::new(0));
     shard.handle_question(Question::Act(Act::Change { command, by: "guest".into(), to }));
 }
@@ -145,14 +165,7 @@ struct World {
 
 impl World {
     fn new(arguments: Arguments, ahead: Option<u32>, speaks_091: bool) -> Self {
-        let user = User {
-            name: "guest".into(),
-            hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest")),
-            tags: Vec::new(),
-            loopback_only: true,
-            permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
-        };
-        let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::new([user])));
+        let (settings, access) = (Arc::new(Settings::default()), access());
         let (now_ms, limits) = (1000, StorageLimits::default());
         let shards = make_shards(Restored::default(), 1, &settings, &access, limits, now_ms);
         let mut shard = shards.into_iter().next().expect("one shard was requested");
@@ -301,6 +314,10 @@ impl World {
                 moved = true;
                 let answer = self.written(job);
                 self.shard.handle_stream_answer(answer);
+            }
+            if moved {
+                // The next turn flushes what the answers have moved. Only then are the connections written.
+                continue;
             }
             self.shard.take_dirty(&mut self.dirty);
             for key in self.dirty.drain(..) {

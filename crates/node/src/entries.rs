@@ -45,7 +45,7 @@ pub fn push_put(entry: &mut Vec<u8>, put: Put<'_>) {
     entry[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Appends a fact. Facts about runs and damage are ignored: they are local to a member.
+/// Appends a fact.
 pub fn push_fact(entry: &mut Vec<u8>, fact: &Fact) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
@@ -64,7 +64,6 @@ pub fn push_fact(entry: &mut Vec<u8>, fact: &Fact) {
             entry.extend_from_slice(&head);
             entry.extend_from_slice(annotations);
         }
-        Fact::Stored(_) | Fact::GoneFromRun(_) | Fact::Damaged => {}
     }
 }
 

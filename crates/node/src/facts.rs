@@ -38,7 +38,9 @@ use catalog::ids::QueueId;
 use catalog::{Catalog, Change, decode_change, encode_change};
 use hashbrown::{HashMap, HashSet};
 use message::{LastRoute, Message};
-use queue::{Ages, Block, Fact, GoneFromRun, Loaded, Marks, Put, Restoring, Seqs, Span, Stored};
+use queue::{
+    Ages, Block, Fact, GoneFromRun, Loaded, LocalFact, Logged, Marks, Put, Restoring, Seqs, Span, Stored,
+};
 use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
@@ -64,25 +66,35 @@ pub(crate) const CATALOG: u64 = 0;
 /// Owner of the notes that the node writes for its next start.
 const NODE: u64 = u64::MAX;
 
-/// Appends one fact of a queue. `extent` is needed for a [`Fact::Stored`] only: its record says in which pack and where
-/// the run is, so that it is found after a restart.
-pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
+/// Appends one fact of a queue that all members of a group share.
+pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
             push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms, deferrable: None });
         }
         Fact::Gone(Span { first, last }) => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
-        Fact::Returned { seq, marks } => {
-            let (head, annotations) = marks::encode(marks);
-            records.push(queue.0, *seq, MARKED, &[&head, annotations]);
-        }
-        Fact::Stored(stored) => {
+        Fact::Returned { seq, marks } => push_marked(records, queue, *seq, marks),
+    }
+}
+
+/// Appends the marks of a message.
+fn push_marked(records: &mut Records, queue: QueueId, seq: u64, marks: &Marks) {
+    let (head, annotations) = marks::encode(marks);
+    records.push(queue.0, seq, MARKED, &[&head, annotations]);
+}
+
+/// Appends one fact about the disk of this member. `extent` is needed for a [`LocalFact::Stored`] only: its record says in
+/// which pack and where the run is, so that it is found after a restart.
+pub fn push_local_fact(records: &mut Records, queue: QueueId, fact: &LocalFact, extent: Option<Extent>) {
+    match fact {
+        LocalFact::Marked { seq, marks } => push_marked(records, queue, *seq, marks),
+        LocalFact::Stored(stored) => {
             let Some(extent) = extent else { return };
             let mut body = Vec::with_capacity(STORED_BYTES);
             put_stored(&mut body, stored, extent);
             records.push(queue.0, stored.first, STORED, &[&body]);
         }
-        Fact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }) => {
+        LocalFact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }) => {
             let positions = [first.to_be_bytes(), last.to_be_bytes(), durable.to_be_bytes()];
             records.push(
                 queue.0,
@@ -91,7 +103,7 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Opt
                 &[positions.as_flattened(), &bytes.to_be_bytes()],
             );
         }
-        Fact::Damaged => records.push(queue.0, 0, DAMAGED, &[]),
+        LocalFact::Damaged => records.push(queue.0, 0, DAMAGED, &[]),
     }
 }
 
@@ -331,39 +343,45 @@ impl Restored {
         // Each shard hands over its records independently. So records of a queue may precede its declaration
         // or follow its deletion.
         let queue = self.queues.entry(QueueId(owner)).or_default();
-        let fact = match kind {
+        let fact: Logged = match kind {
             GROUP => return queue.handle_group(body, file),
             PUT if body.len() > 8 && is_seq(seq) => {
                 let at_ms = body.get_u64();
                 let message = Message::from_stored(body, &mut queue.route).ok()?;
                 note_place(&mut queue.places, file, seq);
-                Fact::Put { seq, message, at_ms }
+                Fact::Put { seq, message, at_ms }.into()
             }
             GONE if body.len() == 8 => {
                 let last = body.get_u64();
-                (seq <= last && is_seq(last)).then_some(Fact::Gone(Span { first: seq, last }))?
+                (seq <= last && is_seq(last)).then_some(Fact::Gone(Span { first: seq, last }))?.into()
             }
             RETURNED if body.len() == 5 => {
                 let (delivery_count, redelivered) = (body.get_u32(), body.get_u8() != 0);
                 Fact::Returned { seq, marks: Marks { delivery_count, redelivered, ..Marks::default() } }
+                    .into()
             }
-            MARKED => Fact::Returned { seq, marks: marks::decode(body)? },
+            MARKED => Fact::Returned { seq, marks: marks::decode(body)? }.into(),
             STORED => {
                 let (stored, extent) = get_stored(seq, body)?;
                 queue.extents.insert(stored.run, (extent, file));
-                Fact::Stored(stored)
+                LocalFact::Stored(stored).into()
             }
             GONE_FROM_RUN if body.len() == 4 + 4 + 4 + 8 => {
                 let run = u32::try_from(seq).ok()?;
                 let (first, last) = (body.get_u32(), body.get_u32());
                 let (durable, bytes) = (body.get_u32(), body.get_u64());
                 let adds_up = first <= last && last < u32::MAX;
-                adds_up.then_some(Fact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }))?
+                adds_up
+                    .then_some(LocalFact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }))?
+                    .into()
             }
-            DAMAGED => Fact::Damaged,
+            DAMAGED => LocalFact::Damaged.into(),
             _ => return None,
         };
-        queue.facts.handle(fact);
+        match fact {
+            Logged::Shared(fact) => queue.facts.handle(fact),
+            Logged::Local(fact) => queue.facts.handle_local(fact),
+        }
         Some(())
     }
 }
@@ -414,14 +432,14 @@ impl RestoredQueue {
         self.facts.is_unused() && self.group.is_none()
     }
 
-    /// See [`Fact::Damaged`].
+    /// See [`LocalFact::Damaged`].
     pub fn is_damaged(&self) -> bool {
         self.facts.is_damaged()
     }
 
     /// Closes the queue because of damage.
     pub(crate) fn damage(&mut self) {
-        self.facts.handle(Fact::Damaged);
+        self.facts.handle_local(LocalFact::Damaged);
     }
 
     /// The number of messages in the queue.

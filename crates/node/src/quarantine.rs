@@ -18,7 +18,7 @@ use std::io;
 use std::path::Path;
 
 use catalog::ids::QueueId;
-use queue::Fact;
+use queue::LocalFact;
 use wal::files::{Sharing, create_directory};
 use wal::{Cut, Damage, Owners, Records, Recovery, is_cut};
 
@@ -92,7 +92,7 @@ pub fn quarantine(
             };
             if !queue.is_damaged() {
                 queue.damage();
-                facts::push_fact(&mut records, id, &Fact::Damaged, None);
+                facts::push_local_fact(&mut records, id, &LocalFact::Damaged, None);
             }
         }
         names

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use amqp10::sasl::Secret;
 use bytes::Bytes;
 use catalog::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
+use catalog::ids::QueueId;
 use catalog::pattern::Pattern;
 use catalog::{
     AccountChange, Answer, Arguments, Binding, Caller, Catalog, Change, Command, DeclareExchange,
@@ -16,9 +17,9 @@ use catalog::{
 };
 use message::{Annotations, Basic, Death, DeathReason, Format, LastRoute, Message, Parts, Route};
 use node::entries;
-use node::facts::{Restored, push_change, push_fact, push_group, push_noted};
+use node::facts::{Restored, push_change, push_fact, push_group, push_local_fact, push_noted};
 use node::quarantine::quarantine;
-use queue::{Ages, Fact, Fifo, GoneFromRun, Marks, QueueType, Seqs, Span, Stored};
+use queue::{Ages, Fact, Fifo, GoneFromRun, LocalFact, Logged, Marks, QueueType, Seqs, Span, Stored};
 use replica::{Base, Entry, Member, Payload, Position, Vote};
 use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
 use wal_testing::{Crash, SimDisk};
@@ -249,6 +250,14 @@ fn group() -> Vec<replica::Record> {
     ]
 }
 
+/// Appends one fact of a queue.
+fn push(records: &mut Records, queue: QueueId, fact: Logged) {
+    match fact {
+        Logged::Shared(fact) => push_fact(records, queue, &fact),
+        Logged::Local(fact) => push_local_fact(records, queue, &fact, Some(EXTENT)),
+    }
+}
+
 /// Returns the files of a log with one record of each kind.
 fn written() -> BTreeMap<String, Vec<u8>> {
     let disk = SimDisk::new(1);
@@ -260,17 +269,17 @@ fn written() -> BTreeMap<String, Vec<u8>> {
         push_change(&mut records, version, &change);
     }
     let queue = catalog.listed_queue("/", "first").expect("it is declared").id;
-    let mut fact = |fact: Fact| push_fact(&mut records, queue, &fact, Some(EXTENT));
-    fact(Fact::Put { seq: 1, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 });
-    fact(Fact::Put { seq: 2, message: message(b"\x00\x53\x75\xa0\x03two"), at_ms: 5_001 });
-    fact(Fact::Put { seq: 3, message: dead(b"\x00\x53\x75\xa0\x05three"), at_ms: 5_002 });
-    fact(Fact::Gone(Span { first: 1, last: 1 }));
-    fact(Fact::Returned { seq: 2, marks: marks(LOG_VERSION) });
-    fact(Fact::Put { seq: 10, message: redriven(b"\x00\x53\x75\xa0\x03ten"), at_ms: 5_010 });
-    fact(Fact::Stored(stored()));
-    fact(Fact::GoneFromRun(GoneFromRun { run: 7, first: 0, last: 2, durable: 1, bytes: 10 }));
+    let mut fact = |fact: Logged| push(&mut records, queue, fact);
+    fact(Fact::Put { seq: 1, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 }.into());
+    fact(Fact::Put { seq: 2, message: message(b"\x00\x53\x75\xa0\x03two"), at_ms: 5_001 }.into());
+    fact(Fact::Put { seq: 3, message: dead(b"\x00\x53\x75\xa0\x05three"), at_ms: 5_002 }.into());
+    fact(Fact::Gone(Span { first: 1, last: 1 }).into());
+    fact(Fact::Returned { seq: 2, marks: marks(LOG_VERSION) }.into());
+    fact(Fact::Put { seq: 10, message: redriven(b"\x00\x53\x75\xa0\x03ten"), at_ms: 5_010 }.into());
+    fact(LocalFact::Stored(stored()).into());
+    fact(LocalFact::GoneFromRun(GoneFromRun { run: 7, first: 0, last: 2, durable: 1, bytes: 10 }).into());
     let damaged = catalog.listed_queue("/", "second").expect("it is declared").id;
-    push_fact(&mut records, damaged, &Fact::Damaged, None);
+    push_local_fact(&mut records, damaged, &LocalFact::Damaged, None);
     push_noted(&mut records, "00000001.log", 48);
     let quorum = catalog.listed_queue("/", "third").expect("it is declared").id;
     let me = Member { node: 1, number: 1 };
@@ -360,14 +369,18 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
         let Some(Fact::Put { seq: 10, message, at_ms: 5_010 }) = facts.pop() else { panic!("{facts:?}") };
         assert_eq!(message, redriven(b"\x00\x53\x75\xa0\x03ten"));
     }
-    fifo.run_facts(&[7], |fact| facts.push(fact));
+    let mut of_run = Vec::new();
+    fifo.run_facts(&[7], |fact| of_run.push(fact));
+    let [LocalFact::Stored(run), LocalFact::GoneFromRun(GoneFromRun { run: 7, first: 0, last: 2, .. })] =
+        &of_run[..]
+    else {
+        panic!("{of_run:?}");
+    };
     let [
         Fact::Put { seq: 2, message: two, at_ms: 5_001 },
         Fact::Returned { seq: 2, .. },
         Fact::Put { seq: 3, message: three, at_ms: 5_002 },
         Fact::Returned { seq: 3, marks: Marks { delivery_count: 2, redelivered: false, .. } },
-        Fact::Stored(run),
-        Fact::GoneFromRun(GoneFromRun { run: 7, first: 0, last: 2, .. }),
     ] = &facts[..]
     else {
         panic!("{facts:?}");
@@ -420,20 +433,23 @@ fn messages_of_amqp091_are_versioned() {
 #[test]
 fn a_record_that_contradicts_itself_is_unreadable() {
     let sound = stored();
-    let taken = |first, last| Fact::GoneFromRun(GoneFromRun { run: 7, first, last, durable: 0, bytes: 0 });
-    let put = |seq| Fact::Put { seq, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 };
+    let taken = |first, last| {
+        Logged::from(LocalFact::GoneFromRun(GoneFromRun { run: 7, first, last, durable: 0, bytes: 0 }))
+    };
+    let put =
+        |seq| Logged::from(Fact::Put { seq, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 });
     for fact in [
         put(0),
         put(u64::MAX),
-        Fact::Gone(Span { first: 5, last: 4 }),
-        Fact::Gone(Span { first: 5, last: u64::MAX }),
-        Fact::Stored(Stored { first: 10, ..sound.clone() }),
-        Fact::Stored(Stored { last: u64::MAX, ..sound.clone() }),
-        Fact::Stored(Stored { run: u32::MAX, ..sound.clone() }),
-        Fact::Stored(Stored { priorities: (2, 1), ..sound.clone() }),
-        Fact::Stored(Stored { messages: 0, durable: 0, bytes: 0, ..sound.clone() }),
-        Fact::Stored(Stored { bytes: u64::MAX, ..sound.clone() }),
-        Fact::Stored(Stored { seqs: [4, 5].into_iter().collect(), ..sound.clone() }),
+        Fact::Gone(Span { first: 5, last: 4 }).into(),
+        Fact::Gone(Span { first: 5, last: u64::MAX }).into(),
+        LocalFact::Stored(Stored { first: 10, ..sound.clone() }).into(),
+        LocalFact::Stored(Stored { last: u64::MAX, ..sound.clone() }).into(),
+        LocalFact::Stored(Stored { run: u32::MAX, ..sound.clone() }).into(),
+        LocalFact::Stored(Stored { priorities: (2, 1), ..sound.clone() }).into(),
+        LocalFact::Stored(Stored { messages: 0, durable: 0, bytes: 0, ..sound.clone() }).into(),
+        LocalFact::Stored(Stored { bytes: u64::MAX, ..sound.clone() }).into(),
+        LocalFact::Stored(Stored { seqs: [4, 5].into_iter().collect(), ..sound.clone() }).into(),
         taken(3, 2),
         taken(0, u32::MAX),
     ] {
@@ -442,8 +458,8 @@ fn a_record_that_contradicts_itself_is_unreadable() {
             push_change(&mut records, version, &change);
         }
         let queue = catalog.listed_queue("/", "first").expect("it is declared").clone();
-        push_fact(&mut records, queue.id, &Fact::Stored(sound.clone()), Some(EXTENT));
-        push_fact(&mut records, queue.id, &fact, Some(EXTENT));
+        push(&mut records, queue.id, LocalFact::Stored(sound.clone()).into());
+        push(&mut records, queue.id, fact.clone());
         let disk = SimDisk::new(1);
         let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| {}).expect("an empty disk");
         log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut Vec::new());

@@ -12,11 +12,13 @@ use catalog::access::Access;
 use catalog::ids::QueueId;
 use catalog::{Arguments, Change, Command, DeclareQueue, QueueRecord, encode_change};
 use message::{Message, Parts, Route};
-use node::facts::{Unclaimed, push_change, push_fact};
+use node::facts::{Unclaimed, push_change, push_local_fact};
 use node::recovery::{Mutation, Recovered};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
-use queue::{Ages, ConsumerId, Effect, Fact, Publish, PublisherId, Refusal, Request, Seqs, Stored, Ticket};
+use queue::{
+    Ages, ConsumerId, Effect, LocalFact, Publish, PublisherId, Refusal, Request, Seqs, Stored, Ticket,
+};
 use wal::{Handover, Log, Options, PackOptions, Packs, Record, Records, Run};
 use wal_testing::{Crash, Op, Random, SimDisk, forget};
 
@@ -458,7 +460,7 @@ fn a_deleted_queue_leaves_nothing_unclaimed() {
         drop(life);
         // A record that follows the deletion, as another shard may have written it.
         let mut records = Records::new();
-        push_fact(&mut records, newest, &Fact::Damaged, None);
+        push_local_fact(&mut records, newest, &LocalFact::Damaged, None);
         append(&disks.log, records);
         life = Life::start(&disks, if evacuates { 900_000 } else { 300_000 }, None).unwrap();
         assert_eq!(life.unclaimed, []);
@@ -489,7 +491,7 @@ fn packs_and_segments_of_unclaimed_owners_stay() {
             seqs,
         };
         let mut records = Records::new();
-        push_fact(&mut records, unclaimed, &Fact::Stored(stored), Some(extent));
+        push_local_fact(&mut records, unclaimed, &LocalFact::Stored(stored), Some(extent));
         append(&disks.log, records);
         disks.streams.put(&format!("{:016x}-{:020}.segment", stream.0, 0), b"SLsg\x01\0\0\0");
         disks.crash(Crash::Process)

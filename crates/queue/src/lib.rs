@@ -15,7 +15,8 @@ mod stream;
 
 pub use contract::*;
 pub use driver::{
-    ALL_DUE, Admission, DEFERRED_MS, Deferral, Drive, Driver, Health, Level, Mark, Replica, Solo, ends,
+    ALL_DUE, Admission, Awaits, DEFERRED_MS, Deferral, Drive, Driver, FactTo, Health, Level, Mark, Replica,
+    Solo, ends,
 };
 pub use fifo::{
     BrowserLoad, DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, PEEK_BYTES_MAX, PEEK_STEPS_MAX, Peek,

@@ -5,10 +5,10 @@
 //! ([`crate::Fifo::handle_stored`]). From then on, the queue asks for the messages that it needs, one block at a time.
 //!
 //! ```text
-//!   page_out ──► (written, synced) ──► handle_stored ──► Fact::Stored         the messages leave memory
+//!   page_out ──► (written, synced) ──► handle_stored ──► LocalFact::Stored    the messages leave memory
 //!   Output::loads ──► (read) ──► handle_loaded                                a block of messages is in memory again
 //!   Output::released ──► (freed once all facts so far are safe)               no message of the run is alive
-//!   living ──► (copied, synced) ──► handle_moved ──► Fact::Stored, released   the new run has only live messages
+//!   living ──► (copied, synced) ──► handle_moved ──► Stored, released         the new run has only live messages
 //! ```
 
 use message::{Annotations, Message};
@@ -45,6 +45,9 @@ impl FactPolicy {
 
 /// A record of what must survive the process. Facts restore the machine without running any decision again.
 /// [`FactPolicy`] says which messages have facts.
+///
+/// All members of a group share these facts: they are what the entries of a quorum queue hold. What a member knows
+/// about its own disk is a [`LocalFact`].
 #[derive(Clone, Debug)]
 pub enum Fact {
     Put {
@@ -58,15 +61,43 @@ pub enum Fact {
     Gone(Span),
     /// The message was requeued and has these marks now. They replace earlier marks.
     Returned { seq: u64, marks: Marks },
+}
+
+/// A record about the disk of one member, which its group does not share. It depends on no turn. In the log it follows
+/// the facts of its call, so that a message was put before the record of its run.
+#[derive(Clone, Debug)]
+pub enum LocalFact {
     /// A run is stored safely, so its messages no longer need a `Put`. If repeated, it replaces all earlier facts about
     /// the run, including `GoneFromRun`.
     Stored(Stored),
     /// Messages of a run were removed. The counterpart of `Gone`. A run with [`Stored::seqs`] has this fact only where
     /// its state is repeated, and when its last message is gone.
     GoneFromRun(GoneFromRun),
+    /// A message in a run has these marks. Said together with `Stored`, because an earlier [`Fact::Returned`] may be
+    /// discarded before the run is. In the log, both are the same record.
+    Marked { seq: u64, marks: Marks },
     /// Messages of the queue are lost. The queue delivers nothing any more, also not after a restart. The remaining
     /// messages are kept until the queue is deleted.
     Damaged,
+}
+
+/// A fact of either kind. The log of a member holds both.
+#[derive(Clone, Debug)]
+pub enum Logged {
+    Shared(Fact),
+    Local(LocalFact),
+}
+
+impl From<Fact> for Logged {
+    fn from(fact: Fact) -> Self {
+        Self::Shared(fact)
+    }
+}
+
+impl From<LocalFact> for Logged {
+    fn from(fact: LocalFact) -> Self {
+        Self::Local(fact)
+    }
 }
 
 /// The marks of a message: what its earlier deliveries have changed.

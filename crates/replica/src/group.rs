@@ -12,6 +12,7 @@ use crate::message::{Body, Message};
 use crate::mutation::Mutation;
 use crate::round::{Progress, Refused, Role, Standing};
 use crate::store::Store;
+use crate::support::Support;
 use bytes::Bytes;
 use raft::eraftpb::EntryType;
 use raft::{GetEntriesContext, RawNode, SnapshotStatus, StateRole};
@@ -39,8 +40,6 @@ pub struct Group {
     raw: RawNode<Store>,
     /// The members at the applied index. Empty until a new member has received its first base.
     members: Members,
-    /// The nodes that this node supports as the node of a leader; see [`Group::on_support`].
-    supported: Vec<u32>,
     /// The standing (term and role) that the last round reported.
     standing: Standing,
     /// The number of the last round.
@@ -96,7 +95,6 @@ impl Group {
             options,
             raw,
             members,
-            supported: Vec::new(),
             standing: Standing { term: 0, role: Role::Candidate },
             round: 0,
             synced: 0,
@@ -157,19 +155,38 @@ impl Group {
         self.synced == self.round && !self.raw.has_ready()
     }
 
+    /// Returns why nothing that was decided in `term` can be proposed now.
+    ///
+    /// # Errors
+    /// This member does not lead in that term, or transfers the leadership.
+    pub fn may_propose(&self, term: u64) -> Result<(), Refused> {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader && !self.has(Mutation::ForwardProposal) {
+            return Err(Refused::NotLeader { leader: Member::from_id(raft.leader_id) });
+        }
+        let is_other = raft.term != term && !self.has(Mutation::ProposeInLaterTerm);
+        if is_other && !self.has(Mutation::ForwardProposal) {
+            return Err(Refused::OtherTerm { term: raft.term });
+        }
+        if raft.lead_transferee.is_some() {
+            return Err(Refused::Transferring);
+        }
+        Ok(())
+    }
+
     /// Proposes facts that were decided in `term`. Returns their index if they are committed.
     pub fn propose(&mut self, term: u64, facts: Bytes) -> Result<u64, Refused> {
         if facts.is_empty() {
             return Err(Refused::Empty);
         }
-        self.leads_in(term)?;
+        self.may_propose(term)?;
         self.raw.propose(Vec::new(), facts.into()).map_err(|_| Refused::Transferring)?;
         Ok(self.raw.raft.raft_log.last_index())
     }
 
     /// Proposes a change of the members. Returns its index if it is committed.
     pub fn change(&mut self, term: u64, change: Change) -> Result<u64, Refused> {
-        self.leads_in(term)?;
+        self.may_propose(term)?;
         if self.raw.raft.has_pending_conf() {
             return Err(Refused::ChangePending);
         }
@@ -194,7 +211,7 @@ impl Group {
     /// be proposed until `to` leads or [`Self::abort_transfer`] is called. The engine is not ticked, so the
     /// owner decides how long a transfer may take.
     pub fn transfer(&mut self, term: u64, to: Member) -> Result<(), Refused> {
-        self.leads_in(term)?;
+        self.may_propose(term)?;
         if !self.members.is_voter(to) || to == self.me {
             return Err(Refused::NotVoter);
         }
@@ -208,13 +225,14 @@ impl Group {
         self.raw.raft.abort_leader_transfer();
     }
 
-    /// Checks a message and hands it to the engine. A rejected message changes nothing, with one exception: a
-    /// leader that rejects a request for votes pings its followers.
-    pub fn step(&mut self, message: Message) -> Result<(), Rejected> {
+    /// Checks a message and hands it to the engine. `support` are the nodes that this node supports: a request for votes that
+    /// would replace a leader on one of them is rejected. A rejected message changes nothing, with one exception: a leader that
+    /// rejects a request for votes pings its followers.
+    pub fn step(&mut self, message: Message, support: &Support) -> Result<(), Rejected> {
         self.view().check(&message)?;
         if let Body::VoteRequest { transfer: false, .. } = message.body
             && message.term > self.raw.raft.term
-            && self.leader_is_supported()
+            && self.leader_has(support)
         {
             // The ping is necessary because a quiet leader sends nothing, so that the candidate would never
             // learn of the leader. A candidate of a later term answers with that term, which deposes this
@@ -258,18 +276,11 @@ impl Group {
         Ok(())
     }
 
-    /// Notes whether this node supports `node`. While it does, requests for votes that would replace a leader
-    /// on `node` are rejected. Returns true if this member should campaign because its leader has lost
-    /// support.
-    pub fn on_support(&mut self, node: u32, supported: bool) -> bool {
-        self.supported.retain(|other| *other != node);
-        if supported {
-            self.supported.push(node);
-        }
+    /// Returns true if this member should campaign, because its node does not support that of its leader. Asked when a support
+    /// has ended.
+    pub fn lacks_support(&self, support: &Support) -> bool {
         let leader = Member::from_id(self.raw.raft.leader_id);
-        !supported
-            && leader.is_some_and(|leader| leader.node == node && leader != self.me)
-            && self.members.is_voter(self.me)
+        leader.is_some() && !self.leader_has(support) && self.members.is_voter(self.me)
     }
 
     /// Called when the link to `node` was closed or is open again. Messages sent over a closed link may be
@@ -302,12 +313,7 @@ impl Group {
         }
     }
 
-    /// Returns true if a follower lags so far that it needs a base. See [`Self::send_base`].
-    pub fn wants_base(&self) -> bool {
-        self.raw.store().wants_base()
-    }
-
-    /// Sends a base to the followers that need one. `content` is the owner's state at [`Self::applied`].
+    /// Sends a base to the followers that need one, as [`crate::Round::wants_base`] asks for. `content` is the owner's state at [`Self::applied`].
     pub fn send_base(&mut self, content: Bytes) {
         let Some(base) = self.base(content) else { return };
         let wants = self.raw.mut_store().offer(&base);
@@ -356,21 +362,6 @@ impl Group {
         )
     }
 
-    fn leads_in(&self, term: u64) -> Result<(), Refused> {
-        let raft = &self.raw.raft;
-        if raft.state != StateRole::Leader && !self.has(Mutation::ForwardProposal) {
-            return Err(Refused::NotLeader { leader: Member::from_id(raft.leader_id) });
-        }
-        let is_other = raft.term != term && !self.has(Mutation::ProposeInLaterTerm);
-        if is_other && !self.has(Mutation::ForwardProposal) {
-            return Err(Refused::OtherTerm { term: raft.term });
-        }
-        if raft.lead_transferee.is_some() {
-            return Err(Refused::Transferring);
-        }
-        Ok(())
-    }
-
     fn view(&self) -> View<'_> {
         let raft = &self.raw.raft;
         View {
@@ -387,9 +378,10 @@ impl Group {
         }
     }
 
-    fn leader_is_supported(&self) -> bool {
+    /// Returns true if there is a leader and this node supports its node. A leader supports itself.
+    fn leader_has(&self, support: &Support) -> bool {
         let leader = Member::from_id(self.raw.raft.leader_id);
-        leader.is_some_and(|leader| leader == self.me || self.supported.contains(&leader.node))
+        leader.is_some_and(|leader| leader == self.me || support.has(leader.node))
     }
 
     /// Commits a change if a later one is in the log. A leader proposes a change only after it has applied

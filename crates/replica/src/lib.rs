@@ -7,10 +7,10 @@
 //!  input                                             output, as a Round
 //!  propose(term, facts)      the owner, if it leads   standing     term and role, when they change
 //!  change, transfer          an operator              records      to be written, in this order
-//!  step(message)             another member           now          messages to send at once
+//!  step(message, support)    another member           now          messages to send at once
 //!  on_synced(round)          the log                  after_sync   messages to send when the round is synced
 //!  on_link(node, up)         the node: a connection   committed    entries that the owner applies
-//!  on_support, campaign      the node: liveness       wants_base   a follower lags: send_base(the owner's state)
+//!  campaign                  the node: liveness       wants_base   a follower lags: send_base(the owner's state)
 //! ```
 //!
 //! These guarantees hold as long as rounds are carried out in order and no synced record is lost:
@@ -24,6 +24,7 @@
 //!
 //! Nothing happens by itself. There are no ticks: the node decides when a member campaigns. A leader finds
 //! out what a follower has when the link to it is open again. A quiet group can be put to rest ([`Resting`]).
+//! The node knows which nodes are alive, and says so with each message ([`Support`]).
 //!
 //! ```text
 //!  Restoring ──records──> Group <──wake── Resting       Group::join: a new member
@@ -42,6 +43,7 @@ mod mutation;
 mod restore;
 mod round;
 mod store;
+mod support;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -53,4 +55,5 @@ pub use member::{Change, MEMBERS_MAX, Member, Members};
 pub use message::{Body, Message};
 pub use restore::{Damaged, Restoring};
 pub use round::{Progress, Refused, Role, Round, Standing};
+pub use support::Support;
 pub use wire::Malformed;

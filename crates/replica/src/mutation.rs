@@ -15,16 +15,20 @@ pub(crate) enum Mutation {
     ProposeInLaterTerm,
     /// The owner is not notified that its leader was deposed, and keeps its staged proposals.
     KeepStaged,
+    /// A group that was at rest is not told what its node supports, and votes against a supported leader.
+    #[cfg(test)]
+    WakeWithoutSupport,
 }
 
 impl Mutation {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::AcknowledgeBeforeSync,
         Self::VoteBeforeSync,
         Self::ForgetVoteAtEvacuation,
         Self::ForwardProposal,
         Self::ProposeInLaterTerm,
         Self::KeepStaged,
+        Self::WakeWithoutSupport,
     ];
 }

@@ -99,4 +99,7 @@ pub struct Round {
     /// lost with the process. Empty if there is nothing to wait for: this round has no records, and all earlier
     /// rounds are synced.
     pub after_sync: Vec<Message>,
+    /// A follower lags so far that it needs a base: after it has applied `committed`, the owner calls
+    /// [`crate::Group::send_base`]. A round in which only this is set has the number of the round before.
+    pub wants_base: bool,
 }

@@ -14,7 +14,7 @@ use crate::entry::{Base, Position, Vote};
 use crate::member::{Member, Members};
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 pub(crate) struct Store {
@@ -28,6 +28,8 @@ pub(crate) struct Store {
     base: Option<Snapshot>,
     /// The members that lag below the floor and need a base.
     wants_base: RefCell<Vec<u64>>,
+    /// The engine has asked for a base since the last call of [`Self::take_request`].
+    is_requested: Cell<bool>,
 }
 
 impl Store {
@@ -47,6 +49,7 @@ impl Store {
             initial: RaftState { hard_state, conf_state },
             base: None,
             wants_base: RefCell::default(),
+            is_requested: Cell::default(),
         }
     }
 
@@ -92,8 +95,9 @@ impl Store {
         }
     }
 
-    pub(crate) fn wants_base(&self) -> bool {
-        !self.wants_base.borrow().is_empty()
+    /// Returns whether the engine has asked for a base since the last call.
+    pub(crate) fn take_request(&mut self) -> bool {
+        self.is_requested.take()
     }
 
     /// Sets the base to send. Returns the members that need it. [`Self::end_offer`] removes the base again.
@@ -168,6 +172,7 @@ impl Storage for Store {
         if let Some(base) = &self.base {
             return Ok(base.clone());
         }
+        self.is_requested.set(true);
         let mut wants = self.wants_base.borrow_mut();
         if !wants.contains(&to) {
             wants.push(to);

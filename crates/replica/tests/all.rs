@@ -3,3 +3,4 @@
 mod memory;
 mod messages;
 mod progress;
+mod support;

@@ -1,7 +1,7 @@
 //! The memory that one member of a group uses.
 
 use bytes::Bytes;
-use replica::{Base, Body, Group, Member, Message, Options, Position, Record, Restoring, Role};
+use replica::{Base, Body, Group, Member, Message, Options, Position, Record, Restoring, Role, Support};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -77,7 +77,7 @@ fn lead() -> Group {
         }
         for answer in messages.into_iter().filter_map(answer) {
             // The second vote arrives after the first one has decided the election.
-            let _ = group.step(answer);
+            let _ = group.step(answer, &Support::default());
         }
     }
 }

@@ -226,7 +226,7 @@ impl Look for WhatIsWrong {
             0 => shard.brief_clients(of),
             _ => Vec::new(),
         };
-        let (log, facts) = (shard.storage.facts(), shard.facts());
+        let (log, facts) = (shard.log_facts(), shard.facts());
         TroublesSeen { part: shard.troubles(of, from), comers, log, shard: facts }
     }
 }
@@ -238,7 +238,7 @@ impl Shard {
         let mut depth = self.queues.depth();
         depth.ready += self.streams.messages();
         let OpenSessions { sessions, channels } = self.connections.open_sessions();
-        let commit_latency_ms = self.queues.commit_latency_ms();
+        let commit_latency_ms = self.groups.commit_latency_ms();
         let shard = self.row();
         Totals { depth, sessions, channels, counters, commit_latency_ms, budgets, shard }
     }
@@ -262,6 +262,16 @@ impl Shard {
             queues: self.homes(),
             shards: self.mail.shards().len() as u64,
             is_blocked: self.connections.is_blocked(),
+        }
+    }
+
+    /// Returns what may hold receipts back, for `sluice explain`.
+    fn log_facts(&self) -> LogFacts {
+        LogFacts {
+            failed: self.storage.refuses() || self.storage.is_stuck(),
+            receipts_held: self.storage.receipts_held(),
+            groups_held: self.groups.rounds_held(),
+            memory_receipts_held: self.storage.memory_receipts_held(),
         }
     }
 
@@ -301,6 +311,6 @@ impl Shard {
             }
             Some(facts)
         };
-        (Part::of(from, self.connections.places(), row), self.storage.facts())
+        (Part::of(from, self.connections.places(), row), self.log_facts())
     }
 }

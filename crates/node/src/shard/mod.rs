@@ -18,6 +18,7 @@
 //! | [`connections`] | the gates of the sockets, what gates share, and which have output; the seats of other nodes |
 //! | [`queues`] | machines of classic queues, and requests for queues without a home (an owning shard) |
 //! | [`streams`] | streams that live here, and readers that are here |
+//! | [`groups`] | Raft groups: their members here, and what these have to propose |
 //! | [`storage`] | journal, deferred writes, backlog in packs, and disk space |
 //! | [`metadata`] | catalog, placements, access and settings; on one shard also the decider |
 //! | [`mail`] | what is posted, boxes to and from other shards, and receipts |
@@ -31,6 +32,7 @@ mod budgets;
 mod connections;
 mod deadlines;
 mod direct;
+mod groups;
 mod late;
 pub mod looks;
 mod mail;
@@ -42,6 +44,7 @@ pub mod questions;
 mod queues;
 mod receipts;
 mod requests;
+mod slot;
 mod storage;
 mod streams;
 mod troubles;
@@ -69,12 +72,13 @@ use wal::BufferBudget;
 use self::connections::{Connections, Gates};
 pub(crate) use self::connections::{Encrypted, FAIR_PART, READ_BUFFER, READ_MAX};
 pub use self::connections::{Migration, Occupancy};
+use self::groups::Groups;
+pub(crate) use self::groups::NODE;
 pub use self::late::{LATE_SHARD, LATE_TURN, Late};
 use self::mail::Mailroom;
 use self::metadata::Metadata;
 pub use self::mutation::Mutation;
 use self::queues::Queues;
-pub(crate) use self::storage::NODE;
 use self::storage::Storage;
 pub use self::storage::{StorageLimits, Writes};
 use self::streams::Streams;
@@ -135,6 +139,7 @@ pub struct Shard {
     connections: Connections,
     queues: Queues,
     streams: Streams,
+    groups: Groups,
     storage: Storage,
     mail: Mailroom,
     /// The questions of the admin API that are not answered yet.
@@ -166,6 +171,7 @@ impl Shard {
             metadata: Metadata::new(id, shards, settings, access, catalog, placements),
             connections: Connections::new(id, shards, budgets, names),
             queues: Queues::default(),
+            groups: Groups::default(),
             streams: Streams::default(),
             storage: Storage::new(shards, limits, live),
             mail: Mailroom::new(id, shards),
@@ -222,7 +228,7 @@ impl Shard {
         self.queue_timeouts();
         if self.chores_done_ms + CHORES_MS <= self.here.now_ms {
             self.chores_done_ms = self.here.now_ms;
-            self.queues.end_period();
+            self.groups.end_period();
             self.metadata.remove_traces_over(self.here.now_ms);
             self.publish_live_bytes();
             self.forget_again();
@@ -241,6 +247,7 @@ impl Shard {
         let deadlines = [
             self.queues.next_due(),
             self.streams.next_deadline(),
+            self.groups.next_deadline(),
             self.storage.next_deadline(),
             self.connections.next_check(),
         ];
@@ -259,12 +266,12 @@ impl Shard {
 
     /// Returns true if records wait to be written, or for the log's answer.
     pub fn has_unlogged(&self) -> bool {
-        self.storage.has_unlogged()
+        self.storage.has_unlogged() || self.groups.has_unproposed()
     }
 
     /// Returns true if receipts wait for the disk.
     pub fn has_held_receipts(&self) -> bool {
-        self.storage.holds_receipts() || self.streams.hold_receipts()
+        self.storage.holds_receipts() || self.groups.holds_receipts() || self.streams.hold_receipts()
     }
 
     /// Returns the bytes of records and chunks that the end of this turn will write, as far as they are known

@@ -1,4 +1,4 @@
-//! Deliberate mistakes in what follows from a change of the catalog. Tests must find them.
+//! Deliberate mistakes in what follows from a change of the catalog, and from a round of a Raft group. Tests must find them.
 
 use super::Shard;
 
@@ -13,12 +13,19 @@ pub enum Mutation {
     ApplyBeforeSync,
     /// The end of a queue is proposed once only.
     ProposeOnce,
+    /// Entries that a round of a Raft group commits are dropped.
+    IgnoreCommitted,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::ActWhereDecided, Self::AnswerBeforeAll, Self::ApplyBeforeSync, Self::ProposeOnce];
+    pub const ALL: [Self; 5] = [
+        Self::ActWhereDecided,
+        Self::AnswerBeforeAll,
+        Self::ApplyBeforeSync,
+        Self::ProposeOnce,
+        Self::IgnoreCommitted,
+    ];
 }
 
 impl Shard {

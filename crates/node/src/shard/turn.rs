@@ -32,6 +32,12 @@ impl Shard {
         is_left
     }
 
+    /// Ends the records of a turn. Turns of a quorum queue that need no record are committed.
+    pub fn close_records(&mut self) {
+        self.propose_entries();
+        self.add_kept_facts();
+    }
+
     fn move_all(&mut self) -> bool {
         self.search();
         self.connections.look_at_unread();

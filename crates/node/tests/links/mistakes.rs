@@ -1,9 +1,9 @@
-//! Deliberate mistakes in what follows from a change of the catalog. Each has a scene that finds it.
+//! Deliberate mistakes in what follows from a change of the catalog, and from a round of a Raft group. Each has a scene that finds it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use amqp10::{Role, Source, Symbol, Target};
+use amqp10::{Role, Source, Symbol, Target, Value};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use catalog::{Arguments, Command, DeclareQueue};
@@ -84,6 +84,18 @@ fn a_proposal_is_lost(mutation: Option<Mutation>) -> bool {
     house.shards[0].catalog().queue_count() == 0
 }
 
+/// A message is sent to a quorum queue.
+fn an_entry_is_committed(mutation: Option<Mutation>) -> bool {
+    let mut house = house(mutation);
+    let quorum = [("x-queue-type".to_owned(), Value::from("quorum"))].into();
+    let queue = house.declare("q", quorum);
+    let publisher = house.connect(0);
+    let out = house.sender(publisher, "/queues/q");
+    house.send(publisher, out, b"1");
+    house.settle();
+    house.shards.iter().any(|shard| shard.queue_report(queue).is_some_and(|report| report.ready == 1))
+}
+
 #[test]
 fn each_mistake_is_found() {
     for mutation in Mutation::ALL {
@@ -92,6 +104,7 @@ fn each_mistake_is_found() {
             Mutation::AnswerBeforeAll => one_shard_stands_still,
             Mutation::ApplyBeforeSync => the_log_stands_still,
             Mutation::ProposeOnce => a_proposal_is_lost,
+            Mutation::IgnoreCommitted => an_entry_is_committed,
         };
         assert!(scene(None), "the scene of {mutation:?} without it");
         assert!(!scene(Some(mutation)), "{mutation:?} is not found");

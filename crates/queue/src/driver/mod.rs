@@ -2,10 +2,11 @@
 //! sent.
 //!
 //! ```text
-//!   request ──admit──> Fifo::apply ──> Output ──close──> Mark      (facts, receipts and effects of a turn)
-//!                                                         │
-//!          sent: what waited for the turn <──handle_reached      (its facts are written, synced or committed)
-//!          rolled back: all later turns   <──handle_rolled_back  (their facts will never be committed)
+//!   request ──admit──> Fifo::apply ──> Output ──close──> Awaits::Log(Level)     the output waits for the log
+//!                                                   └──> Awaits::Commit(Mark)   the driver waits for a commit
+//!                                                          │
+//!           sent: what waited for the turn <──handle_committed      (its facts are committed)
+//!           rolled back: all later turns   <──handle_rolled_back    (their facts will never be committed)
 //! ```
 //!
 //! A turn is one iteration of the shard's event loop.
@@ -17,8 +18,8 @@
 //! | [`Driver::Replica`] | every accepted message | when its turn is committed | when its turn is committed |
 //!
 //! A driver only decides. The facts of all queues of a shard go to the log through one journal. What waits for
-//! `Written` or `Synced` stays in the [`Output`] and travels with the records. Therefore no queue has to be found when
-//! the log answers. What waits for `Committed` stays with its driver, because a commit concerns one queue.
+//! a [`Level`] of the log stays in the [`Output`] and travels with the records. Therefore no queue has to be found when
+//! the log answers. What waits for a commit stays with its driver, because a commit concerns one queue.
 //!
 //! This module has no log, files or clocks.
 
@@ -32,7 +33,7 @@ pub use self::deferred::{ALL_DUE, DEFERRED_MS, Deferral};
 pub use self::replica::Replica;
 pub use self::solo::Solo;
 use crate::fifo::{Fifo, Output};
-use crate::{Deliver, Effect, FactPolicy, RejectReason, Request};
+use crate::{Deliver, Effect, Fact, FactPolicy, Put, Receipt, RejectReason, Request};
 
 /// What happens to a request that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,24 +46,31 @@ pub enum Admission {
     Refuse(RejectReason),
 }
 
-/// The level of safety that facts have reached. Each level includes those before it.
+/// How safe the log of this member has made its records. Each level includes those before it. No level says that an
+/// entry of a group is committed: that is a matter of the group and not of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The operating system has them: they survive the process.
     Written,
     /// The disk has them: they survive a loss of power.
     Synced,
-    /// A majority of replicas has synced them.
-    Committed,
 }
 
-/// Marks the end of a turn. Returned by [`Drive::close`].
+/// Marks the end of a turn of a queue whose turns can be rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The number of the turn, in a queue whose turns can be rolled back. 0 for other queues.
+    /// The number of the turn.
     pub turn: u64,
-    /// The level that the facts must reach before what depends on them is sent.
-    pub level: Level,
+}
+
+/// What the receipts and effects of a closed turn wait for, if they depend on facts. Returned by [`Drive::close`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// They stay in the output, and are sent when the log has made the records of the turn this safe.
+    Log(Level),
+    /// The driver has taken them out of the output, and sends them when the turn is committed. Nothing that is left
+    /// depends on facts.
+    Commit(Mark),
 }
 
 /// The state of the storage, as far as it matters for new messages.
@@ -74,6 +82,19 @@ pub struct Health {
     pub memory_is_stuck: bool,
 }
 
+/// Where the fact of an accepted message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactTo {
+    /// The message has no fact.
+    Nowhere,
+    /// Writing the fact is deferred. Its record has this many bytes. The driver sends the receipt.
+    Deferred { bytes: u64 },
+    /// The fact goes to the log now. With `fsync`, its record must be synced.
+    Log { fsync: bool },
+    /// The fact becomes part of the next entry of the queue's group.
+    Entry,
+}
+
 /// The methods of every driver. In each turn, `admit` is called for each request, then `close` is called once.
 pub trait Drive {
     /// Returns which messages have facts. The answer never changes.
@@ -83,12 +104,12 @@ pub trait Drive {
     fn admit(&self, request: &Request, health: Health) -> Admission;
 
     /// Ends a turn. Afterwards, `output` holds the facts for the journal. It also holds the receipts and effects that
-    /// are sent at once, and those that are sent when the facts have reached the level of the mark.
-    fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark;
+    /// are sent at once, and those that wait for the log.
+    fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Awaits;
 
-    /// Called when the facts up to `mark` have reached the level of the mark. Afterwards, `output` holds the receipts and
-    /// effects that waited for this.
-    fn handle_reached(
+    /// Called when the facts up to `mark` are committed. Afterwards, `output` holds the receipts and effects that waited
+    /// for this.
+    fn handle_committed(
         &mut self,
         mark: Mark,
         fifo: &mut Fifo,
@@ -164,11 +185,102 @@ impl Driver {
         }
     }
 
+    /// Called for each accepted message that needs a fact. Returns where the fact goes. Writing is deferred only if the
+    /// record has at most `room` bytes.
+    #[inline]
+    pub fn put(&mut self, put: Put<'_>, room: u64) -> FactTo {
+        match self {
+            Self::Transient => FactTo::Nowhere,
+            Self::Solo(solo) => match solo.defer(put, room) {
+                Some(bytes) => FactTo::Deferred { bytes },
+                None => FactTo::Log { fsync: solo.syncs() },
+            },
+            Self::Replica(_) => FactTo::Entry,
+        }
+    }
+
+    // ---- for drivers that defer writing. The others do nothing.
+
     /// Returns how much is deferred.
     pub fn deferral(&self) -> Deferral {
         match self {
             Self::Transient | Self::Replica(_) => Deferral::default(),
             Self::Solo(solo) => solo.deferral(),
+        }
+    }
+
+    /// Returns the level that the records of a classic queue must reach before the receipts that depend on them are sent.
+    pub fn level(&self) -> Level {
+        if let Self::Solo(solo) = self { solo.level() } else { Level::Written }
+    }
+
+    /// Returns when the oldest deferred message must be written, in milliseconds since the epoch.
+    pub fn next_deadline(&self) -> Option<u64> {
+        if let Self::Solo(solo) = self { solo.next_deadline() } else { None }
+    }
+
+    /// Ends the deferral of the messages that are due at `now_ms`. Calls `each` with their facts. Returns their
+    /// receipts, which depend on these facts.
+    pub fn write_due(&mut self, fifo: &Fifo, now_ms: u64, each: impl FnMut(Fact)) -> Vec<Receipt> {
+        if let Self::Solo(solo) = self { solo.write_due(fifo, now_ms, each) } else { Vec::new() }
+    }
+
+    /// Ends the deferral of all messages without writing them, because the queue was deleted. Calls `each` with their
+    /// receipts.
+    pub fn release(&mut self, each: impl FnMut(Receipt)) {
+        if let Self::Solo(solo) = self {
+            solo.release(each);
+        }
+    }
+
+    // ---- for the driver whose queue has a group. The others do nothing.
+
+    /// See [`Replica::lead`].
+    pub fn lead(&mut self) {
+        if let Self::Replica(replica) = self {
+            replica.lead();
+        }
+    }
+
+    /// Called when the member no longer leads its group. Rolls back the turns that are not committed.
+    pub fn depose(&mut self, fifo: &mut Fifo, now_ms: u64, output: &mut Output, deliver: &mut dyn Deliver) {
+        if let Self::Replica(replica) = self {
+            replica.depose();
+            let mark = replica.committed();
+            replica.handle_rolled_back(mark, fifo, now_ms, output, deliver);
+        }
+    }
+
+    /// See [`Replica::is_waited_for`].
+    pub fn is_waited_for(&self) -> bool {
+        matches!(self, Self::Replica(replica) if replica.is_waited_for())
+    }
+
+    /// See [`Replica::has_unproposed`].
+    pub fn has_unproposed(&self) -> bool {
+        matches!(self, Self::Replica(replica) if replica.has_unproposed())
+    }
+
+    /// See [`Replica::handle_proposed`].
+    pub fn handle_proposed(&mut self, index: u64) {
+        if let Self::Replica(replica) = self {
+            replica.handle_proposed(index);
+        }
+    }
+
+    /// Called when the entries of the group up to `index` are committed. Afterwards, `output` holds the receipts and effects
+    /// that waited for this.
+    pub fn handle_entries_committed(
+        &mut self,
+        index: u64,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        if let Self::Replica(replica) = self {
+            let mark = replica.mark_of(index);
+            replica.handle_committed(mark, fifo, now_ms, output, deliver);
         }
     }
 }
@@ -197,11 +309,12 @@ impl Drive for Driver {
     }
 
     #[inline]
-    fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
+    fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Awaits {
         match self {
             Self::Transient => {
                 output.facts.clear();
-                Mark { turn: 0, level: Level::Written }
+                output.local.clear();
+                Awaits::Log(Level::Written)
             }
             Self::Solo(solo) => solo.close(fifo, output),
             Self::Replica(replica) => replica.close(fifo, output),
@@ -209,7 +322,7 @@ impl Drive for Driver {
     }
 
     /// Does nothing unless the queue is replicated. The receipts of other queues wait in the journal, with the records.
-    fn handle_reached(
+    fn handle_committed(
         &mut self,
         mark: Mark,
         fifo: &mut Fifo,
@@ -218,7 +331,7 @@ impl Drive for Driver {
         deliver: &mut dyn Deliver,
     ) {
         if let Self::Replica(replica) = self {
-            replica.handle_reached(mark, fifo, now_ms, output, deliver);
+            replica.handle_committed(mark, fifo, now_ms, output, deliver);
         }
     }
 

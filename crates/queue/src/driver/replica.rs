@@ -2,7 +2,7 @@
 //! answers are sent when the group has committed the entry.
 //!
 //! ```text
-//!   lead ──> admit ──> close ──> Turn, waiting ──proposed(index)──> in an entry ──committed(index)──> handle_reached
+//!   lead ──> admit ──> close ──> Turn, waiting ──proposed(index)──> in an entry ──committed(index)──> handle_committed
 //!                                                                        └──depose───────────────> handle_rolled_back
 //! ```
 //!
@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Admission, Drive, Health, Level, Mark, ends};
+use super::{Admission, Awaits, Drive, Health, Mark, ends};
 use crate::fifo::{Fifo, Output};
 use crate::{
     Deliver, Effect, FactPolicy, Receipt, Receipts, Refusal, RejectReason, Request, Requester, Verdict,
@@ -80,12 +80,12 @@ impl Replica {
     pub fn mark_of(&self, index: u64) -> Mark {
         let known = self.turns.partition_point(|turn| turn.entry.is_some_and(|entry| entry <= index));
         let turn = known.checked_sub(1).map_or(self.committed, |last| self.turns[last].number);
-        Mark { turn, level: Level::Committed }
+        Mark { turn }
     }
 
     /// Returns the mark of the newest committed turn.
     pub fn committed(&self) -> Mark {
-        Mark { turn: self.committed, level: Level::Committed }
+        Mark { turn: self.committed }
     }
 
     /// Moves the receipts and effects that must wait for the commit of this turn out of `output`.
@@ -143,17 +143,17 @@ impl Drive for Replica {
         }
     }
 
-    fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
+    fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Awaits {
         let turn = fifo.close_turn();
         if ends(&output.effects) {
             self.release(output);
         } else {
             self.wait(turn, output);
         }
-        Mark { turn, level: Level::Committed }
+        Awaits::Commit(Mark { turn })
     }
 
-    fn handle_reached(
+    fn handle_committed(
         &mut self,
         mark: Mark,
         fifo: &mut Fifo,

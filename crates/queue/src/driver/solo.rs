@@ -1,9 +1,9 @@
 //! The driver of a classic durable queue.
 
 use super::deferred::{ALL_DUE, Deferral, Deferred};
-use super::{Level, Mark, ends};
+use super::{Awaits, Level, ends};
 use crate::fifo::{Fifo, Output};
-use crate::{Fact, Put, Receipt, Span, Verdict};
+use crate::{Fact, LocalFact, Put, Receipt, Span, Verdict};
 
 /// Applies every request at once. The facts go to the log in the same order. A receipt is sent when its record is
 /// written (with `x-fsync`: synced), or when its message is settled before that (docs/decisions/0022).
@@ -22,6 +22,12 @@ impl Solo {
     #[inline]
     pub fn syncs(&self) -> bool {
         self.fsync
+    }
+
+    /// Returns the level that records must reach before the receipts that depend on them are sent.
+    #[inline]
+    pub fn level(&self) -> Level {
+        if self.fsync { Level::Synced } else { Level::Written }
     }
 
     pub fn set_fsync(&mut self, fsync: bool) {
@@ -58,8 +64,9 @@ impl Solo {
 
     /// See [`super::Drive::close`].
     #[inline]
-    pub(super) fn close(&mut self, fifo: &Fifo, output: &mut Output) -> Mark {
-        if !self.deferred.is_empty() && !output.facts.is_empty() {
+    pub(super) fn close(&mut self, fifo: &Fifo, output: &mut Output) -> Awaits {
+        let has_facts = !output.facts.is_empty() || !output.local.is_empty();
+        if has_facts && !self.deferred.is_empty() {
             self.remove_settled_facts(fifo, output);
         }
         if ends(&output.effects) {
@@ -67,13 +74,16 @@ impl Solo {
             // A queue that has ended is not restored, so its receipts depend on no facts.
             output.receipts.leave_at_once();
         }
-        Mark { turn: 0, level: if self.fsync { Level::Synced } else { Level::Written } }
+        Awaits::Log(self.level())
     }
 
     /// Removes the facts of messages that were settled while their writing was deferred. Their receipts are sent now.
     fn remove_settled_facts(&mut self, fifo: &Fifo, output: &mut Output) {
-        let Output { facts, receipts, .. } = output;
-        let mut has_other_facts = false;
+        let Output { facts, local, receipts, .. } = output;
+        let mut has_other_facts = local.iter().any(|fact| match fact {
+            LocalFact::GoneFromRun(_) => false,
+            LocalFact::Stored(_) | LocalFact::Marked { .. } | LocalFact::Damaged => true,
+        });
         facts.retain(|fact| match *fact {
             Fact::Gone(Span { first, last }) => {
                 let settled = self.deferred.settle(first, last, |run| {
@@ -81,8 +91,7 @@ impl Solo {
                 });
                 settled < last - first + 1
             }
-            Fact::GoneFromRun(_) => true,
-            Fact::Put { .. } | Fact::Returned { .. } | Fact::Stored(_) | Fact::Damaged => {
+            Fact::Put { .. } | Fact::Returned { .. } => {
                 has_other_facts = true;
                 true
             }

@@ -6,7 +6,7 @@ use message::{Message, Parts, Route};
 
 use super::*;
 use crate::{
-    Carrier, Config, ConsumerId, Deliver, DeliveryRef, Fact, Outcome, Publish, PublisherId, Put,
+    Carrier, Config, ConsumerId, Deliver, DeliveryRef, Fact, LocalFact, Outcome, Publish, PublisherId, Put,
     SettleAnswer, Span, Ticket, Verdict,
 };
 
@@ -87,19 +87,19 @@ impl Queue {
         });
     }
 
-    /// Returns the receipts and facts of a turn, and the level that they wait for.
-    fn close(&mut self) -> (Vec<Answer>, String, Level) {
-        let mark = self.driver.close(&mut self.fifo, &mut self.out);
+    /// Returns the receipts and facts of a turn, and what they wait for.
+    fn close(&mut self) -> (Vec<Answer>, String, Awaits) {
+        let awaits = self.driver.close(&mut self.fifo, &mut self.out);
         let receipts = self.out.receipts.drain().map(|r| (r.first, r.last, r.verdict, r.journaled)).collect();
         let facts = self.out.facts.drain(..).map(|fact| match fact {
             Fact::Put { seq, .. } => format!("put {seq}"),
             Fact::Gone(Span { first, last }) => format!("gone {first}..={last}"),
             Fact::Returned { seq, .. } => format!("returned {seq}"),
-            other => panic!("{other:?}"),
         });
         let facts: Vec<String> = facts.collect();
+        assert!(self.out.local.is_empty(), "nothing is paged out");
         self.out.effects.clear();
-        (receipts, facts.join("; "), mark.level)
+        (receipts, facts.join("; "), awaits)
     }
 }
 
@@ -127,7 +127,10 @@ fn nothing_of_a_transient_queue_survives() {
     let mut queue = Queue::new(Driver::classic(false, true));
     assert_eq!(queue.ask(publish(1, true)), []);
     queue.settle(1, 1, Outcome::Released);
-    assert_eq!(queue.close(), (vec![(1, 1, Verdict::Accepted, false)], String::new(), Level::Written));
+    assert_eq!(
+        queue.close(),
+        (vec![(1, 1, Verdict::Accepted, false)], String::new(), Awaits::Log(Level::Written))
+    );
 }
 
 #[test]
@@ -136,21 +139,43 @@ fn a_queue_with_fsync_defers_nothing_and_waits_for_a_sync() {
     assert_eq!(queue.ask(publish(1, true)), [1]);
     queue.ask(publish(2, false));
     let receipts = vec![(1, 1, Verdict::Accepted, true), (2, 2, Verdict::Accepted, false)];
-    assert_eq!(queue.close(), (receipts, String::new(), Level::Synced));
+    assert_eq!(queue.close(), (receipts, String::new(), Awaits::Log(Level::Synced)));
 }
 
 #[test]
 fn messages_settled_in_time_have_no_facts() {
     let mut queue = Queue::new(Driver::classic(true, false));
     (1..=4).for_each(|seq| assert_eq!(queue.ask(publish(seq, true)), []));
-    assert_eq!(queue.close(), (vec![], String::new(), Level::Written));
+    assert_eq!(queue.close(), (vec![], String::new(), Awaits::Log(Level::Written)));
     assert_eq!(queue.driver.deferral().messages, 4);
     queue.settle(1, 2, Outcome::Accepted);
-    assert_eq!(queue.close(), (vec![(1, 2, Verdict::Accepted, false)], String::new(), Level::Written));
+    assert_eq!(
+        queue.close(),
+        (vec![(1, 2, Verdict::Accepted, false)], String::new(), Awaits::Log(Level::Written))
+    );
     // Deferred messages are written before any other fact of the queue.
     queue.settle(4, 4, Outcome::Released);
     let receipts = vec![(3, 4, Verdict::Accepted, true)];
-    assert_eq!(queue.close(), (receipts, "put 3; put 4; returned 4; returned 4".into(), Level::Written));
+    assert_eq!(
+        queue.close(),
+        (receipts, "put 3; put 4; returned 4; returned 4".into(), Awaits::Log(Level::Written))
+    );
+    assert_eq!(queue.driver.deferral(), Deferral::default());
+}
+
+/// The record of the run stores them, so their receipts wait for it.
+#[test]
+fn deferred_messages_in_a_run_need_no_records_of_their_own() {
+    let mut queue = Queue::new(Driver::classic(true, false));
+    (1..=2).for_each(|seq| assert_eq!(queue.ask(publish(seq, true)), []));
+    queue.close();
+    assert_eq!(queue.fifo.page_out(1000, 0, |_| 0).map(|out| out.messages), Some(2));
+    queue.fifo.handle_stored(&mut queue.out);
+    assert_eq!(queue.driver.close(&mut queue.fifo, &mut queue.out), Awaits::Log(Level::Written));
+    let local = std::mem::take(&mut queue.out.local);
+    assert!(matches!(local[..], [LocalFact::Stored(_)]), "{local:?}");
+    let receipts = vec![(1, 2, Verdict::Accepted, true)];
+    assert_eq!(queue.close(), (receipts, String::new(), Awaits::Log(Level::Written)));
     assert_eq!(queue.driver.deferral(), Deferral::default());
 }
 
@@ -178,7 +203,7 @@ impl Queue {
         let mark = self.replica().mark_of(index);
         let Self { driver, fifo, out } = self;
         let mut upward = Nobody;
-        driver.handle_reached(mark, fifo, 1000, out, &mut upward);
+        driver.handle_committed(mark, fifo, 1000, out, &mut upward);
         self.sent()
     }
 
@@ -234,7 +259,7 @@ fn a_replicated_publish_is_delivered_and_answered_when_its_entry_is_committed() 
     let mut queue = replicated();
     // Each message has a fact, even one that is not durable.
     assert_eq!((queue.ask(publish(1, true)), queue.ask(publish(2, false))), (vec![1], vec![2]));
-    assert_eq!(queue.close(), (vec![], String::new(), Level::Committed));
+    assert_eq!(queue.close(), (vec![], String::new(), Awaits::Commit(Mark { turn: 1 })));
     assert!(queue.replica().is_waited_for());
     queue.replica().handle_proposed(7);
     assert!(!queue.replica().is_waited_for());

@@ -10,7 +10,7 @@ use super::repeat::Repeating;
 use super::runs::Runs;
 use super::uncommitted::Uncommitted;
 use super::{Fifo, Output};
-use crate::{Fact, FactPolicy, Marks};
+use crate::{Fact, FactPolicy, LocalFact, Marks};
 
 /// The capacity for ranges that is kept between calls.
 const KEPT_RANGES: usize = 1024;
@@ -86,14 +86,9 @@ impl Journal {
         }
     }
 
-    /// Returns the fact with a message's marks and annotations.
-    pub(super) fn returned(&self, seq: u64, marks: Marks) -> Fact {
-        Fact::Returned { seq, marks: Marks { annotations: self.annotated.get(seq).cloned(), ..marks } }
-    }
-
-    /// Returns the list for facts that depend on no turn.
-    pub(super) fn local<'a>(&self, out: &'a mut Output) -> &'a mut Vec<Fact> {
-        if self.can_roll_back() { &mut out.local } else { &mut out.facts }
+    /// Returns the fact with the marks and annotations of a message in a run.
+    pub(super) fn marked(&self, seq: u64, marks: Marks) -> LocalFact {
+        LocalFact::Marked { seq, marks: Marks { annotations: self.annotated.get(seq).cloned(), ..marks } }
     }
 
     /// Called when the message at `spot` was read for the first time. Returns it with its earlier marks, and the time until
@@ -105,12 +100,11 @@ impl Journal {
         Some((entry, due_ms))
     }
 
-    /// Ends the call. Facts about removed messages come after all other facts of the call.
+    /// Ends the call. Facts about removed messages come after the other facts of the call.
     #[inline]
     pub(super) fn flush(&mut self, out: &mut Output) {
         if self.runs.has_output() {
-            let facts = if self.can_roll_back() { &mut out.local } else { &mut out.facts };
-            self.runs.flush(facts, &mut out.released);
+            self.runs.flush(&mut out.local, &mut out.released);
         }
         if !self.gone.is_empty() {
             self.flush_gone(out);

@@ -1,12 +1,12 @@
 //! Learning: a member that does not lead applies the facts that the leader has decided, and decides nothing itself.
 
 use super::entry::Entry;
-use super::{End, Fifo, Output};
+use super::{Fifo, Output};
 use crate::{Fact, Span};
 
 impl Fifo {
     /// Applies one committed fact that another member has decided, or this member before a restart. The queue must have no
-    /// consumers and no turn that can be rolled back. Facts about runs are local to a member and do not occur here.
+    /// consumers and no turn that can be rolled back.
     pub fn learn(&mut self, fact: Fact, out: &mut Output) {
         match fact {
             Fact::Put { seq, message, at_ms } => {
@@ -51,8 +51,6 @@ impl Fifo {
                 }
                 None => self.journal.runs.mark(seq, marks),
             },
-            Fact::Damaged => self.end = Some(End::Damaged),
-            Fact::Stored(_) | Fact::GoneFromRun(_) => {}
         }
         self.journal.flush(out);
     }

@@ -58,8 +58,8 @@ use unsettled_totals::UnsettledTotals;
 
 use crate::{
     Attach, Carrier, Config, CreditState, Deferrable, DeletedReason, Deliver, DeliveryRef, Depth, Effect,
-    Fact, GoneReason, Load, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal, RejectReason,
-    Request, Requester, SettleAnswer, Ticket, Verdict,
+    Fact, GoneReason, Load, LocalFact, Mode, Overflow, Publish, Put, QuorumConfig, Receipts, Refusal,
+    RejectReason, Request, Requester, SettleAnswer, Ticket, Verdict,
 };
 
 /// The results of calls. Each call appends; the caller carries the results out and empties the output.
@@ -68,9 +68,8 @@ pub struct Output {
     pub receipts: Receipts,
     pub effects: Vec<Effect>,
     pub facts: Vec<Fact>,
-    /// Facts about runs on the disk and about damage, if the turns of the queue can be rolled back. These facts depend on
-    /// no turn, and the members of a group do not share them.
-    pub local: Vec<Fact>,
+    /// The log gets them after `facts`.
+    pub local: Vec<LocalFact>,
     /// Blocks to be read and passed to [`Fifo::handle_loaded`].
     pub loads: Vec<Load>,
     /// Blocks to be read and passed to [`Fifo::handle_browsed`].
@@ -567,7 +566,7 @@ impl Fifo {
         self.journal.repeat_from_first();
         self.end_with(End::Damaged, out);
         self.journal.flush(out);
-        self.journal.local(out).push(Fact::Damaged);
+        out.local.push(LocalFact::Damaged);
     }
 
     /// Returns whether [`Fifo::quarantine`] was called, also before a restart.

@@ -13,8 +13,8 @@ use super::sizes::TooLarge;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output, lend};
 use crate::{
-    Ages, Block, ConsumerId, Deliver, Delivery, Effect, Fact, GoneFromRun, Lately, Living, Load, Marks,
-    Moved, PageOut, Seqs, Stored, Ticket,
+    Ages, Block, ConsumerId, Deliver, Delivery, Effect, Fact, GoneFromRun, Lately, Living, Load, LocalFact,
+    Marks, Moved, PageOut, Seqs, Stored, Ticket,
 };
 
 /// The minimum size of a run in memory, in bytes. A shorter run is not worth paging out.
@@ -232,14 +232,14 @@ impl Fifo {
         // Only messages at the start of the run can have left meanwhile.
         let passed = messages - living;
         if durable > 0 {
-            let facts = self.journal.local(out);
-            facts.push(Fact::Stored(stored.clone()));
+            let facts = &mut out.local;
+            facts.push(LocalFact::Stored(stored.clone()));
             if let Some(last) = passed.checked_sub(1) {
-                facts.push(Fact::GoneFromRun(GoneFromRun { run, first: 0, last, durable: 0, bytes: 0 }));
+                facts.push(LocalFact::GoneFromRun(GoneFromRun { run, first: 0, last, durable: 0, bytes: 0 }));
             }
             // Repeated, because the earlier facts may be discarded before the run is.
-            let returned = |(&seq, marks): (&u64, &Marks)| Fact::Returned { seq, marks: marks.clone() };
-            facts.extend(marks.iter().map(returned));
+            let marked = |(&seq, marks): (&u64, &Marks)| LocalFact::Marked { seq, marks: marks.clone() };
+            facts.extend(marks.iter().map(marked));
         }
         self.journal.runs.add(&stored, level, passed, living, marks);
     }
@@ -481,11 +481,11 @@ impl Fifo {
             (rest.load, rest.index) = (Load { run: new, block: first.block }, boundary as u32);
         }
         let before = self.journal.runs.replace(old, new, moved, alive)?;
-        let facts = self.journal.local(out);
+        let facts = &mut out.local;
         self.run_facts(&[new], |fact| facts.push(fact));
         if before.journaled {
             let (durable, bytes) = (before.durable, before.bytes);
-            facts.push(Fact::GoneFromRun(GoneFromRun {
+            facts.push(LocalFact::GoneFromRun(GoneFromRun {
                 run: old,
                 first: 0,
                 last: messages - 1,
@@ -513,7 +513,7 @@ impl Fifo {
     }
 
     /// Repeats the facts of these runs. They restore the runs without earlier facts.
-    pub fn run_facts(&self, runs: &[u32], mut each: impl FnMut(Fact)) {
+    pub fn run_facts(&self, runs: &[u32], mut each: impl FnMut(LocalFact)) {
         let here = self.positions(runs);
         for &number in runs {
             let Some(run) = self.journal.runs.get(number) else { continue };
@@ -536,7 +536,7 @@ impl Fifo {
                 }
             };
             if marks != Marks::default() && reference.journaled() {
-                each(Fact::Returned { seq, marks });
+                each(LocalFact::Marked { seq, marks });
             }
         }
     }

@@ -11,7 +11,7 @@
 
 use super::Fifo;
 use super::entry::Entry;
-use crate::Fact;
+use crate::{Fact, Logged};
 
 /// What to repeat, and the progress.
 pub(super) struct Repeating {
@@ -76,7 +76,7 @@ impl Fifo {
     /// Repeats the next facts, visiting at most `rows_max` messages, which is at least one. Returns the number of
     /// visited messages. Two groups are always visited as a whole: dead letters that were sent or wait for a retry, at
     /// most [`super::LEAVING_MAX`], and the messages of all runs that have been read.
-    pub fn repeat(&mut self, rows_max: usize, mut each: impl FnMut(Fact)) -> usize {
+    pub fn repeat(&mut self, rows_max: usize, mut each: impl FnMut(Logged)) -> usize {
         let Some(mut repeating) = self.journal.repeating.take() else { return 0 };
         let mut rows = 0;
         while rows < rows_max {
@@ -96,11 +96,11 @@ impl Fifo {
     }
 
     /// Returns the number of visited messages and the start of the next part.
-    fn repeat_part(&self, all: &Repeating, rows: usize, each: &mut dyn FnMut(Fact)) -> (usize, Next) {
+    fn repeat_part(&self, all: &Repeating, rows: usize, each: &mut dyn FnMut(Logged)) -> (usize, Next) {
         let journal = &self.journal;
         let mut repeat = |entry: &Entry| {
             if all.wants(entry) {
-                journal.repeat(entry, &mut *each);
+                journal.repeat(entry, &mut |fact: Fact| each(fact.into()));
             }
         };
         match all.next {
@@ -109,7 +109,7 @@ impl Fifo {
                 for &(first, last) in &all.ranges {
                     self.committed_facts(first, last, |fact| {
                         rows += 1;
-                        each(fact);
+                        each(fact.into());
                     });
                 }
                 (rows, Next::Runs)
@@ -155,7 +155,7 @@ impl Fifo {
             }
             Next::Runs if all.runs.is_empty() => (0, Next::Nothing),
             Next::Runs => {
-                self.run_facts(&all.runs, &mut *each);
+                self.run_facts(&all.runs, |fact| each(fact.into()));
                 (self.references().count().max(1), Next::Nothing)
             }
             Next::Nothing => (0, Next::Nothing),

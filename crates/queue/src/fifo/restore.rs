@@ -9,7 +9,7 @@ use super::annotated::Annotated;
 use super::entry::Entry;
 use super::runs::Life;
 use super::{End, Fifo};
-use crate::{Config, Fact, GoneFromRun, Marks, Span, Stored};
+use crate::{Config, Fact, GoneFromRun, LocalFact, Logged, Marks, Span, Stored};
 
 /// The state of one queue, collected from its facts in their order.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub struct Restoring {
 }
 
 impl Restoring {
-    /// Takes the next fact.
+    /// Takes the next fact. The facts of both kinds are in the order of the log.
     pub fn handle(&mut self, fact: Fact) {
         match fact {
             Fact::Put { seq, message, at_ms } => {
@@ -55,32 +55,15 @@ impl Restoring {
                 }
                 self.take_from_runs(Span { first, last });
             }
-            Fact::Returned { seq, marks } => {
-                if let Some(entry) = self.entries.get_mut(&seq) {
-                    (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
-                    self.acquired.restore(seq, marks.acquired_count);
-                    self.due_ms.remove(&seq);
-                    self.due_ms.extend(marks.due_ms.map(|due_ms| (seq, due_ms)));
-                    self.annotated.forget(seq);
-                    marks.annotations.into_iter().for_each(|set| self.annotated.restore(seq, set));
-                    return;
-                }
-                if let Some(run) = self.run_of(seq) {
-                    self.runs
-                        .get_mut(&run)
-                        .into_iter()
-                        .for_each(|(_, life)| _ = life.marks.insert(seq, marks.clone()));
-                    return;
-                }
-                // The sequence ranges of levels overlap, so several runs may get these marks. Unused ones are
-                // dropped with the run.
-                let holds =
-                    |stored: &Stored| stored.seqs.is_empty() && (stored.first..=stored.last).contains(&seq);
-                for (_, life) in self.runs.values_mut().filter(|(stored, _)| holds(stored)) {
-                    life.marks.insert(seq, marks.clone());
-                }
-            }
-            Fact::Stored(stored) => {
+            Fact::Returned { seq, marks } => self.mark(seq, marks),
+        }
+    }
+
+    /// [`Self::handle`] for a fact about the disk of this member.
+    pub fn handle_local(&mut self, fact: LocalFact) {
+        match fact {
+            LocalFact::Marked { seq, marks } => self.mark(seq, marks),
+            LocalFact::Stored(stored) => {
                 self.used(stored.last);
                 let (lowest, highest) = stored.priorities;
                 let covers = |seq: u64, entry: &Entry| match stored.seqs.is_empty() {
@@ -108,7 +91,7 @@ impl Restoring {
                 }
                 self.runs.insert(stored.run, (stored, life));
             }
-            Fact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }) => {
+            LocalFact::GoneFromRun(GoneFromRun { run, first, last, durable, bytes }) => {
                 let Some((stored, life)) = self.runs.get_mut(&run) else { return };
                 stored.durable = stored.durable.saturating_sub(durable);
                 stored.bytes = stored.bytes.saturating_sub(bytes);
@@ -117,7 +100,33 @@ impl Restoring {
                     self.runs.remove(&run);
                 }
             }
-            Fact::Damaged => self.damaged = true,
+            LocalFact::Damaged => self.damaged = true,
+        }
+    }
+
+    /// Sets the marks of a message. They replace earlier marks.
+    fn mark(&mut self, seq: u64, marks: Marks) {
+        if let Some(entry) = self.entries.get_mut(&seq) {
+            (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
+            self.acquired.restore(seq, marks.acquired_count);
+            self.due_ms.remove(&seq);
+            self.due_ms.extend(marks.due_ms.map(|due_ms| (seq, due_ms)));
+            self.annotated.forget(seq);
+            marks.annotations.into_iter().for_each(|set| self.annotated.restore(seq, set));
+            return;
+        }
+        if let Some(run) = self.run_of(seq) {
+            self.runs
+                .get_mut(&run)
+                .into_iter()
+                .for_each(|(_, life)| _ = life.marks.insert(seq, marks.clone()));
+            return;
+        }
+        // The sequence ranges of levels overlap, so several runs may get these marks. Unused ones are
+        // dropped with the run.
+        let holds = |stored: &Stored| stored.seqs.is_empty() && (stored.first..=stored.last).contains(&seq);
+        for (_, life) in self.runs.values_mut().filter(|(stored, _)| holds(stored)) {
+            life.marks.insert(seq, marks.clone());
         }
     }
 
@@ -160,7 +169,7 @@ impl Restoring {
         self.last_seq == 0 && !self.damaged
     }
 
-    /// See [`Fact::Damaged`].
+    /// See [`LocalFact::Damaged`].
     pub fn is_damaged(&self) -> bool {
         self.damaged
     }
@@ -239,10 +248,21 @@ impl Fifo {
     }
 }
 
-impl FromIterator<Fact> for Restoring {
-    fn from_iter<I: IntoIterator<Item = Fact>>(facts: I) -> Self {
+impl<F: Into<Logged>> FromIterator<F> for Restoring {
+    fn from_iter<I: IntoIterator<Item = F>>(facts: I) -> Self {
         let mut restoring = Self::default();
-        facts.into_iter().for_each(|fact| restoring.handle(fact));
+        restoring.extend(facts);
         restoring
+    }
+}
+
+impl<F: Into<Logged>> Extend<F> for Restoring {
+    fn extend<I: IntoIterator<Item = F>>(&mut self, facts: I) {
+        for fact in facts {
+            match fact.into() {
+                Logged::Shared(fact) => self.handle(fact),
+                Logged::Local(fact) => self.handle_local(fact),
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ranges::Ranges;
 
 use super::entry::{Entry, Spot};
-use crate::{Ages, Fact, GoneFromRun, Marks, Moved, Seqs, Span, Stored, share};
+use crate::{Ages, GoneFromRun, LocalFact, Marks, Moved, Seqs, Span, Stored, share};
 
 /// Marks by sequence number.
 pub(super) type AllMarks = BTreeMap<u64, Marks>;
@@ -286,8 +286,8 @@ impl Runs {
     }
 
     /// Moves out the facts about removed messages, and the runs without live messages.
-    pub(super) fn flush(&mut self, facts: &mut Vec<Fact>, released: &mut Vec<u32>) {
-        facts.extend(self.taken.drain(..).map(Fact::GoneFromRun));
+    pub(super) fn flush(&mut self, facts: &mut Vec<LocalFact>, released: &mut Vec<u32>) {
+        facts.extend(self.taken.drain(..).map(LocalFact::GoneFromRun));
         released.append(&mut self.released);
     }
 
@@ -299,10 +299,10 @@ impl Runs {
         priorities: (u8, u8),
         read: &[u32],
         unread: u32,
-        mut each: impl FnMut(Fact),
+        mut each: impl FnMut(LocalFact),
     ) {
         let Some(run) = self.runs.get(&number).filter(|run| run.journaled) else { return };
-        each(Fact::Stored(Stored {
+        each(LocalFact::Stored(Stored {
             run: number,
             first: run.first,
             last: run.last,
@@ -315,7 +315,7 @@ impl Runs {
         }));
         let mut taken = |first: u32, end: u32| {
             if first < end {
-                each(Fact::GoneFromRun(GoneFromRun {
+                each(LocalFact::GoneFromRun(GoneFromRun {
                     run: number,
                     first,
                     last: end - 1,
@@ -334,7 +334,7 @@ impl Runs {
             taken(first.max(unread), last + 1);
         }
         for (&seq, marks) in &run.marks {
-            each(Fact::Returned { seq, marks: marks.clone() });
+            each(LocalFact::Marked { seq, marks: marks.clone() });
         }
     }
 

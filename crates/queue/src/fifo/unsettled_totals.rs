@@ -116,7 +116,7 @@ impl Fifo {
                 bytes += entry.len();
                 live_bytes += entry.stored_bytes();
                 if !entry.is_fresh() {
-                    marks.push(self.journal.returned(entry.seq, entry.marks()));
+                    marks.push(self.journal.marked(entry.seq, entry.marks()));
                 }
             }
             entry.spot = Some(Spot { run, block, index });
@@ -152,7 +152,7 @@ impl Fifo {
         let (first, last) = (*first, *last);
         let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages, seqs };
         self.journal.runs.add_held(&stored, level, positions.len() as u32);
-        self.journal.runs.repeat(run, priorities, &positions, messages, |fact| out.facts.push(fact));
-        out.facts.append(&mut marks);
+        self.journal.runs.repeat(run, priorities, &positions, messages, |fact| out.local.push(fact));
+        out.local.append(&mut marks);
     }
 }

@@ -51,7 +51,7 @@ pub struct Resting {
 }
 
 impl Resting {
-    /// Continues the group. A leader still leads in its term. The supported nodes must be reported again.
+    /// Continues the group. A leader still leads in its term.
     pub fn wake(self, options: Options) -> Group {
         let Self { me, vote, last, members, role } = self;
         let store = Store::new(last, Default::default(), vote, &members);

@@ -15,7 +15,9 @@ impl Group {
     /// `None`.
     pub fn poll_round(&mut self) -> Option<Round> {
         if !self.raw.has_ready() {
-            return None;
+            // The engine has no message for a follower that needs a base.
+            let wants_base = self.take_request_for_base();
+            return wants_base.then(|| Round { number: self.round, wants_base, ..Round::default() });
         }
         let mut ready = self.raw.ready();
         self.round += 1;
@@ -57,6 +59,7 @@ impl Group {
             round.now.append(&mut round.after_sync);
         }
         self.report_standing(&mut round);
+        round.wants_base = self.take_request_for_base();
         self.trim();
         Some(round)
     }
@@ -113,6 +116,11 @@ impl Group {
             round.records.push(Record::Vote(self.vote()));
             self.changed = last.index;
         }
+    }
+
+    /// Returns whether the engine has asked for a base since the last call, and this member still leads.
+    fn take_request_for_base(&mut self) -> bool {
+        self.raw.mut_store().take_request() && self.standing.role == Role::Leader
     }
 
     fn report_standing(&mut self, round: &mut Round) {

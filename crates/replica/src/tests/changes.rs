@@ -2,6 +2,7 @@
 
 use crate::{
     Base, Body, Change, Entry, Group, Members, Message, Options, Payload, Position, Record, Restoring,
+    Support,
 };
 use bytes::Bytes;
 
@@ -31,7 +32,7 @@ fn a_change_in_the_log_commits_the_previous_one() {
     let mut append = |group: &mut Group, entry: Entry| {
         let previous = place(entry.at.index - 1);
         let body = Body::Append { previous, commit: 1, entries: vec![entry] };
-        group.step(Message { from: leader, to: me, term: 2, body }).unwrap();
+        group.step(Message { from: leader, to: me, term: 2, body }, &Support::default()).unwrap();
         records.extend(rounds(group));
     };
     append(&mut group, entry(2, Payload::Change(Change::Remove(third))));

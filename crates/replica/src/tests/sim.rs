@@ -5,7 +5,8 @@
 //! |---|---|
 //! | network | messages are lost, duplicated and reordered; links are cut, silently or not, and restored |
 //! | disk | a sync takes time; a crash keeps any prefix of the unsynced records |
-//! | members | crash, restart, campaign, transfer; are added, promoted, removed; one is damaged and leaves for good |
+//! | members | crash, restart, campaign, transfer, rest; are added, promoted, removed; one is damaged and leaves for good |
+//! | nodes | support others and stop doing so; know of no support after a crash |
 //! | log | evacuations drop all earlier records; followers that lag receive a base |
 //!
 //! | checked at each step | |
@@ -14,13 +15,14 @@
 //! | an acknowledged entry is what was applied at its index | and is still there at the end |
 //! | facts are in an entry of the term in which they were decided | and in only one entry |
 //! | one leader per term; one vote per member and term | according to the messages sent |
+//! | a member rejects requests for votes against a leader on a node that its own node supports | also after a rest |
 //!
 //! At the end all faults are repaired. Then the group must elect a leader, commit and become quiet.
 
 use crate::mutation::Mutation;
 use crate::{
     Base, Body, Change, Entry, Group, Member, Members, Message, Options, Payload, Record, Restoring, Role,
-    Round,
+    Round, Standing, Support,
 };
 use bytes::Bytes;
 use random::Random;
@@ -38,6 +40,8 @@ pub(super) struct Tally {
     pub changes: u64,
     pub rejected: u64,
     pub wakes: u64,
+    /// Requests for votes against a supported leader.
+    pub supported: u64,
     pub damaged: u64,
 }
 
@@ -49,6 +53,7 @@ impl std::ops::AddAssign for Tally {
         self.changes += other.changes;
         self.rejected += other.rejected;
         self.wakes += other.wakes;
+        self.supported += other.supported;
         self.damaged += other.damaged;
     }
 }
@@ -112,6 +117,8 @@ struct Up {
     staged: VecDeque<(u64, u64)>,
     /// The facts that the member has decided but not proposed.
     decided: Vec<Facts>,
+    /// True if the group was at rest.
+    was_at_rest: bool,
 }
 
 struct Replica {
@@ -129,6 +136,8 @@ pub(super) struct World {
     replicas: Vec<Option<Replica>>,
     network: Vec<(u32, u32, Vec<u8>)>,
     cuts: BTreeSet<(u32, u32)>,
+    /// What each node supports. The index is the number of the node.
+    support: Vec<Support>,
     ids: u64,
     /// What was applied at each index: the digest afterwards, and the id of the facts.
     truth: BTreeMap<u64, (u64, u64)>,
@@ -157,6 +166,17 @@ pub(super) fn run(seed: u64, steps: usize, mutation: Option<Mutation>) -> Result
     Ok(world.tally)
 }
 
+/// Returns true if the message requests a vote that would replace a leader on a node that is supported. A member supports itself.
+fn is_against_supported(message: &Message, me: Member, standing: Standing, support: &Support) -> bool {
+    let leads = match standing.role {
+        Role::Leader => true,
+        Role::Follower { leader } => leader.is_some_and(|leader| support.has(leader.node)),
+        Role::Candidate => false,
+    };
+    let requests = matches!(message.body, Body::VoteRequest { transfer: false, .. });
+    leads && requests && message.to == me && message.term > standing.term
+}
+
 impl World {
     fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         let mut random = Random(seed);
@@ -175,10 +195,12 @@ impl World {
         };
         let mut replicas: Vec<Option<Replica>> = nodes.iter().map(|&node| Some(replica(node))).collect();
         replicas.extend([None, None]);
+        let support = vec![Support::default(); replicas.len()];
         let mut world = Self {
             random,
             mutation,
             replicas,
+            support,
             network: Vec::new(),
             cuts: BTreeSet::new(),
             ids: 0,
@@ -259,9 +281,16 @@ impl World {
             return Ok(());
         }
         let message = Message::decode(bytes.into()).expect("what was encoded");
-        if self.up(to).group.step(message).is_err() {
-            self.tally.rejected += 1;
+        let (mutation, support) = (self.mutation, self.support[to as usize].clone());
+        let Up { group, was_at_rest, .. } = self.up(to);
+        let is_against = is_against_supported(&message, group.me(), group.standing(), &support);
+        let is_forgotten = mutation == Some(Mutation::WakeWithoutSupport) && *was_at_rest;
+        match group.step(message, &if is_forgotten { Support::default() } else { support }) {
+            Ok(()) if is_against => return Err(format!("{to} votes against a leader that it supports")),
+            Ok(()) => {}
+            Err(_) => self.tally.rejected += 1,
         }
+        self.tally.supported += u64::from(is_against);
         // Sometimes more messages arrive before the round.
         if self.random.percent(85) { self.pump(to) } else { Ok(()) }
     }
@@ -310,19 +339,8 @@ impl World {
 
     /// Carries out the rounds of a member.
     fn pump(&mut self, node: u32) -> Result<(), Violation> {
-        loop {
-            while let Some(round) = self.up(node).group.poll_round() {
-                self.carry(node, round)?;
-            }
-            let up = self.up(node);
-            if !up.group.wants_base() {
-                break;
-            }
-            let content = up.state.content();
-            up.group.send_base(content);
-            if up.group.is_settled() && up.group.wants_base() {
-                break;
-            }
+        while let Some(round) = self.up(node).group.poll_round() {
+            self.carry(node, round)?;
         }
         for facts in std::mem::take(&mut self.up(node).group.forwarded) {
             let Some(leader) = self.random.pick(&self.leading()) else { continue };
@@ -333,7 +351,7 @@ impl World {
     }
 
     fn carry(&mut self, node: u32, round: Round) -> Result<(), Violation> {
-        let Round { number, standing, records, now, after_sync, committed } = round;
+        let Round { number, standing, records, now, committed, after_sync, wants_base } = round;
         let me = self.replica(node).me;
         if let Some(standing) = standing {
             self.up(node).staged.clear();
@@ -375,7 +393,13 @@ impl World {
             assert!(after_sync.is_empty(), "there is nothing to wait for");
         }
         now.into_iter().try_for_each(|message| self.send(message))?;
-        committed.into_iter().try_for_each(|entry| self.apply(node, entry))
+        committed.into_iter().try_for_each(|entry| self.apply(node, entry))?;
+        if wants_base {
+            let up = self.up(node);
+            let content = up.state.content();
+            up.group.send_base(content);
+        }
+        Ok(())
     }
 
     fn apply(&mut self, node: u32, entry: Entry) -> Result<(), Violation> {
@@ -469,6 +493,7 @@ impl World {
         let Some(node) = self.random.pick(&self.ups()) else { return };
         let unsynced = self.replica(node).pending.iter().map(|batch| batch.records.len()).sum::<usize>();
         let kept = self.random.index(unsynced + 1);
+        self.support[node as usize] = Support::default();
         let replica = self.replica(node);
         replica.up = None;
         let pending = std::mem::take(&mut replica.pending);
@@ -505,7 +530,8 @@ impl World {
         }
         let mut group = restoring.finish(replica.me, options()).expect("no record is missing");
         group.mutation = mutation;
-        replica.up = Some(Up { group, state, staged: VecDeque::new(), decided: Vec::new() });
+        replica.up =
+            Some(Up { group, state, staged: VecDeque::new(), decided: Vec::new(), was_at_rest: false });
     }
 
     fn pair(&mut self) -> (u32, u32) {
@@ -662,7 +688,13 @@ impl World {
                 me: member,
                 synced: Vec::new(),
                 pending: VecDeque::new(),
-                up: Some(Up { group, state, staged: VecDeque::new(), decided: Vec::new() }),
+                up: Some(Up {
+                    group,
+                    state,
+                    staged: VecDeque::new(),
+                    decided: Vec::new(),
+                    was_at_rest: false,
+                }),
                 damaged: false,
             });
         }
@@ -718,9 +750,12 @@ impl World {
     fn support(&mut self) -> Result<(), Violation> {
         let Some(node) = self.random.pick(&self.ups()) else { return Ok(()) };
         let (other, supported) = (self.pair().0, self.random.percent(50));
-        let up = self.up(node);
-        if up.group.on_support(other, supported) {
-            let _ = up.group.campaign();
+        let support = &mut self.support[node as usize];
+        let has_ended = support.set(other, supported) && !supported;
+        let support = support.clone();
+        let group = &mut self.up(node).group;
+        if has_ended && group.lacks_support(&support) {
+            let _ = group.campaign();
         }
         self.pump(node)
     }
@@ -739,7 +774,7 @@ impl World {
             return Ok(());
         }
         let Some(resting) = up.group.rest() else { return Ok(()) };
-        up.group = resting.wake(options());
+        (up.group, up.was_at_rest) = (resting.wake(options()), true);
         up.group.mutation = mutation;
         self.tally.wakes += 1;
         self.pump(node)
@@ -753,9 +788,7 @@ impl World {
         }
         for node in self.ups() {
             self.up(node).group.abort_transfer();
-            for other in self.nodes() {
-                self.up(node).group.on_support(other, false);
-            }
+            self.support[node as usize] = Support::default();
             self.pump(node)?;
         }
         self.mend()?;

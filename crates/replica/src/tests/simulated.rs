@@ -27,6 +27,7 @@ fn nothing_acknowledged_is_lost() {
     assert!(all.acknowledged > least(100) && all.leaders > least(20), "{all:?}");
     assert!(all.bases > least(2) && all.changes > least(5) && all.wakes > least(5), "{all:?}");
     assert!(all.rejected > least(5) && 2 * all.damaged > least(1), "{all:?}");
+    assert!(all.supported > least(1), "{all:?}");
 }
 
 /// Each mistake must be found within this many seeds.

@@ -7,17 +7,19 @@ use broker::mail::Mail;
 use catalog::ids::QueueId;
 use hashbrown::HashSet;
 use queue::{
-    Admission, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, Fifo, GoneReason, Health,
-    Publish, Put, Refusal, RejectReason, Request, Requester, Retained, SettleAnswer, StreamUpdate, Verdict,
-    ends,
+    Admission, Awaits, Carrier, Deliver, DeliveryRef, Depth, Drive, Driver, Effect, FactTo, Fifo, GoneReason,
+    Health, Publish, Put, Refusal, RejectReason, Request, Requester, Retained, SettleAnswer, StreamUpdate,
+    Verdict, ends,
 };
 
 use crate::facts::{RestoredParts, RestoredQueue};
 use crate::shard::Shard;
 use crate::shard::connections::Gates;
+use crate::shard::groups::{GroupId, Hosted};
 use crate::shard::receipts::Receipt;
 use crate::shard::requests::{RUN_MAX, Requests, is_for_readers};
-use crate::shard::storage::{GroupSlot, Purpose, QueueSlot, Reading, RunPlace, Storage};
+use crate::shard::slot::{QueueSlot, RunPlace};
+use crate::shard::storage::{Purpose, Reading, Storage};
 
 /// Takes the next requests while they are for this queue, at most [`RUN_MAX`].
 fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Request> {
@@ -43,7 +45,7 @@ struct Upward<'a> {
     storage: &'a mut Storage,
     queue: QueueId,
     driver: &'a mut Driver,
-    group: &'a mut Option<Box<GroupSlot>>,
+    group: &'a mut Option<Box<Hosted>>,
     now_ms: u64,
     /// See [`QueueSlot::defers`].
     defers: &'a mut bool,
@@ -59,11 +61,18 @@ impl Deliver for Upward<'_> {
 impl Carrier for Upward<'_> {
     #[inline]
     fn put(&mut self, put: Put<'_>) -> bool {
-        match self.driver {
-            Driver::Solo(solo) => self.storage.put(self.queue, solo, self.defers, put),
-            Driver::Transient => false,
-            Driver::Replica(_) => {
-                self.group.iter_mut().for_each(|group| group.put(put, self.now_ms));
+        match self.driver.put(put, self.storage.room_to_defer()) {
+            FactTo::Nowhere => false,
+            FactTo::Deferred { bytes } => {
+                self.storage.note_deferred(self.queue, self.defers, bytes, put.at_ms);
+                true
+            }
+            FactTo::Log { fsync } => {
+                self.storage.put(self.queue, put, fsync);
+                false
+            }
+            FactTo::Entry => {
+                self.group.iter_mut().for_each(|group| group.open.put(put, self.now_ms));
                 false
             }
         }
@@ -303,7 +312,7 @@ impl Shard {
             // The run ends at an effect, because a lent delivery must not overtake it. Deliveries for other
             // shards do not matter here.
             let tells = !matches!(output.effects.last(), None | Some(Effect::Delivery(_)));
-            if tells || output.facts.len() >= RUN_MAX {
+            if tells || output.facts.len() + output.local.len() >= RUN_MAX {
                 break;
             }
         }
@@ -372,7 +381,16 @@ impl Shard {
     /// Sends the facts of a queue to the log and its effects to their recipients.
     pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
-        let (mark, never_written) = self.storage.close(self.here.id, self.here.now_ms, slot, output);
+        let before = slot.driver.deferral();
+        let awaits = slot.driver.close(&mut slot.fifo, output);
+        let never_written = self.storage.recount_deferred(before, slot);
+        if let Some(group) = &mut slot.group {
+            output.facts.drain(..).for_each(|fact| group.open.push(&fact, self.here.now_ms));
+            if slot.driver.has_unproposed() || !group.open.is_empty() {
+                self.groups.list(GroupId::Queue(queue), group);
+            }
+        }
+        self.storage.close(self.here.id, slot, output);
         for of in output.browser_loads.drain(..) {
             let load = of.block.load;
             // The machine knows only runs that are stored.
@@ -383,13 +401,28 @@ impl Shard {
         }
         slot.recount_depth(&mut self.queues.depth);
         self.queues.deadlines.note(queue, &mut slot.noted_ms, slot.fifo.next_deadline());
-        for receipt in output.receipts.drain() {
-            match receipt.journaled {
-                true => self.storage.hold(Receipt::of(queue, receipt), mark.level),
-                false => self.mail.receipts.push(Receipt::of(queue, receipt)),
+        match awaits {
+            Awaits::Log(level) => {
+                for receipt in output.receipts.drain() {
+                    match receipt.journaled {
+                        true => self.storage.hold(Receipt::of(queue, receipt), level),
+                        false => self.mail.receipts.push(Receipt::of(queue, receipt)),
+                    }
+                }
+                self.storage.hold_settled(queue, &mut output.effects, level);
+            }
+            Awaits::Commit(_) => {
+                let is_free = |receipt: &queue::Receipt| !receipt.journaled;
+                debug_assert!(
+                    output.receipts.iter().all(is_free),
+                    "the driver keeps what waits for a commit"
+                );
+                // No receipt may leave before the commit that it waits for.
+                for receipt in output.receipts.drain().filter(is_free) {
+                    self.mail.receipts.push(Receipt::of(queue, receipt));
+                }
             }
         }
-        self.storage.hold_settled(queue, &mut output.effects, mark.level);
         let ends = ends(&output.effects);
         self.counters.never_written += if ends { 0 } else { never_written };
         self.counters.deliveries_too_large += std::mem::take(&mut output.too_large);

@@ -8,8 +8,8 @@
 mod apply;
 mod effects;
 mod ended;
-mod groups;
 mod operators;
+mod owner;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use self::ended::Ended;
 use super::Shard;
 use super::connections::Gates;
 use super::deadlines::Deadlines;
-use super::storage::QueueSlot;
+use super::slot::QueueSlot;
 
 /// The queues of a shard. See the module.
 #[derive(Debug, Default)]
@@ -41,34 +41,10 @@ pub(super) struct Queues {
     /// Empty; its memory is reused for a machine's next output.
     output: Output,
     deadlines: Deadlines<QueueId>,
-    /// How long commits of Raft groups took recently.
-    commits: Recent,
     /// The sum over all queues that live here. A queue's part is updated when its output is taken.
     depth: Depth,
     /// The number of queues that live here.
     count: usize,
-}
-
-/// The largest value of a recent period, which is between one and two rounds of the chores long.
-#[derive(Debug, Default)]
-struct Recent {
-    now: u64,
-    before: u64,
-}
-
-impl Recent {
-    pub(crate) fn note(&mut self, value: u64) {
-        self.now = self.now.max(value);
-    }
-
-    pub(crate) fn largest(&self) -> u64 {
-        self.now.max(self.before)
-    }
-
-    /// Called once in each round of the chores.
-    pub(crate) fn next_period(&mut self) {
-        self.before = std::mem::take(&mut self.now);
-    }
 }
 
 /// Dead letters that wait, and their queue as it was when the first one died. It may have ended since.
@@ -113,16 +89,6 @@ impl Queues {
     /// Returns how many messages all queues that live here have.
     pub(super) fn depth(&self) -> Depth {
         self.depth
-    }
-
-    /// Called once in each round of the chores.
-    pub(super) fn end_period(&mut self) {
-        self.commits.next_period();
-    }
-
-    /// Returns the longest time of a recent commit, in milliseconds.
-    pub(super) fn commit_latency_ms(&self) -> u64 {
-        self.commits.largest()
     }
 
     /// Returns the earliest time, in milliseconds since the epoch, at which a queue may have something due.

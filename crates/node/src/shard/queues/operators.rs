@@ -2,7 +2,7 @@
 
 use broker::admin_api::{GroupRow, Reclaimed};
 use catalog::ids::QueueId;
-use queue::{Block, Driver, Peek, PeekBlock, PeekEnd, Peeked, Refusal};
+use queue::{Block, Peek, PeekBlock, PeekEnd, Peeked, Refusal};
 use wal::{Extent, ReadError};
 
 use crate::facts;
@@ -17,13 +17,12 @@ impl Shard {
     /// Returns the state of a quorum queue's group. `None` if the queue does not live here or has no group.
     pub fn group_row(&self, queue: QueueId) -> Option<GroupRow> {
         let slot = self.queues.get(queue)?;
-        let Driver::Replica(driver) = &slot.driver else { return None };
         let group = slot.group.as_ref()?;
         let progress = group.engine.progress();
         Some(GroupRow {
-            leads: driver.leads(),
+            leads: slot.driver.decides(),
             rests: group.engine.rests(),
-            term: group.engine.standing().term,
+            term: group.standing().term,
             last_index: progress.last,
             written_index: progress.written,
             commit_index: progress.committed,
@@ -114,7 +113,12 @@ impl Shard {
         if slot.fifo.is_damaged() {
             return Err(Refusal::Damaged);
         }
-        self.storage.checkpoint(slot, &mut self.counters.raft).ok_or(Refusal::NotSupported)
+        if slot.group.is_none() {
+            return Err(Refusal::NotSupported);
+        }
+        // As in an evacuation, the runs are written again together with the base.
+        self.storage.repeat_runs(slot);
+        self.write_base(queue).ok_or(Refusal::NotSupported)
     }
 
     /// Frees the memory of messages that can be read again, and begins to page out ready messages.

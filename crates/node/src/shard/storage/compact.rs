@@ -13,8 +13,9 @@ use queue::{Living, Load, Moved};
 use wal::{Block, Extent, ReadError, Run};
 
 use super::Storage;
-use super::slot::{Purpose, QueueSlot, Reading, RunPlace};
+use super::reading::{Purpose, Reading};
 use crate::shard::Shard;
+use crate::shard::slot::{QueueSlot, RunPlace};
 
 /// Runs that were loaded may pin dead messages on the disk up to this fraction of the allowed garbage (one
 /// half).

@@ -16,24 +16,24 @@ use std::collections::VecDeque;
 
 use catalog::Change;
 use catalog::ids::QueueId;
-use queue::{Effect, Fact, Level, Put};
-use replica::Member;
+use queue::{Effect, Fact, Level, LocalFact, Put};
 use wal::{Extent, Handover, Records, WriteError};
 
 use crate::facts;
 use crate::shard::receipts::{Receipt, Receipts};
+use crate::shard::slot::QueueSlot;
 
 /// The time for which records that nobody waits for, such as those of settled messages, are held back to
 /// batch them, in milliseconds. If the process is killed meanwhile, those messages are delivered again, which
 /// is allowed.
-pub(super) const LAZY_MS: u64 = 20;
+const LAZY_MS: u64 = 20;
 
 /// Records that nobody waits for are written at once if they have this many bytes.
-pub(super) const LAZY_BYTES_MAX: usize = 64 * 1024;
+const LAZY_BYTES_MAX: usize = 64 * 1024;
 
 /// The most capacity that a new handover gets from the start. It is used under load, when the previous ones
 /// were as large.
-pub(super) const CAPACITY_MAX: usize = 64 * 1024;
+const CAPACITY_MAX: usize = 64 * 1024;
 
 /// Released extents wait for a sync for this long, in milliseconds, because a sync is expensive.
 const RELEASE_MS: u64 = 1000;
@@ -79,13 +79,6 @@ pub(in crate::shard) struct Answer {
     pub effect: Effect,
 }
 
-/// A round of a Raft group whose records are on their way to the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::shard) struct GroupRound {
-    pub queue: QueueId,
-    pub number: u64,
-}
-
 /// What happens when the records of a handover are synced.
 #[derive(Debug, Default)]
 pub(super) struct OnSynced {
@@ -97,18 +90,14 @@ pub(super) struct OnSynced {
     pub decisions: usize,
     /// Extents to be released.
     pub released: Vec<Extent>,
-    /// Rounds of Raft groups.
-    pub rounds: Vec<GroupRound>,
+    /// How many rounds have the last of their records among the records. They are synced in the order in which they were added.
+    pub rounds: usize,
 }
 
 impl OnSynced {
     fn is_empty(&self) -> bool {
         let Self { receipts, answers, decisions, released, rounds } = self;
-        receipts.is_empty()
-            && answers.is_empty()
-            && *decisions == 0
-            && released.is_empty()
-            && rounds.is_empty()
+        receipts.is_empty() && answers.is_empty() && *decisions == 0 && released.is_empty() && *rounds == 0
     }
 }
 
@@ -132,15 +121,38 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Adds one fact. For `extent` see [`facts::push_fact`].
-    pub(super) fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
-        facts::push_fact(&mut self.open.records, queue, fact, extent);
+    /// Adds one fact.
+    pub(super) fn push_fact(&mut self, queue: QueueId, fact: &Fact, fsync: bool) {
+        facts::push_fact(&mut self.open.records, queue, fact);
         self.open.sync |= fsync;
         match fact {
-            Fact::Stored(stored) => self.open.on_written.stored.push((queue, stored.run)),
             Fact::Put { seq, .. } => self.note_put(queue, *seq),
-            _ => {}
+            Fact::Gone(_) | Fact::Returned { .. } => {}
         }
+    }
+
+    /// Adds one fact about the disk. For `extent` see [`facts::push_local_fact`].
+    pub(super) fn push_local(
+        &mut self,
+        queue: QueueId,
+        fact: &LocalFact,
+        extent: Option<Extent>,
+        fsync: bool,
+    ) {
+        facts::push_local_fact(&mut self.open.records, queue, fact, extent);
+        self.open.sync |= fsync;
+        match fact {
+            LocalFact::Stored(stored) => self.open.on_written.stored.push((queue, stored.run)),
+            LocalFact::GoneFromRun(_) | LocalFact::Marked { .. } | LocalFact::Damaged => {}
+        }
+    }
+
+    /// Adds the facts that a queue has kept back ([`QueueSlot::take_kept`]).
+    pub(super) fn push_kept(&mut self, slot: &mut QueueSlot) {
+        let (queue, fsync) = (slot.id, slot.syncs());
+        let (gone, taken) = slot.take_kept();
+        gone.iter().for_each(|fact| self.push_fact(queue, fact, fsync));
+        taken.iter().for_each(|fact| self.push_local(queue, fact, None, fsync));
     }
 
     pub(super) fn push_put(&mut self, queue: QueueId, put: Put<'_>, fsync: bool) {
@@ -149,18 +161,16 @@ impl Journal {
         self.note_put(queue, put.seq);
     }
 
-    /// Adds the records of a round of a Raft group. They are synced, because the group waits for that.
-    pub(super) fn push_round(&mut self, round: GroupRound, me: Member, records: &[replica::Record]) {
-        for record in records {
-            facts::push_group(&mut self.open.records, round.queue, me, record);
-        }
-        self.open.on_synced.rounds.push(round);
+    /// Calls `add` to add the records of a round. They are synced, because somebody waits for that.
+    pub(super) fn push_round(&mut self, add: impl FnOnce(&mut Records)) {
+        self.push_records(add);
+        self.open.on_synced.rounds += 1;
         (self.open.sync, self.open.urgent) = (true, true);
     }
 
-    /// Adds a record of a Raft group that nobody waits for.
-    pub(super) fn push_group(&mut self, queue: QueueId, me: Member, record: &replica::Record) {
-        facts::push_group(&mut self.open.records, queue, me, record);
+    /// Calls `add` to add records that nobody waits for.
+    pub(super) fn push_records(&mut self, add: impl FnOnce(&mut Records)) {
+        add(&mut self.open.records);
     }
 
     /// Notes that messages between these seqs, inclusive, are among the records.
@@ -188,8 +198,13 @@ impl Journal {
     }
 
     /// Writes a live fact of an old file again. The log syncs it before it deletes that file.
-    pub(super) fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
-        self.push_fact(queue, fact, extent, false);
+    pub(super) fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact) {
+        self.push_fact(queue, fact, false);
+    }
+
+    /// As [`Journal::evacuate_fact`]. For `extent` see [`facts::push_local_fact`].
+    pub(super) fn evacuate_local(&mut self, queue: QueueId, fact: &LocalFact, extent: Option<Extent>) {
+        self.push_local(queue, fact, extent, false);
     }
 
     /// As [`Journal::evacuate_fact`].
@@ -208,8 +223,7 @@ impl Journal {
         *urgent = true;
         match level {
             Level::Written => on_written.receipts.push(receipt),
-            // Nothing is committed before it is synced.
-            Level::Synced | Level::Committed => {
+            Level::Synced => {
                 *sync = true;
                 on_synced.receipts.push(receipt);
             }
@@ -222,7 +236,7 @@ impl Journal {
         *urgent = true;
         match level {
             Level::Written => on_written.answers.push(answer),
-            Level::Synced | Level::Committed => {
+            Level::Synced => {
                 *sync = true;
                 on_synced.answers.push(answer);
             }
@@ -362,20 +376,6 @@ impl Journal {
         answers || self.receipts().any(|receipts| !receipts.is_empty())
     }
 
-    /// Returns whether a Raft group waits for a sync: receipts may depend on it.
-    pub(super) fn holds_rounds(&self) -> bool {
-        self.rounds().any(|rounds| !rounds.is_empty())
-    }
-
-    /// Returns the number of rounds of Raft groups that wait for a sync.
-    pub(super) fn rounds_held(&self) -> u64 {
-        self.rounds().map(|rounds| rounds.len() as u64).sum()
-    }
-
-    fn rounds(&self) -> impl Iterator<Item = &Vec<GroupRound>> {
-        self.on_synced().map(|on| &on.rounds)
-    }
-
     fn receipts(&self) -> impl Iterator<Item = &Receipts> {
         let written = self.loads().map(|load| &load.on_written.receipts);
         written.chain(self.on_synced().map(|on_synced| &on_synced.receipts))
@@ -408,7 +408,7 @@ mod tests {
     }
 
     fn put(journal: &mut Journal, seq: u64, fsync: bool) {
-        journal.push_fact(QUEUE, &Fact::Gone(Span { first: seq, last: seq }), None, fsync);
+        journal.push_fact(QUEUE, &Fact::Gone(Span { first: seq, last: seq }), fsync);
         journal.hold(receipt(seq), if fsync { Level::Synced } else { Level::Written });
     }
 
@@ -502,7 +502,7 @@ mod tests {
         let consumer = ConsumerId(7);
         for level in [Level::Written, Level::Synced] {
             let mut journal = Journal::default();
-            journal.push_fact(QUEUE, &Fact::Gone(Span { first: 1, last: 1 }), None, false);
+            journal.push_fact(QUEUE, &Fact::Gone(Span { first: 1, last: 1 }), false);
             let effect = Effect::Settled { consumer, first: 1, last: 1, journaled: true };
             journal.hold_answer(Answer { queue: QUEUE, effect }, level);
             assert!(journal.holds_receipts());

@@ -9,17 +9,12 @@ use crate::facts::SeqsInFile;
 use crate::shard::Shard;
 
 impl Shard {
-    /// Adds the facts that were kept back to the journal. Called at the end of a turn, before
-    /// [`Shard::poll_handover`].
-    pub fn close_records(&mut self) {
-        self.propose();
+    /// Adds the facts that were kept back to the journal.
+    pub(in crate::shard) fn add_kept_facts(&mut self) {
         let mut queues = std::mem::take(&mut self.storage.with_kept_facts);
         for queue in queues.drain(..) {
-            let slot = self.queues.get_mut(queue);
-            let Some(slot) = slot else { continue };
-            for fact in slot.take_kept() {
-                self.storage.journal.push_fact(queue, &fact, None, slot.driver.syncs());
-            }
+            let Some(slot) = self.queues.get_mut(queue) else { continue };
+            self.storage.journal.push_kept(slot);
         }
         self.storage.with_kept_facts = queues;
     }
@@ -100,7 +95,7 @@ impl Shard {
         receipts.drain().for_each(|receipt| self.mail.receipts.push(receipt));
         self.send_settled(answers);
         self.changes_synced(decisions);
-        rounds.into_iter().for_each(|round| self.group_synced(round));
+        self.rounds_synced(rounds);
         for extent in released {
             self.storage.pages.release(extent);
         }

@@ -10,7 +10,7 @@
 //! An evacuation copies live records out of an old log file. The order of one turn is:
 //!
 //! - [`Storage::put`] for each durable message;
-//! - [`Storage::close`] after each run of requests, which asks the queue's driver;
+//! - [`Storage::close`] after each run of requests;
 //! - [`Storage::hold`] for the receipts that depend on its facts, and [`Storage::hold_settled`] for such answers to
 //!   settlements;
 //! - at the end, `poll_handover` and the other polls of [`super::Shard`].
@@ -18,37 +18,32 @@
 //! Receipts and answers that are held leave when the log has answered.
 
 mod compact;
-mod engine;
-mod group;
 mod journal;
 mod logged;
 mod pages;
+mod reading;
 mod reclaim;
-mod slot;
 mod unwritten;
 mod writes;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use broker::explain::LogFacts;
 use catalog::Change;
 use catalog::ids::{QueueId, ShardId};
-use queue::{Drive, Effect, Fact, Level, Mark, Put, Solo};
-use replica::Member;
-use wal::{Extent, Size, Step};
+use queue::{Deferral, Effect, Fact, Level, LocalFact, Put};
+use wal::{Extent, Records, Size, Step};
 
-pub(super) use self::group::GroupSlot;
-pub(crate) use self::group::NODE;
-pub(super) use self::journal::GroupRound;
 use self::journal::{Answer, Journal};
 use self::pages::Pages;
+pub(super) use self::reading::{Peeking, Purpose, Reading};
 use self::reclaim::{Evacuating, Evacuation, GARBAGE_ALLOWED};
-pub(super) use self::slot::{Peeking, Purpose, QueueSlot, Reading, RunPlace};
 use self::unwritten::AllUnwritten;
 pub(super) use self::unwritten::UNWRITTEN_BYTES_MAX;
 pub use self::writes::Writes;
 use super::receipts::{Receipt, Receipts};
+use super::slot::{QueueSlot, RunPlace};
 
 /// Limits of what is stored.
 #[derive(Clone, Copy, Debug)]
@@ -90,12 +85,6 @@ pub(super) struct Storage {
     pages: Pages,
     /// Queues that keep facts back until the end of the turn.
     with_kept_facts: Vec<QueueId>,
-    /// Quorum queues with facts that are in no entry yet.
-    groups: Vec<QueueId>,
-    /// When the oldest of these facts must become an entry.
-    groups_due_ms: Option<u64>,
-    /// True if the end of a turn has moved more than records: another turn has work.
-    pub(in crate::shard) has_moved: bool,
     // ---- the state of the log
     /// The log has failed. Nothing durable is applied until it has accepted what it returned.
     log_failed: Option<Step>,
@@ -140,12 +129,9 @@ impl Storage {
         Self {
             journal: Journal::default(),
             turn_began_at: 0,
-            has_moved: false,
             unwritten: AllUnwritten::new(limits.unwritten_max),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
             with_kept_facts: Vec::new(),
-            groups: Vec::new(),
-            groups_due_ms: None,
             log_failed: None,
             log_retry: false,
             log_on_reserve: false,
@@ -201,14 +187,19 @@ impl Storage {
         self.pages.page_out_soon(queue, bytes);
     }
 
-    /// Returns what may hold receipts back, for `sluice explain`.
-    pub(super) fn facts(&self) -> LogFacts {
-        LogFacts {
-            failed: self.refuses() || self.is_stuck(),
-            receipts_held: self.journal.receipts_held() + self.unwritten.messages,
-            groups_held: self.journal.rounds_held(),
-            memory_receipts_held: self.pages.receipts.messages(),
-        }
+    /// Returns the number of messages whose receipts wait for the log.
+    pub(super) fn receipts_held(&self) -> u64 {
+        self.journal.receipts_held() + self.unwritten.messages
+    }
+
+    /// Returns the number of messages whose receipts wait until memory is free.
+    pub(super) fn memory_receipts_held(&self) -> u64 {
+        self.pages.receipts.messages()
+    }
+
+    /// Returns the newest file of the log that this shard knows. New records are written there or later.
+    pub(super) fn newest_file(&self) -> u64 {
+        self.log_file
     }
 
     /// Returns the approximate bytes of memory that messages take, and the limit above which some are paged
@@ -219,16 +210,12 @@ impl Storage {
 
     /// Returns true if records wait to be written, or for the log's answer.
     pub(super) fn has_unlogged(&self) -> bool {
-        !self.journal.is_idle() || self.unwritten.messages > 0 || !self.groups.is_empty()
+        !self.journal.is_idle() || self.unwritten.messages > 0
     }
 
     /// Returns true if receipts wait for the log, or for memory.
     pub(super) fn holds_receipts(&self) -> bool {
-        self.journal.holds_receipts()
-            || self.journal.holds_rounds()
-            || self.unwritten.messages > 0
-            || !self.groups.is_empty()
-            || !self.pages.receipts.is_empty()
+        self.journal.holds_receipts() || self.unwritten.messages > 0 || !self.pages.receipts.is_empty()
     }
 
     /// Returns when the polls of [`super::Shard`] have something to do.
@@ -236,7 +223,7 @@ impl Storage {
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_on_reserve);
         let unwritten = self.unwritten.next_deadline(!self.log_on_reserve);
-        journal.into_iter().chain(pages).chain(unwritten).chain(self.groups_due_ms).min()
+        journal.into_iter().chain(pages).chain(unwritten).min()
     }
 
     /// Returns true while an evacuation is in progress. The next turns continue it.
@@ -273,11 +260,9 @@ impl Storage {
     /// Removes a deleted queue. Its deferred messages get the outcome released, because they are neither
     /// settled nor written.
     pub(super) fn remove(&mut self, slot: &mut QueueSlot, receipts: &mut Receipts) {
-        let (queue, before) = (slot.id, slot.driver.deferral());
-        if let queue::Driver::Solo(solo) = &mut slot.driver {
-            solo.release(|receipt| receipts.push(Receipt::of(queue, receipt)));
-        }
-        self.unwritten.recount(before, slot.driver.deferral());
+        let (queue, before) = (slot.id, slot.deferral());
+        slot.release_deferred(|receipt| receipts.push(Receipt::of(queue, receipt)));
+        self.unwritten.recount(before, slot.deferral());
         self.pages.recount(slot.pageable, 0);
         self.pages.forget_large(slot);
         self.live_bytes -= slot.live_counted;
@@ -290,39 +275,40 @@ impl Storage {
         }
     }
 
-    /// Called for each message that has a fact. Returns true if its writing is deferred: the driver then sends
-    /// the receipt, and the message may be settled before it is written (docs/decisions/0022). For `defers` see
-    /// [`QueueSlot::defers`].
+    /// Called for each message that is written now. With `fsync`, its record is synced.
     #[inline]
-    pub(super) fn put(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
-        let is_deferred = self.unwritten.defer(queue, solo, defers, put);
-        if !is_deferred {
-            self.journal.push_put(queue, put, solo.syncs());
-        }
-        is_deferred
+    pub(super) fn put(&mut self, queue: QueueId, put: Put<'_>, fsync: bool) {
+        self.journal.push_put(queue, put, fsync);
     }
 
-    /// Ends a queue's turn: its driver decides what waits for the facts. Moves facts, loads and released runs
-    /// out of `output`. Returns the driver's mark, and the number of messages that need never be written.
-    pub(super) fn close(
-        &mut self,
-        shard: ShardId,
-        now_ms: u64,
-        slot: &mut QueueSlot,
-        output: &mut queue::Output,
-    ) -> (Mark, u64) {
-        let before = slot.driver.deferral();
-        let mark = slot.driver.close(&mut slot.fifo, output);
-        let never_written = self.unwritten.recount(before, slot.driver.deferral());
-        if slot.group.is_some() {
-            self.collect_facts(slot, now_ms, output);
-        }
-        if !output.local.is_empty() {
-            output.facts.append(&mut output.local);
-        }
+    /// Returns the size of the largest record whose writing may be deferred now, in bytes.
+    #[inline]
+    pub(super) fn room_to_defer(&self) -> u64 {
+        self.unwritten.room()
+    }
+
+    /// Called for each message whose writing is deferred: it may be settled before it is written (docs/decisions/0022). `bytes` is
+    /// the size of its record. For `defers` see [`QueueSlot::defers`].
+    #[inline]
+    pub(super) fn note_deferred(&mut self, queue: QueueId, defers: &mut bool, bytes: u64, at_ms: u64) {
+        self.unwritten.note(queue, defers, bytes, at_ms);
+    }
+
+    /// Called when the turn of a queue has ended, with what was deferred before that. Returns the number of messages that need never be
+    /// written.
+    pub(super) fn recount_deferred(&mut self, before: Deferral, slot: &QueueSlot) -> u64 {
+        self.unwritten.recount(before, slot.deferral())
+    }
+
+    /// Called at the end of a queue's turn. Moves facts, loads and released runs out of `output`.
+    pub(super) fn close(&mut self, shard: ShardId, slot: &mut QueueSlot, output: &mut queue::Output) {
         if !output.facts.is_empty() {
             self.log_facts(slot, &output.facts);
             output.facts.clear();
+        }
+        if !output.local.is_empty() {
+            self.log_local(slot, &output.local);
+            output.local.clear();
         }
         for load in output.loads.drain(..) {
             if let Some(kept) = slot.extents.get(&load.run) {
@@ -333,7 +319,7 @@ impl Storage {
         }
         for run in output.released.drain(..) {
             match slot.extents.remove(&run) {
-                Some(kept) if slot.driver.is_logged() => self.journal.release(kept.extent),
+                Some(kept) if slot.is_logged() => self.journal.release(kept.extent),
                 Some(kept) => self.pages.release(kept.extent),
                 None => {}
             }
@@ -343,7 +329,6 @@ impl Storage {
         slot.pageable = pageable;
         self.pages.note_large(slot);
         slot.recount_live(&mut self.live_bytes);
-        (mark, never_written)
     }
 
     /// Holds a receipt back until the records so far have reached a level.
@@ -352,7 +337,7 @@ impl Storage {
     }
 
     /// Holds the answers to settlements that wait for the records so far back, until these have reached a level. They are
-    /// removed from `effects`. A quorum queue holds its own answers back ([`queue::Replica`]).
+    /// removed from `effects`.
     pub(super) fn hold_settled(&mut self, queue: QueueId, effects: &mut Vec<Effect>, level: Level) {
         let waits = |effect: &Effect| matches!(effect, Effect::Settled { journaled: true, .. });
         if effects.iter().any(waits) {
@@ -380,38 +365,18 @@ impl Storage {
         self.journal.end_decision();
     }
 
-    /// Adds the facts of a quorum queue to its next entry.
-    fn collect_facts(&mut self, slot: &mut QueueSlot, now_ms: u64, output: &mut queue::Output) {
-        let Some(group) = &mut slot.group else { return };
-        output.facts.drain(..).for_each(|fact| group.push(&fact, now_ms));
-        let waits = matches!(&slot.driver, queue::Driver::Replica(driver) if driver.has_unproposed());
-        if waits || group.has_open() {
-            self.list_group(slot.id, group);
-        }
+    // ---- for those who write records themselves
+    // -----------------------------------------------------------------------------------------
+
+    /// Calls `add` to add the records of a round. They are synced. [`super::Shard::rounds_synced`] is called when they are, in the order of
+    /// these calls.
+    pub(super) fn push_round(&mut self, add: impl FnOnce(&mut Records)) {
+        self.journal.push_round(add);
     }
 
-    /// Notes that a quorum queue has facts that are in no entry.
-    pub(super) fn list_group(&mut self, queue: QueueId, group: &mut GroupSlot) {
-        if !std::mem::replace(&mut group.is_listed, true) {
-            self.groups.push(queue);
-        }
-        self.groups_due_ms = self.groups_due_ms.into_iter().chain(group.due_ms()).min();
-    }
-
-    /// Removes and returns the list of quorum queues that have facts in no entry.
-    pub(super) fn take_groups(&mut self) -> Vec<QueueId> {
-        self.groups_due_ms = None;
-        std::mem::take(&mut self.groups)
-    }
-
-    /// Hands a record of a Raft group to the log. Nobody waits for it.
-    pub(super) fn push_group(&mut self, queue: QueueId, me: Member, record: &replica::Record) {
-        self.journal.push_group(queue, me, record);
-    }
-
-    /// Hands the records of a round of a Raft group to the log, which reports when they are synced.
-    pub(super) fn push_round(&mut self, round: GroupRound, me: Member, records: &[replica::Record]) {
-        self.journal.push_round(round, me, records);
+    /// Calls `add` to add records that nobody waits for.
+    pub(super) fn push_records(&mut self, add: impl FnOnce(&mut Records)) {
+        self.journal.push_records(add);
     }
 
     /// Notes that messages between these seqs, inclusive, are among the records.
@@ -419,31 +384,55 @@ impl Storage {
         self.journal.note_puts(queue, first, last);
     }
 
-    /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end
-    /// of the turn. Facts of quorum queues are never kept back, because an entry of the group may come next.
+    /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end of the turn. The
+    /// facts of a queue with a group are in an entry of that group.
     fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact]) {
-        let (queue, fsync) = (slot.id, slot.driver.syncs());
+        let (queue, fsync) = (slot.id, slot.syncs());
         for fact in facts {
             match fact {
-                Fact::Gone(_) | Fact::GoneFromRun(_) if slot.group.is_none() => {
-                    if slot.gone.is_none() && slot.taken.is_none() {
-                        self.with_kept_facts.push(queue);
-                    }
-                    if let Some(ended) = slot.keep_back(fact) {
-                        self.journal.push_fact(queue, &ended, None, fsync);
-                    }
+                Fact::Gone(span) => {
+                    self.note_kept(slot);
+                    let ended = slot.keep_gone(*span);
+                    ended.iter().for_each(|ended| self.journal.push_fact(queue, ended, fsync));
                 }
-                Fact::Put { .. }
-                | Fact::Gone(_)
-                | Fact::Returned { .. }
-                | Fact::Stored(_)
-                | Fact::GoneFromRun(_)
-                | Fact::Damaged => {
-                    let run =
-                        if let Fact::Stored(stored) = fact { slot.extents.get(&stored.run) } else { None };
-                    self.journal.push_fact(queue, fact, run.map(|kept| kept.extent), fsync);
+                Fact::Put { .. } | Fact::Returned { .. } => self.journal.push_fact(queue, fact, fsync),
+            }
+        }
+    }
+
+    /// Adds facts about the disk to the journal. Those of quorum queues are never kept back, because an entry of the group
+    /// may come next.
+    fn log_local(&mut self, slot: &mut QueueSlot, facts: &[LocalFact]) {
+        let (queue, fsync) = (slot.id, slot.syncs());
+        for fact in facts {
+            match fact {
+                LocalFact::GoneFromRun(taken) if slot.may_keep_back() => {
+                    self.note_kept(slot);
+                    let ended = slot.keep_taken(*taken);
+                    ended.iter().for_each(|ended| self.journal.push_local(queue, ended, None, fsync));
+                }
+                LocalFact::GoneFromRun(_)
+                | LocalFact::Stored(_)
+                | LocalFact::Marked { .. }
+                | LocalFact::Damaged => {
+                    self.journal.push_local(queue, fact, extent_of(&slot.extents, fact), fsync);
                 }
             }
         }
+    }
+
+    /// Called before the queue keeps a fact back.
+    fn note_kept(&mut self, slot: &QueueSlot) {
+        if !slot.has_kept() {
+            self.with_kept_facts.push(slot.id);
+        }
+    }
+}
+
+/// Returns where the run is that this fact says is stored.
+fn extent_of(extents: &BTreeMap<u32, RunPlace>, fact: &LocalFact) -> Option<Extent> {
+    match fact {
+        LocalFact::Stored(stored) => extents.get(&stored.run).map(|kept| kept.extent),
+        LocalFact::GoneFromRun(_) | LocalFact::Marked { .. } | LocalFact::Damaged => None,
     }
 }

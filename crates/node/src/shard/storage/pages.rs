@@ -18,10 +18,11 @@ use wal::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Ru
 
 use super::Storage;
 use super::compact::Moving;
-use super::slot::{Purpose, QueueSlot, Reading, RunPlace};
+use super::reading::{Purpose, Reading};
 use crate::facts;
 use crate::shard::Shard;
 use crate::shard::receipts::Receipts;
+use crate::shard::slot::{QueueSlot, RunPlace};
 
 /// The size of a run, in bytes. It makes about one pack.
 const RUN_BYTES: u64 = PACK_BYTES - PACK_BYTES / 16;

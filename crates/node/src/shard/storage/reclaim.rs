@@ -10,19 +10,15 @@
 
 use std::sync::atomic::Ordering;
 
-use broker::counters::RaftSums;
 use broker::ids::NODE_SHARD;
 use broker::mail::Mail;
 use catalog::DefinitionsCursor;
-use message::LastRoute;
-use queue::{ALL_DUE, Fact};
-use replica::Payload;
+use queue::{ALL_DUE, LocalFact, Logged};
 use wal::{SPARE_FILES_MAX, Size};
 
-use super::journal::Journal;
-use super::{QueueSlot, RunPlace, Storage};
-use crate::entries;
+use super::{Storage, extent_of};
 use crate::shard::Shard;
+use crate::shard::slot::{QueueSlot, RunPlace};
 use crate::shard::walks::Walk;
 
 /// Bytes of garbage that the log may hold, however much is alive. Freeing it costs a sync.
@@ -248,23 +244,21 @@ impl Shard {
     /// Writes the next live records of a queue in the files up to `file`. Returns true if those were the
     /// last.
     fn evacuate_queue(&mut self, place: usize, file: u64) -> bool {
-        let Storage { journal, unwritten, live_bytes, log_file, .. } = &mut self.storage;
+        let Storage { journal, unwritten, live_bytes, .. } = &mut self.storage;
         let Some(slot) = self.queues.at_mut(place) else { return true };
         let id = slot.id;
         if !slot.fifo.is_repeating() {
             if slot.fifo.is_damaged() {
-                journal.evacuate_fact(id, &Fact::Damaged, None);
+                journal.evacuate_local(id, &LocalFact::Damaged, None);
             }
             let old = slot.places.extract_if(.., |place| place.file <= file);
             let ranges = join(old.map(|place| (place.first, place.last)).collect());
-            // The entries before the base say which messages of a run are gone. These entries are deleted together with
-            // their files. So when the base is written again, the facts about the runs are, too.
-            let with_base = slot.group.as_ref().is_some_and(|group| group.base_file <= file);
-            let is_old = |kept: &RunPlace| with_base || kept.file.is_some_and(|stored| stored <= file);
+            let are_all_old = slot.repeats_all_runs(file);
+            let is_old = |kept: &RunPlace| are_all_old || kept.file.is_some_and(|stored| stored <= file);
             let runs = slot.extents.iter().filter(|(_, kept)| is_old(kept));
             let runs: Vec<u32> = runs.map(|(run, _)| *run).collect();
             if ranges.is_empty() && runs.is_empty() {
-                evacuate_base(slot, journal, (*log_file, file), &mut self.counters.raft);
+                self.queue_evacuated(id, file);
                 return true;
             }
             // The ranges also include messages that were never written.
@@ -277,18 +271,16 @@ impl Shard {
         }
         // Facts that were kept back come first. Otherwise they would remove records that are written again
         // after them.
-        for fact in slot.take_kept() {
-            journal.push_fact(id, &fact, None, slot.driver.syncs());
-        }
+        journal.push_kept(slot);
         let extents = &slot.extents;
-        let walked = slot.fifo.repeat(self.rows.left(), |fact| {
-            let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
-            journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
+        let walked = slot.fifo.repeat(self.rows.left(), |fact| match fact {
+            Logged::Shared(fact) => journal.evacuate_fact(id, &fact),
+            Logged::Local(fact) => journal.evacuate_local(id, &fact, extent_of(extents, &fact)),
         });
         self.rows.count(walked);
         let is_last = !slot.fifo.is_repeating();
         if is_last {
-            evacuate_base(slot, journal, (*log_file, file), &mut self.counters.raft);
+            self.queue_evacuated(id, file);
         }
         is_last
     }
@@ -338,59 +330,12 @@ impl Shard {
 }
 
 impl Storage {
-    /// Writes a new base of a quorum queue's group, as an evacuation does, and adds to the sums how far that moves it. Returns its
-    /// index, or `None` if the queue has no group.
-    pub(crate) fn checkpoint(&mut self, slot: &mut QueueSlot, sums: &mut RaftSums) -> Option<u64> {
-        let Self { journal, log_file, .. } = self;
-        slot.group.as_ref()?;
+    /// Writes the records of all runs of a queue again.
+    pub(crate) fn repeat_runs(&mut self, slot: &mut QueueSlot) {
         let (id, extents) = (slot.id, &slot.extents);
-        // As in an evacuation, the runs are written again together with the base.
         let runs: Vec<u32> = extents.keys().copied().collect();
-        slot.fifo.run_facts(&runs, |fact| {
-            let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
-            journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
-        });
-        write_base(slot, journal, *log_file, sums);
-        slot.group.as_ref().map(|group| group.base_index)
+        slot.fifo.run_facts(&runs, |fact| self.journal.evacuate_local(id, &fact, extent_of(extents, &fact)));
     }
-}
-
-/// Writes the base of a quorum queue's group again, and the entries after it, if the base is in a file up to `file`.
-fn evacuate_base(
-    slot: &mut QueueSlot,
-    journal: &mut Journal,
-    (log_file, file): (u64, u64),
-    sums: &mut RaftSums,
-) {
-    if slot.group.as_ref().is_some_and(|group| group.base_file <= file) {
-        write_base(slot, journal, log_file, sums);
-    }
-}
-
-/// Writes a new base of a quorum queue's group, and the entries after it, to `log_file` or a later file.
-fn write_base(slot: &mut QueueSlot, journal: &mut Journal, log_file: u64, sums: &mut RaftSums) {
-    let content = entries::content(slot.fifo.next_seq());
-    let Some(group) = &mut slot.group else { return };
-    let (me, before) = (group.engine.me(), group.reached());
-    for record in group.engine.wake().evacuate(content).into_iter().flatten() {
-        journal.push_group(slot.id, me, &record);
-        if let replica::Record::Base(base) = &record {
-            (group.base_file, group.base_index, group.log_bytes) = (log_file, base.at.index, 0);
-        }
-        // The messages of an entry that is not committed were not repeated above. So their new place is noted here.
-        if let replica::Record::Entry { entry, .. } = record
-            && let Payload::Facts(facts) = entry.payload
-        {
-            group.log_bytes += facts.len() as u64;
-            let facts = entries::decode(facts, &mut LastRoute::default()).unwrap_or_default();
-            for fact in &facts {
-                if let Fact::Put { seq, .. } = fact {
-                    journal.note_puts(slot.id, *seq, *seq);
-                }
-            }
-        }
-    }
-    sums.advance(&before, &group.reached());
 }
 
 /// Joins ranges that overlap, so that live messages are written once. Ranges overlap because a queue writes
@@ -414,11 +359,12 @@ mod tests {
     use catalog::access::Access;
     use catalog::{Arguments, Command, DeclareQueue};
     use message::{Message, Parts, Route};
-    use queue::{Publish, PublisherId, Request};
-    use replica::{Base, Member, Position, Vote};
+    use queue::{Fact, Publish, PublisherId, Request};
+    use replica::{Base, Member, Payload, Position, Vote};
     use wal::{Completion, Handover, Step};
 
     use super::*;
+    use crate::entries;
     use crate::facts::Restored;
     use crate::shard::CHORES_MS;
     use crate::shard::questions::{Act, AnswerTo, Question};

@@ -1,16 +1,15 @@
 //! The messages whose writing is deferred, of all queues of a shard: their budget, and when the oldest must
 //! be written.
 //!
-//! The driver of each queue decides which of its messages are deferred ([`queue::Solo`],
-//! docs/decisions/0022). A receipt leaves when its message is written or settled, whichever comes first.
+//! Each queue decides which of its messages are deferred (docs/decisions/0022). A receipt leaves when its message is written or settled, whichever comes first.
 
 use catalog::ids::QueueId;
-use queue::{ALL_DUE, DEFERRED_MS, Deferral, Driver, Level, Put, Solo};
+use queue::{ALL_DUE, DEFERRED_MS, Deferral};
 
 use super::journal::Journal;
-use super::slot::QueueSlot;
 use crate::shard::Shard;
 use crate::shard::receipts::Receipt;
+use crate::shard::slot::QueueSlot;
 
 /// The most bytes of records that are deferred at a time: what one link may have unconfirmed. More messages
 /// are written at once.
@@ -34,16 +33,21 @@ impl AllUnwritten {
         Self { bytes_max, messages: 0, bytes: 0, queues: Vec::new(), due_ms: None }
     }
 
-    /// Asks the driver to defer a message, if the budget allows it. Returns true if it is deferred.
-    pub(super) fn defer(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
-        let Some(bytes) = solo.defer(put, self.bytes_max - self.bytes) else { return false };
+    /// Returns how many bytes of records may be deferred now.
+    #[inline]
+    pub(super) fn room(&self) -> u64 {
+        self.bytes_max - self.bytes
+    }
+
+    /// Called when the writing of a message is deferred. `bytes` is the size of its record.
+    #[inline]
+    pub(super) fn note(&mut self, queue: QueueId, defers: &mut bool, bytes: u64, at_ms: u64) {
         self.messages += 1;
         self.bytes += bytes;
         if !std::mem::replace(defers, true) {
             self.queues.push(queue);
         }
-        self.due_ms.get_or_insert(put.at_ms + DEFERRED_MS);
-        true
+        self.due_ms.get_or_insert(at_ms + DEFERRED_MS);
     }
 
     /// Updates the sums when a queue defers less than before. Returns the difference in messages.
@@ -56,13 +60,11 @@ impl AllUnwritten {
 
     /// Writes the messages of a queue that are due at this time.
     pub(super) fn write(&mut self, slot: &mut QueueSlot, now_ms: u64, journal: &mut Journal) {
-        let QueueSlot { id, driver, fifo, .. } = slot;
-        let (before, fsync) = (driver.deferral(), driver.syncs());
-        let Driver::Solo(solo) = driver else { return };
-        let receipts = solo.write_due(fifo, now_ms, |fact| journal.push_fact(*id, &fact, None, fsync));
-        let level = if fsync { Level::Synced } else { Level::Written };
-        receipts.into_iter().for_each(|receipt| journal.hold(Receipt::of(*id, receipt), level));
-        self.recount(before, driver.deferral());
+        let (id, before, fsync) = (slot.id, slot.deferral(), slot.syncs());
+        let receipts = slot.write_due(now_ms, |fact| journal.push_fact(id, &fact, fsync));
+        let level = slot.level();
+        receipts.into_iter().for_each(|receipt| journal.hold(Receipt::of(id, receipt), level));
+        self.recount(before, slot.deferral());
     }
 
     /// Returns when messages must be written. `writes` is false while they cannot be.
@@ -90,7 +92,7 @@ impl Shard {
             let Some(slot) = self.queues.get_mut(queue) else { return false };
             self.storage.unwritten.write(slot, now_ms, &mut self.storage.journal);
             slot.recount_live(&mut self.storage.live_bytes);
-            let next = if let Driver::Solo(solo) = &slot.driver { solo.next_deadline() } else { None };
+            let next = slot.next_deferred_ms();
             due_ms = due_ms.into_iter().chain(next).min();
             slot.defers = next.is_some();
             next.is_some()

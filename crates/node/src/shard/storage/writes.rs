@@ -36,8 +36,8 @@ impl Shard {
         for _ in 0..WRITES_MAX {
             let completion = self.poll_handover().and_then(|handover| writes.write(handover));
             let answers: Vec<_> = self.poll_stream_jobs().filter_map(|job| writes.append(job)).collect();
-            // Handing over may itself have moved something: turns of a quorum queue that need no record are committed then.
-            let has_moved = std::mem::take(&mut self.storage.has_moved);
+            // Handing over may itself have moved something: see `close_records`.
+            let has_moved = self.groups.take_moved();
             if completion.is_none() && answers.is_empty() && !has_moved {
                 return is_left;
             }

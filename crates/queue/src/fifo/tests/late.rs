@@ -14,8 +14,8 @@ pub(super) struct Late {
     committed: u64,
     /// The turns that are not committed, with their facts, oldest first.
     waiting: VecDeque<(u64, Vec<Fact>)>,
-    /// The facts of all committed turns, and those of runs.
-    pub facts: Vec<Fact>,
+    /// The facts of all committed turns, and those about the disk.
+    pub facts: Vec<Logged>,
 }
 
 impl Late {
@@ -52,8 +52,8 @@ impl Late {
     }
 
     pub(super) fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
-        let mark = self.replica.close(fifo, output);
-        self.facts.append(&mut output.local);
+        let Awaits::Commit(mark) = self.replica.close(fifo, output) else { panic!("it is replicated") };
+        self.note_local(output);
         let facts = std::mem::take(&mut output.facts);
         if self.turns().last().is_some_and(|last| *last < mark.turn) {
             self.waiting.push_back((mark.turn, facts));
@@ -64,18 +64,23 @@ impl Late {
         mark
     }
 
+    /// Moves the facts about the disk to the log, where they wait for no commit.
+    pub(super) fn note_local(&mut self, output: &mut Output) {
+        self.facts.extend(output.local.drain(..).map(Logged::Local));
+    }
+
     pub(super) fn commit(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
         self.committed = self.committed.max(turn);
         while let Some((_, facts)) = self.waiting.pop_front_if(|(waiting, _)| *waiting <= turn) {
-            self.facts.extend(facts);
+            self.facts.extend(facts.into_iter().map(Logged::Shared));
         }
         let mark = self.replica.mark_of(turn);
-        lending(out, |out, deliver| self.replica.handle_reached(mark, fifo, now_ms, out, deliver));
+        lending(out, |out, deliver| self.replica.handle_committed(mark, fifo, now_ms, out, deliver));
     }
 
     pub(super) fn roll_back(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
         while self.waiting.pop_back_if(|(waiting, _)| *waiting > turn).is_some() {}
-        let mark = Mark { turn, level: Level::Committed };
+        let mark = Mark { turn };
         lending(out, |out, deliver| self.replica.handle_rolled_back(mark, fifo, now_ms, out, deliver));
     }
 }

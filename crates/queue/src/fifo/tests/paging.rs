@@ -1,7 +1,7 @@
 //! Tests the backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::{Arrival, Fact, GoneFromRun, Living, Overflow, PEEK_STEPS_MAX, Peek, PeekEnd};
+use crate::{Arrival, Fact, GoneFromRun, Living, LocalFact, Logged, Overflow, PEEK_STEPS_MAX, Peek, PeekEnd};
 
 #[test]
 fn paged_out_messages_are_delivered_in_order() {
@@ -427,13 +427,13 @@ fn a_damaged_queue_keeps_its_messages_until_it_is_deleted() {
         q.purge().is("refused Damaged");
         assert_eq!(q.shelf.runs(), [1]);
         let mut facts = Vec::new();
-        q.fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
-        q.fifo.run_facts(&[1], |fact| facts.push(fact));
+        q.fifo.live_facts(0, u64::MAX, |fact| facts.push(fact.into()));
+        q.fifo.run_facts(&[1], |fact| facts.push(fact.into()));
         let [
-            Fact::Put { seq: 3, .. },
-            Fact::Put { seq: 4, .. },
-            Fact::Stored(run),
-            Fact::GoneFromRun(GoneFromRun { last: 0, .. }),
+            Logged::Shared(Fact::Put { seq: 3, .. }),
+            Logged::Shared(Fact::Put { seq: 4, .. }),
+            Logged::Local(LocalFact::Stored(run)),
+            Logged::Local(LocalFact::GoneFromRun(GoneFromRun { last: 0, .. })),
         ] = &facts[..]
         else {
             panic!("{facts:?}");

@@ -153,7 +153,7 @@ struct Run {
     now_ms: u64,
     publishes: u64,
     next_id: u64,
-    journal: Vec<Fact>,
+    journal: Vec<Logged>,
     shelf: Shelf,
     writing: bool,
     moving: Option<(u32, Living, Vec<Loaded>, Vec<Moved>)>,
@@ -259,7 +259,8 @@ impl Run {
             .map(|e| if let Effect::Done { messages, .. } = e { *messages } else { 0 })
             .sum::<u64>();
         self.shelf.release(std::mem::take(&mut out.released));
-        self.journal.extend(out.facts.iter().cloned());
+        self.journal.extend(out.facts.iter().cloned().map(Logged::Shared));
+        self.journal.extend(out.local.iter().cloned().map(Logged::Local));
         (out, std::mem::take(&mut self.model.observed))
     }
 
@@ -619,11 +620,11 @@ proptest! {
             run.step(step);
         }
         let mut facts = vec![];
-        run.fifo.live_facts(cut + 1, u64::MAX, |fact| facts.push(fact));
-        run.fifo.live_facts(0, cut, |fact| facts.push(fact));
+        run.fifo.live_facts(cut + 1, u64::MAX, |fact| facts.push(Logged::Shared(fact)));
+        run.fifo.live_facts(0, cut, |fact| facts.push(fact.into()));
         let (some, others): (Vec<u32>, Vec<u32>) = run.fifo.runs().partition(|run| run % 2 == 0);
-        run.fifo.run_facts(&some, |fact| facts.push(fact));
-        run.fifo.run_facts(&others, |fact| facts.push(fact));
+        run.fifo.run_facts(&some, |fact| facts.push(fact.into()));
+        run.fifo.run_facts(&others, |fact| facts.push(fact.into()));
         let restored = Fifo::restore(run.config.clone(), facts.into_iter().collect(), run.now_ms);
         prop_assert_eq!(run.marks(&restored), run.marks(&run.fifo));
     }
@@ -729,7 +730,6 @@ proptest! {
                         }
                     }
                     Fact::Returned { seq, .. } => prop_assert!(!gone.contains(&seq)),
-                    Fact::Stored(_) | Fact::GoneFromRun(_) | Fact::Damaged => (),
                 }
             }
             let puts = out.facts.iter().filter(|fact| matches!(fact, Fact::Put { .. })).count();

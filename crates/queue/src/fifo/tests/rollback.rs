@@ -452,7 +452,7 @@ impl Run {
     /// Checks the deliveries that were sent at once: only committed messages, and within the credit.
     fn see_deliveries(&mut self) {
         // The log has them before it learns of any later commit.
-        self.late.facts.append(&mut self.out.local);
+        self.late.note_local(&mut self.out);
         while let Some(load) = self.out.loads.pop() {
             let is_known = self.fifo.runs().any(|run| run == load.run);
             let block = if is_known { self.shelf.block(load) } else { Block::default() };
@@ -728,19 +728,27 @@ fn check_counts(fifo: &Fifo, shelf: &Shelf) {
 
 /// Describes the state that these facts restore at the time of the run: sequence number, delivery count, redelivered flag,
 /// acquired count and annotations.
-fn restored_state(run: &Run, facts: impl IntoIterator<Item = Fact>) -> String {
+fn restored_state(run: &Run, facts: impl IntoIterator<Item = Logged>) -> String {
     let config = Config { message_ttl_ms: None, ..run.config.clone() };
     let mut fifo = Fifo::restore(config, facts.into_iter().collect(), 0).with_policy(FactPolicy::Always);
     fifo.end_delays(run.now_ms);
     state(&fifo, &run.shelf, run.now_ms)
 }
 
-fn live_facts(fifo: &Fifo) -> Vec<Fact> {
+fn live_facts(fifo: &Fifo) -> Vec<Logged> {
     let mut facts = vec![];
-    fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
+    fifo.live_facts(0, u64::MAX, |fact| facts.push(fact.into()));
     let runs: Vec<u32> = fifo.runs().collect();
-    fifo.run_facts(&runs, |fact| facts.push(fact));
+    fifo.run_facts(&runs, |fact| facts.push(fact.into()));
     facts
+}
+
+/// Returns the facts that other members learn.
+fn shared(facts: &[Logged]) -> impl Iterator<Item = Fact> {
+    facts.iter().filter_map(|fact| match fact {
+        Logged::Shared(fact) => Some(fact.clone()),
+        Logged::Local(_) => None,
+    })
 }
 
 /// Removes the next sequence number, which the facts of live messages cannot restore.
@@ -808,7 +816,7 @@ proptest! {
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
-            for fact in run.late.facts[learned..].iter().cloned() {
+            for fact in shared(&run.late.facts[learned..]) {
                 follower.learn(fact, &mut Output::default());
             }
             learned = run.late.facts.len();
@@ -835,17 +843,17 @@ proptest! {
             }
             if number == at.min(steps.len() / 2) {
                 run.commit_all();
-                run.late.facts[known..].iter().cloned().for_each(|fact| restored.handle(fact));
+                restored.extend(run.late.facts[known..].iter().cloned());
                 known = run.late.facts.len();
                 if again {
-                    live_facts(&run.fifo).into_iter().for_each(|fact| restored.handle(fact));
+                    restored.extend(live_facts(&run.fifo));
                 }
                 let fifo = Fifo::restore(config.clone(), std::mem::take(&mut restored), 0);
                 restart = Some((fifo.with_policy(FactPolicy::Always), run.shelf.clone()));
             }
             // Runs are local: those of the member that decides from now on are not for the one that learns.
             let Some((learner, shelf)) = &mut restart else { continue };
-            for fact in run.late.facts[known..].iter().cloned() {
+            for fact in shared(&run.late.facts[known..]) {
                 let mut out = Output::default();
                 learner.learn(fact, &mut out);
                 shelf.release(out.released);

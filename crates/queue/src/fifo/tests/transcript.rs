@@ -1,6 +1,7 @@
 //! A transcript: each line applies one request, and its output is compared as text.
 //!
-//! Effects come first, in order. Then `|`, then facts.
+//! Effects come first, in order. Then `|`, then the facts about the disk, then the others. (In the log, the facts about
+//! the disk come last.)
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub(super) struct Page {
     pub fifo: Fifo,
     pub now_ms: u64,
     published: u64,
-    journal: Vec<Fact>,
+    journal: Vec<Logged>,
     pub shelf: Shelf,
     /// Blocks that were requested and have not been read.
     pub loads: Vec<Load>,
@@ -269,8 +270,9 @@ impl Page {
     fn read(&mut self, out: Output) -> Response {
         let all = out.receipts.iter().flat_map(receipt).chain(out.effects.iter().map(effect));
         let effects: Vec<String> = all.collect();
-        let facts: Vec<String> = out.facts.iter().map(fact).collect();
-        self.journal.extend(out.facts);
+        let facts: Vec<String> = out.local.iter().map(local_fact).chain(out.facts.iter().map(fact)).collect();
+        self.journal.extend(out.facts.into_iter().map(Logged::Shared));
+        self.journal.extend(out.local.into_iter().map(Logged::Local));
         self.loads.extend(out.loads);
         self.too_large += out.too_large;
         self.shelf.release(out.released);
@@ -354,15 +356,25 @@ fn fact(fact: &Fact) -> String {
         Fact::Put { seq, message, .. } => format!("put {seq} {}", body(message)),
         Fact::Gone(Span { first, last }) if first == last => format!("gone {first}"),
         Fact::Gone(Span { first, last }) => format!("gone {first}..={last}"),
-        Fact::Stored(Stored { run, first, last, durable, messages, .. }) => {
+        Fact::Returned { seq, marks } => returned(*seq, marks),
+    }
+}
+
+fn local_fact(fact: &LocalFact) -> String {
+    match fact {
+        LocalFact::Stored(Stored { run, first, last, durable, messages, .. }) => {
             format!("stored {run}: {first}..={last}, {durable} of {messages}")
         }
-        Fact::GoneFromRun(GoneFromRun { run, first, last, .. }) => format!("taken {run}: {first}..={last}"),
-        Fact::Returned { seq, marks } => {
-            let again = if marks.redelivered { " again" } else { "" };
-            let noted = if marks.annotations.is_some() { " annotated" } else { "" };
-            format!("returned {seq} count {}{again}{noted}", marks.delivery_count)
+        LocalFact::GoneFromRun(GoneFromRun { run, first, last, .. }) => {
+            format!("taken {run}: {first}..={last}")
         }
-        Fact::Damaged => "damaged".to_owned(),
+        LocalFact::Marked { seq, marks } => returned(*seq, marks),
+        LocalFact::Damaged => "damaged".to_owned(),
     }
+}
+
+fn returned(seq: u64, marks: &Marks) -> String {
+    let again = if marks.redelivered { " again" } else { "" };
+    let noted = if marks.annotations.is_some() { " annotated" } else { "" };
+    format!("returned {seq} count {}{again}{noted}", marks.delivery_count)
 }

@@ -1,14 +1,15 @@
-//! A queue with its machine, and the places of its messages.
+//! A queue that lives on a shard: its machine, the member of its group, and the places of its messages. The components of the shard share
+//! it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use catalog::ids::QueueId;
-use queue::{BrowserLoad, Depth, Driver, Fact, Fifo, GoneFromRun, Load, Peek, PeekBlock, Span};
+use queue::{Deferral, Depth, Driver, Fact, Fifo, GoneFromRun, Level, LocalFact, Receipt, Span};
 use ranges::replace_joined;
 use wal::Extent;
 
-use super::group::GroupSlot;
+use super::groups::Hosted;
 use crate::facts::SeqsInFile;
 
 /// A queue whose home is this shard.
@@ -19,15 +20,15 @@ pub(in crate::shard) struct QueueSlot {
     /// Decides which facts are written to the log, and when.
     pub driver: Driver,
     pub fifo: Fifo,
-    /// The Raft group of a quorum queue.
-    pub group: Option<Box<GroupSlot>>,
+    /// This node's member of the Raft group, if it is a quorum queue. `None` if the queue is closed because of damage.
+    pub group: Option<Box<Hosted>>,
     /// Where the queue's messages are in the log, oldest first.
     pub places: Vec<SeqsInFile>,
     /// Where the queue's paged-out runs are on the disk.
     pub extents: BTreeMap<u32, RunPlace>,
     /// Bytes that could be paged out, at the last count.
     pub pageable: u64,
-    /// The queue is in the large queues of [`super::pages::Pages`].
+    /// The queue is in the large queues of [`super::storage`].
     pub is_large: bool,
     /// The last result of [`QueueSlot::live_bytes`].
     pub live_counted: u64,
@@ -38,7 +39,7 @@ pub(in crate::shard) struct QueueSlot {
     /// The last `Gone` and `GoneFromRun` of this turn. They are kept back so that the next fact may continue them.
     pub gone: Option<Span>,
     pub taken: Option<GoneFromRun>,
-    /// The queue is in the list of [`super::unwritten::AllUnwritten`].
+    /// The queue is in the list of [`super::storage`] of queues that defer writing.
     pub defers: bool,
     /// The version of the policies that its settings were made from.
     pub policies: u32,
@@ -57,53 +58,74 @@ pub(in crate::shard) struct RunPlace {
     pub file: Option<u64>,
 }
 
-/// A block that was requested.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::shard) struct Reading {
-    pub queue: QueueId,
-    pub load: Load,
-    pub extent: Extent,
-    pub purpose: Purpose,
-}
-
-/// Why a block is read.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::shard) enum Purpose {
-    /// Its messages are to be delivered.
-    Deliver,
-    /// The run is being copied without its dead messages.
-    Copy,
-    /// The admin API shows messages of the queue.
-    Peek(Peeking),
-    /// A consumer looks at messages of the queue, and takes none.
-    Browse(BrowserLoad),
-}
-
-/// A peek of the admin API that waits for a block.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::shard) struct Peeking {
-    /// The number of the question.
-    pub question: u64,
-    pub peek: Peek,
-    pub block: PeekBlock,
-    /// The number of further blocks that may be read for it.
-    pub left: u32,
-}
-
 impl QueueSlot {
     /// Keeps back a fact that the next one may continue. Returns the previous one if it cannot be continued
     /// any more.
-    pub(crate) fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
-        match *fact {
-            Fact::Gone(span) => replace_joined(&mut self.gone, span).map(Fact::Gone),
-            Fact::GoneFromRun(taken) => replace_joined(&mut self.taken, taken).map(Fact::GoneFromRun),
-            _ => None,
-        }
+    pub(crate) fn keep_gone(&mut self, gone: Span) -> Option<Fact> {
+        replace_joined(&mut self.gone, gone).map(Fact::Gone)
+    }
+
+    /// [`Self::keep_gone`] for messages of a run.
+    pub(crate) fn keep_taken(&mut self, taken: GoneFromRun) -> Option<LocalFact> {
+        replace_joined(&mut self.taken, taken).map(LocalFact::GoneFromRun)
+    }
+
+    /// Returns whether facts are kept back.
+    pub(crate) fn has_kept(&self) -> bool {
+        self.gone.is_some() || self.taken.is_some()
     }
 
     /// Takes the facts that were kept back.
-    pub(crate) fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
-        self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::GoneFromRun))
+    pub(crate) fn take_kept(&mut self) -> (Option<Fact>, Option<LocalFact>) {
+        (self.gone.take().map(Fact::Gone), self.taken.take().map(LocalFact::GoneFromRun))
+    }
+
+    /// Returns true if facts of the queue may be kept back for a while. Those of a quorum queue may not, because an entry of the group
+    /// may come next.
+    pub(crate) fn may_keep_back(&self) -> bool {
+        self.group.is_none()
+    }
+
+    /// Returns whether the facts of the queue go to the log.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.driver.is_logged()
+    }
+
+    /// Returns whether records of the queue must be synced.
+    pub(crate) fn syncs(&self) -> bool {
+        self.driver.syncs()
+    }
+
+    /// Returns the level that records of the queue must reach before the receipts that depend on them are sent.
+    pub(crate) fn level(&self) -> Level {
+        self.driver.level()
+    }
+
+    /// Returns how much is deferred.
+    pub(crate) fn deferral(&self) -> Deferral {
+        self.driver.deferral()
+    }
+
+    /// Returns when the oldest deferred message must be written, in milliseconds since the epoch.
+    pub(crate) fn next_deferred_ms(&self) -> Option<u64> {
+        self.driver.next_deadline()
+    }
+
+    /// Ends the deferral of the messages that are due at `now_ms`. Calls `each` with their facts. Returns their receipts, which
+    /// depend on these facts.
+    pub(crate) fn write_due(&mut self, now_ms: u64, each: impl FnMut(Fact)) -> Vec<Receipt> {
+        self.driver.write_due(&self.fifo, now_ms, each)
+    }
+
+    /// Ends the deferral of all messages without writing them, because the queue was deleted. Calls `each` with their receipts.
+    pub(crate) fn release_deferred(&mut self, each: impl FnMut(Receipt)) {
+        self.driver.release(each);
+    }
+
+    /// Returns true if the records of all runs must be written again before the log files up to `file` are deleted. The entries before
+    /// the base of a group say which messages of a run are gone. They are void when the base is written again.
+    pub(crate) fn repeats_all_runs(&self, file: u64) -> bool {
+        self.group.as_ref().is_some_and(|group| group.base_file <= file)
     }
 
     pub(crate) fn live_bytes(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! The engine of one group, which rests while the group has nothing to do.
 
-use replica::{Group, Member, Options, Progress, Resting, Round, Standing};
+use replica::{Group, Member, Options, Progress, Resting, Round};
 
 /// The number of rounds of the chores without an entry after which an engine rests. One that rests too early is soon woken
 /// again, which takes some microseconds. With more rounds, more engines would be awake at the same time, and their memory
@@ -43,7 +43,8 @@ impl Engine {
         }
     }
 
-    pub(crate) fn standing(&self) -> Standing {
+    #[cfg(test)]
+    pub(crate) fn standing(&self) -> replica::Standing {
         match &self.state {
             State::Awake(group) => group.standing(),
             State::Resting(resting) => resting.standing(),
@@ -110,7 +111,7 @@ mod tests {
     use bytes::Bytes;
     use replica::Role;
 
-    use super::super::group::GroupSlot;
+    use super::super::hosted::Hosted;
     use super::*;
 
     fn synced(engine: &mut Engine) {
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_quiet_engine_rests_and_still_leads_when_it_wakes() {
-        let (slot, _) = GroupSlot::founding();
+        let (slot, _) = Hosted::founding(Bytes::from_static(b"state"));
         let mut engine = slot.engine;
         synced(&mut engine);
         engine.wake().campaign().unwrap();
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_engine_with_an_entry_on_its_way_does_not_rest() {
-        let (slot, _) = GroupSlot::founding();
+        let (slot, _) = Hosted::founding(Bytes::from_static(b"state"));
         let mut engine = slot.engine;
         synced(&mut engine);
         engine.wake().campaign().unwrap();

@@ -1,0 +1,371 @@
+//! A quorum queue as the owner of its Raft group.
+//!
+//! ```text
+//!   closed turns ──> OpenEntry ──propose_of_queue──> groups ──> storage ──synced──> groups
+//!                                                                                     │ handle_committed
+//!   gates <── deliveries, receipts, answers <── driver, fifo <── commit_turns, learn <┘
+//! ```
+//!
+//! [`Shard::propose_of_queue`] is called at the end of a turn for each queue with facts that are in no entry. A group
+//! campaigns when the first request arrives.
+
+use broker::counters::RaftSums;
+use bytes::Bytes;
+use catalog::categories::RA;
+use catalog::ids::QueueId;
+use message::LastRoute;
+use queue::Fact;
+use replica::{Entry, Payload, Progress, Standing};
+
+use crate::entries;
+use crate::facts::{RestoredGroup, SeqsInFile, push_group};
+use crate::shard::Shard;
+use crate::shard::groups::{self, GroupId, Hosted, NODE, Owner, Proposed};
+
+/// A quorum queue that lives on this shard.
+struct QueueOwner<'a> {
+    shard: &'a mut Shard,
+    queue: QueueId,
+}
+
+impl Owner for QueueOwner<'_> {
+    fn id(&self) -> GroupId {
+        GroupId::Queue(self.queue)
+    }
+
+    fn shard(&mut self) -> &mut Shard {
+        self.shard
+    }
+
+    fn hosted(&mut self) -> Option<&mut Hosted> {
+        self.shard.queues.get_mut(self.queue)?.group.as_deref_mut()
+    }
+
+    /// Rolls back the turns after the last committed entry if the member led before.
+    fn handle_standing(&mut self, _standing: Standing) {
+        if self.shard.queues.get(self.queue).is_some_and(|slot| slot.driver.decides()) {
+            self.shard.roll_back(self.queue);
+        }
+    }
+
+    fn handle_committed(&mut self, entry: Entry, is_mine: bool) {
+        let Self { shard, queue } = self;
+        match entry.payload {
+            Payload::Empty if is_mine => shard.begin_to_lead(*queue),
+            Payload::Empty | Payload::Change(_) => {}
+            Payload::Facts(_) if is_mine => shard.commit_turns(*queue, entry.at.index),
+            Payload::Facts(facts) => shard.learn(*queue, entry.at.index, facts),
+        }
+    }
+
+    fn base(&mut self) -> Bytes {
+        let slot = self.shard.queues.get(self.queue);
+        slot.map(|slot| entries::content(slot.fifo.next_seq())).unwrap_or_default()
+    }
+
+    /// Closes the queue. The content of a base does not name the queue's messages, and no node can ask another one for them yet.
+    fn install(&mut self, _content: Bytes) {
+        let (vhost, name) = self.shard.metadata.catalog().names_of(self.queue);
+        tracing::error!(target: RA, queue = %name, %vhost, "the quorum queue has been sent a base without its messages");
+        self.shard.close_damaged(self.queue);
+    }
+}
+
+impl Shard {
+    fn owner(&mut self, queue: QueueId) -> QueueOwner<'_> {
+        QueueOwner { shard: self, queue }
+    }
+
+    /// Gives a quorum queue its group. A queue without a restored group gets a new one, whose only member is on this node.
+    pub(super) fn place_group(&mut self, queue: QueueId, restored: Option<Box<RestoredGroup>>) {
+        let Some(slot) = self.queues.get_mut(queue) else { return };
+        if slot.fifo.is_damaged() {
+            return self.close_damaged(queue);
+        }
+        let (group, base) = match restored {
+            None => {
+                let (group, base) = Hosted::founding(entries::content(1));
+                (group, Some(base))
+            }
+            Some(restored) => match restored.finish(NODE) {
+                Ok(finished) => (Hosted::new(finished), None),
+                Err(damaged) => {
+                    let (vhost, name) = self.metadata.catalog().names_of(queue);
+                    tracing::error!(target: RA, queue = %name, %vhost, "the Raft group of the quorum queue is damaged: {damaged}");
+                    return self.close_damaged(queue);
+                }
+            },
+        };
+        let me = group.engine.me();
+        self.counters.raft.advance(&RaftSums::default(), &group.reached());
+        slot.group = Some(Box::new(group));
+        if let Some(base) = base {
+            self.storage.push_records(|into| push_group(into, queue, me, &base));
+        }
+        groups::pump(&mut self.owner(queue));
+        let Some(slot) = self.queues.get_mut(queue) else { return };
+        let Some(group) = &mut slot.group else { return };
+        let Progress { last, applied, .. } = group.engine.progress();
+        if applied < last {
+            // The member learns whether its last entries are committed when it leads.
+            self.campaign(queue);
+        } else if group.engine.rest() {
+            // After a restart, few of many queues are used at once.
+            slot.shrink();
+        }
+    }
+
+    /// Proposes the facts of a queue's closed turns as an entry. Facts that nobody waits for are proposed later, together with others:
+    /// see [`groups::Groups::next_deadline`].
+    pub(in crate::shard) fn propose_of_queue(&mut self, queue: QueueId) {
+        let Some(slot) = self.queues.get_mut(queue) else { return };
+        let (Some(group), driver) = (&mut slot.group, &mut slot.driver) else { return };
+        group.is_listed = false;
+        if group.open.is_empty() {
+            // The turns have no facts, so they need no entry. They count as committed with the last entry.
+            let Progress { last, applied, .. } = group.engine.progress();
+            driver.handle_proposed(last);
+            if applied >= last {
+                self.commit_turns(queue, last);
+                self.groups.note_moved();
+            }
+            return;
+        }
+        let is_due = self.stopping || group.open.due_ms().is_some_and(|due| due <= self.here.now_ms);
+        if group.leads_in().is_none() || !(is_due || driver.is_waited_for()) {
+            return self.groups.list(GroupId::Queue(queue), group);
+        }
+        let proposed = groups::propose(&mut self.owner(queue));
+        let Some(slot) = self.queues.get_mut(queue) else { return };
+        match proposed {
+            Some(Proposed { index, puts }) => {
+                slot.driver.handle_proposed(index);
+                if let Some((first, last)) = puts {
+                    self.storage.note_puts(queue, first, last);
+                }
+                groups::pump(&mut self.owner(queue));
+            }
+            None => {
+                if let Some(group) = slot.group.as_mut().filter(|group| !group.open.is_empty()) {
+                    self.groups.list(GroupId::Queue(queue), group);
+                }
+                self.groups.note_moved();
+            }
+        }
+    }
+
+    /// Called when the records of a round of the queue's group are synced.
+    pub(in crate::shard) fn round_of_queue_synced(&mut self, queue: QueueId, number: u64) {
+        groups::handle_synced(&mut self.owner(queue), number);
+    }
+
+    /// Makes the member of a queue campaign, unless it leads or campaigns already. Called when somebody waits for the queue.
+    pub(super) fn campaign(&mut self, queue: QueueId) {
+        groups::campaign(&mut self.owner(queue));
+    }
+
+    /// Called when the live records of the queue in the log files up to `file` have been written again. The base of its group is,
+    /// too, with the entries after it.
+    pub(in crate::shard) fn queue_evacuated(&mut self, queue: QueueId, file: u64) {
+        let group = self.queues.get(queue).and_then(|slot| slot.group.as_ref());
+        if group.is_some_and(|group| group.base_file <= file) {
+            self.write_base(queue);
+        }
+    }
+
+    /// Writes a new base of the queue's group, and the entries after it. Returns the index of the base, or `None` if the queue has no
+    /// group.
+    pub(super) fn write_base(&mut self, queue: QueueId) -> Option<u64> {
+        for entry in groups::write_base(&mut self.owner(queue)) {
+            // The messages of an entry that is not committed are repeated with it only. So their new place is noted here.
+            if let Payload::Facts(facts) = entry.payload {
+                for fact in entries::decode(facts, &mut LastRoute::default()).unwrap_or_default() {
+                    if let Fact::Put { seq, .. } = fact {
+                        self.storage.note_puts(queue, seq, seq);
+                    }
+                }
+            }
+        }
+        self.owner(queue).hosted().map(|hosted| hosted.base_index)
+    }
+
+    /// Rolls back the turns after the last committed entry.
+    fn roll_back(&mut self, queue: QueueId) {
+        let now_ms = self.here.now_ms;
+        self.with_queue(queue, |slot, output, gates| {
+            slot.driver.depose(&mut slot.fifo, now_ms, output, gates);
+        });
+    }
+
+    /// Called when the entries up to `index` are committed. Sends the receipts and effects that waited for them.
+    fn commit_turns(&mut self, queue: QueueId, index: u64) {
+        let now_ms = self.here.now_ms;
+        self.with_queue(queue, |slot, output, gates| {
+            slot.driver.handle_entries_committed(index, &mut slot.fifo, now_ms, output, gates);
+        });
+    }
+
+    /// Applies the facts of a committed entry that somebody else has decided, or this member before a restart.
+    fn learn(&mut self, queue: QueueId, index: u64, facts: Bytes) {
+        let Some(facts) = entries::decode(facts, &mut LastRoute::default()) else {
+            let (vhost, name) = self.metadata.catalog().names_of(queue);
+            tracing::error!(target: RA, queue = %name, %vhost, "an entry of the quorum queue is damaged");
+            return self.close_damaged(queue);
+        };
+        self.with_queue(queue, |slot, output, _| {
+            let Some(group) = &mut slot.group else { return };
+            let mut file = 0;
+            while let Some((_, known)) = group.files.pop_front_if(|(known, _)| *known <= index) {
+                file = known;
+            }
+            for fact in facts {
+                if let Fact::Put { seq, .. } = fact {
+                    slot.note_place(SeqsInFile { file, first: seq, last: seq });
+                }
+                slot.fifo.learn(fact, output);
+            }
+        });
+    }
+
+    /// Called when messages of the queue are lost. The queue only refuses requests from now on, so it needs no group.
+    fn close_damaged(&mut self, queue: QueueId) {
+        self.roll_back(queue);
+        if let Some(group) = self.queues.get_mut(queue).and_then(|slot| slot.group.take()) {
+            group.leave(&mut self.counters.raft);
+        }
+        self.with_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
+        self.begin_to_lead(queue);
+    }
+
+    /// Called when the queue may decide from now on. Applies the requests that have waited for this.
+    fn begin_to_lead(&mut self, queue: QueueId) {
+        if let Some(slot) = self.queues.get_mut(queue) {
+            slot.driver.lead();
+        }
+        for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
+            self.apply_one(queue, request);
+        }
+        // Timers that were due meanwhile were not handled. This call notes the queue's deadline again.
+        self.with_queue(queue, |_, _, _| {});
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use broker::settings::Settings;
+    use catalog::access::Access;
+    use catalog::{Arguments, Command, DeclareQueue};
+    use message::{Message, Parts, Route};
+    use queue::{Publish, PublisherId, RejectReason, Request, Verdict};
+    use replica::{Position, Role};
+    use wal::{Completion, Size, Step};
+
+    use super::*;
+    use crate::facts::{Restored, RestoredQueue};
+    use crate::{StorageLimits, make_shards};
+
+    fn message() -> Message {
+        let parts = Parts { wire: vec![0, 0x53, 0x75, 0xa0, 1, 7].into(), durable: true, ..Parts::default() };
+        Message::new(parts, Arc::new(Route::simple("", "q")))
+    }
+
+    fn publish(shard: &mut Shard, queue: QueueId, seq: u64) {
+        let publish = Publish { publisher: PublisherId(1), seq, message: message(), pipelines: false };
+        shard.apply_one(queue, Request::Publish(publish));
+    }
+
+    fn write_all(shard: &mut Shard) {
+        while let Some(handover) = shard.poll_handover() {
+            for step in [Step::Written, Step::Synced] {
+                let (ticket, size) = (handover.ticket, Size::default());
+                shard.handle_logged(Completion { shard: 0, ticket, step, file: 1, size, result: Ok(()) });
+            }
+        }
+    }
+
+    /// Returns a shard with a quorum queue that has one message, and whose member leads.
+    fn leading() -> (Shard, QueueId) {
+        let mut restored = Restored::default();
+        let quorum: Arguments = [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into();
+        let declare = Command::DeclareQueue(DeclareQueue::new("/", "q", quorum));
+        let catalog = &mut restored.catalog;
+        for change in catalog.decide(declare, &mut catalog.queue_ids()).unwrap().changes {
+            catalog.apply(&change);
+        }
+        let queue = catalog.listed_queue("/", "q").unwrap().id;
+        let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
+        let mut shard = make_shards(restored, 1, &settings, &access, StorageLimits::default(), 0).remove(0);
+        shard.place_queue(queue, RestoredQueue::default());
+        publish(&mut shard, queue, 1);
+        write_all(&mut shard);
+        assert_eq!(ready(&shard, queue), 1);
+        shard.mail.receipts.drain().for_each(drop);
+        (shard, queue)
+    }
+
+    fn ready(shard: &Shard, queue: QueueId) -> u64 {
+        shard.queue_report(queue).unwrap().ready
+    }
+
+    fn decides(shard: &Shard, queue: QueueId) -> bool {
+        shard.queues.get(queue).unwrap().driver.decides()
+    }
+
+    const FOLLOWS: Standing = Standing { term: 9, role: Role::Follower { leader: None } };
+
+    #[test]
+    fn a_deposed_queue_rolls_back_and_learns_what_became_of_its_entries() {
+        let (mut shard, queue) = leading();
+        publish(&mut shard, queue, 2);
+        shard.propose_entries();
+        publish(&mut shard, queue, 3);
+        assert!(shard.mail.receipts.is_empty(), "nothing is synced");
+        shard.owner(queue).handle_standing(FOLLOWS);
+        assert_eq!((ready(&shard, queue), decides(&shard, queue)), (1, false));
+        let answers: Vec<_> =
+            shard.mail.receipts.drain().map(|receipt| (receipt.first, receipt.last)).collect();
+        let numbers = answers.iter().flat_map(|(first, last)| *first..=*last);
+        assert_eq!(numbers.collect::<std::collections::BTreeSet<_>>(), [2, 3].into());
+        publish(&mut shard, queue, 4);
+        assert!(shard.mail.receipts.is_empty(), "it is held");
+
+        // The next leader has the first of the two entries.
+        let mut facts = Vec::new();
+        entries::push_fact(&mut facts, &Fact::Put { seq: 2, message: message(), at_ms: 1 });
+        let at = Position { term: 9, index: 4 };
+        let entry = Entry { at, payload: Payload::Facts(facts.into()) };
+        shard.owner(queue).handle_committed(entry, false);
+        assert_eq!((ready(&shard, queue), decides(&shard, queue)), (2, false));
+        let first = Entry { at: Position { term: 10, index: 5 }, payload: Payload::Empty };
+        shard.owner(queue).handle_committed(first.clone(), false);
+        assert!(!decides(&shard, queue), "another member leads");
+        shard.owner(queue).handle_committed(first, true);
+        assert!(decides(&shard, queue));
+    }
+
+    #[test]
+    fn the_publishes_that_are_rolled_back_are_rejected() {
+        let (mut shard, queue) = leading();
+        publish(&mut shard, queue, 2);
+        shard.owner(queue).handle_standing(FOLLOWS);
+        let verdicts: Vec<_> = shard.mail.receipts.drain().map(|receipt| receipt.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Rejected(RejectReason::Unavailable)]);
+        // A member that did not lead has nothing to roll back.
+        shard.owner(queue).handle_standing(Standing { term: 10, ..FOLLOWS });
+        assert!(shard.mail.receipts.is_empty() && ready(&shard, queue) == 1);
+    }
+
+    #[test]
+    fn a_queue_whose_messages_are_in_no_base_is_closed() {
+        let (mut shard, queue) = leading();
+        let content = shard.owner(queue).base();
+        assert_eq!(entries::next_seq(content.clone()), Some(2));
+        shard.owner(queue).install(content);
+        let slot = shard.queues.get(queue).unwrap();
+        assert!(slot.fifo.is_damaged() && slot.group.is_none());
+        // What is still on its way to the disk concerns no group any more.
+        write_all(&mut shard);
+    }
+}
