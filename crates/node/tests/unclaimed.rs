@@ -340,7 +340,7 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 #[test]
 fn nothing_unclaimed_is_lost_at_random() {
     let (mut died, mut full, mut damaged, mut evacuated) = (0, 0, 0, 0);
-    for seed in seeds(80) {
+    for seed in seeds(200) {
         let mut random = Random(seed);
         let mut scene = Scene::new(seed, if seed % 2 == 0 { Arguments::new() } else { quorum() });
         let mut now_ms = 100_000;

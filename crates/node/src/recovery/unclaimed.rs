@@ -219,6 +219,20 @@ impl Sorted {
                 stuck.insert(aside.owner);
             }
         }
+        // An earlier start may have been killed before it synced the name of a file that is there now.
+        let is_kept = |owner: &u64| {
+            restored.unclaimed.contains_key(&QueueId(*owner)) && !self.copies.contains_key(owner)
+        };
+        let kept: Vec<u64> = copies.files.keys().copied().filter(is_kept).collect();
+        if !kept.is_empty()
+            && let Err(error) = copies.disk().and_then(|disk| disk.sync_dir())
+        {
+            tracing::error!(
+                "the directory 'unclaimed' cannot be synced: {error}. The log deletes none of its files until the next start"
+            );
+            restored.keeps_log = true;
+            kept.iter().for_each(|owner| facts::push_noted(&mut records, NOTE, *owner));
+        }
         let through = log.last_batch();
         for (owner, copy) in std::mem::take(&mut self.copies) {
             let written = match stuck.contains(&owner) {
