@@ -206,9 +206,10 @@ impl Sorted {
         mut copies: Copies<'_, D>,
     ) -> Result<Records, RecoverError> {
         let mut records = Records::new();
-        for (id, unclaimed) in &restored.unclaimed {
+        for (id, unclaimed) in &mut restored.unclaimed {
             if unclaimed.queue.is_damaged() && !self.closed.contains(id) {
                 self.close(*id, &mut copies)?;
+                unclaimed.records += 1;
             }
         }
         let mut stuck = BTreeSet::new();
