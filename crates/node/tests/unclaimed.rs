@@ -56,8 +56,7 @@ impl Life {
 
     fn start_with(disks: &SimDisks, now_ms: u64, mutation: Option<Mutation>, accept: bool) -> Option<Self> {
         let options = Options { file_bytes: 2048, seed: Some(now_ms), ..Options::default() };
-        let recovered = disks.start(options, &Access::default(), accept, None, mutation);
-        let recovered = recovered.inspect_err(|error| println!("no start: {error}")).ok()?;
+        let recovered = disks.start(options, &Access::default(), accept, None, mutation).ok()?;
         let Recovered { restored, log, .. } = recovered;
         let unclaimed = restored.unclaimed.iter().map(|(id, Unclaimed { records, .. })| (*id, *records));
         let unclaimed = unclaimed.collect();

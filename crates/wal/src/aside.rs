@@ -271,7 +271,7 @@ mod tests {
     use super::*;
     use crate::testing::{Crash, SimDisk};
 
-    const OWNER: u64 = 0x1_0000_02;
+    const OWNER: u64 = 0x0100_0002;
 
     fn records() -> (AsideRecords, Vec<Record>) {
         let (mut records, mut all) = (AsideRecords::default(), Vec::new());

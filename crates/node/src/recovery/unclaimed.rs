@@ -17,6 +17,7 @@
 //!
 //! An owner that the catalog knows at a later start is *claimed*: the file is read first, then what the log has beyond it.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
@@ -274,15 +275,17 @@ impl Sorted {
 
     /// Adds to the copy that the queue is closed, because a record of it may be lost.
     fn close<D: Disk>(&mut self, id: QueueId, copies: &mut Copies<'_, D>) -> Result<(), RecoverError> {
-        if !self.copies.contains_key(&id.0) {
-            let mut raw = AsideRecords::default();
-            if let Some(aside) = copies.files.get(&id.0).copied() {
-                copies.read(aside, &mut |record| raw.push(&record))?;
+        let copy = match self.copies.entry(id.0) {
+            Entry::Occupied(copy) => copy.into_mut(),
+            Entry::Vacant(copy) => {
+                let mut raw = AsideRecords::default();
+                if let Some(aside) = copies.files.get(&id.0).copied() {
+                    copies.read(aside, &mut |record| raw.push(&record))?;
+                }
+                copy.insert(raw)
             }
-            self.copies.insert(id.0, raw);
-        }
-        let closed = Record { owner: id.0, seq: 0, kind: DAMAGED, file: 0, batch: 0, body: Bytes::new() };
-        self.copies.entry(id.0).or_default().push(&closed);
+        };
+        copy.push(&Record { owner: id.0, seq: 0, kind: DAMAGED, file: 0, batch: 0, body: Bytes::new() });
         Ok(())
     }
 }
