@@ -2,8 +2,9 @@
 //! All their jobs are done in one round and answered at once.
 
 use node::facts::Restored;
+use node::recovery::{Disks, Purpose, Recovered, recover};
 use node::shard::Shard;
-use wal::{ChunkJob, ChunksRead, Handover, Log, Options, StreamJob, StreamReader, Streams};
+use wal::{ChunkJob, ChunksRead, Handover, Log, Options, PackOptions, StreamJob, StreamReader, Streams};
 use wal_testing::{Crash, SimDisk};
 
 /// The disks, and the components that use them while the process runs.
@@ -29,15 +30,19 @@ impl Storage {
 
     /// Recovers the stored state.
     pub(crate) fn start(&mut self) -> Restored {
-        let mut restored = Restored::default();
-        let options = Options { file_bytes: 1 << 20, seed: Some(1), ..Options::default() };
-        let (log, _) =
-            Log::open(self.log_disk.clone(), options, &mut |record| restored.handle_record(record))
-                .expect("a log that only crashed can be opened");
-        restored.finish();
-        let mut streams =
-            Streams::new(self.stream_disk.clone()).expect("the streams' directory can be listed");
-        streams.keep(|stream| restored.catalog.queues().any(|record| record.id.0 == stream));
+        let disks = Disks {
+            log: self.log_disk.clone(),
+            packs: &mut |_| Ok(Some(SimDisk::new(3))),
+            streams: &mut |_| Ok(Some(self.stream_disk.clone())),
+            unclaimed: &mut |_| Ok(None),
+            log_options: Options { file_bytes: 1 << 20, seed: Some(1), ..Options::default() },
+            pack_options: PackOptions::default(),
+            keep_damaged: &mut |_, _| Ok(()),
+            mutation: None,
+        };
+        // The shards make the first users.
+        let recovered = recover(disks, Purpose::Offline).expect("disks that only crashed can be recovered");
+        let Recovered { restored, log, streams, .. } = recovered;
         let reader = StreamReader::new(self.stream_disk.clone());
         self.running = Some(Running {
             log,

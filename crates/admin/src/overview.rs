@@ -164,6 +164,7 @@ fn node(call: &Call<'_>, overview: Overview) -> Result<Value, Failure> {
         "uptime": overview.uptime_ms,
         "node_id": overview.node_id,
         "boots": overview.boots,
+        "unclaimed": { "owners": overview.unclaimed.owners, "bytes": overview.unclaimed.bytes },
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
         "mem_used": process.resident_bytes,
         "mem_alarm": alarm("memory"),

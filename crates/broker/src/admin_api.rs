@@ -319,6 +319,14 @@ pub struct ConnectionCursor {
     pub place: usize,
 }
 
+/// How much data of unknown queues a start has found and kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnclaimedSums {
+    /// The number of unknown queues.
+    pub owners: u64,
+    pub bytes: u64,
+}
+
 /// An overview of the node.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
@@ -333,6 +341,8 @@ pub struct Overview {
     pub node_id: String,
     /// The number of starts on the data directory, including this one.
     pub boots: u64,
+    /// What this start has found of queues that nobody knows, although nothing says that they were deleted.
+    pub unclaimed: UnclaimedSums,
     pub connections: u64,
     /// The most connections that the node accepts (`max_connections`). `None` means any number.
     pub connections_max: Option<u64>,

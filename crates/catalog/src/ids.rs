@@ -33,6 +33,11 @@ impl QueueId {
     pub const fn incarnation(self) -> u64 {
         self.0 >> QUEUE_SLOT_BITS
     }
+
+    /// Returns true if a queue may have this id.
+    pub const fn is_possible(self) -> bool {
+        self.incarnation() > 0 && self.incarnation() < INCARNATIONS_END
+    }
 }
 
 /// A node. A cluster has few of them, so that the first 32 bits of the random identity of a data directory tell them apart.

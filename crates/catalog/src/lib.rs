@@ -653,6 +653,11 @@ impl Catalog {
         }
     }
 
+    /// The incarnations of all queues, of those that were deleted too, are below this number.
+    pub fn next_incarnation(&self) -> u64 {
+        self.next_incarnation
+    }
+
     /// Returns the ids that no queue has or has had.
     pub fn queue_ids(&self) -> QueueIds {
         QueueIds::new(&self.queues, self.next_incarnation)

@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use broker::admin_api::{AdminError, QueueNumbers, QueueRow};
+use broker::admin_api::{AdminError, QueueNumbers, QueueRow, UnclaimedSums};
 use broker::explain::Resources;
 use broker::notices::{Authentication, alarm};
 use broker::settings::Settings;
@@ -54,6 +54,7 @@ pub(crate) struct Ways {
 pub(crate) struct Run {
     pub clock: Clock,
     pub identity: wal::Identity,
+    pub unclaimed: UnclaimedSums,
 }
 
 #[derive(Debug)]
@@ -74,6 +75,7 @@ struct Inner {
     /// What is traced. Each shard has a copy.
     traces: Mutex<Traces>,
     identity: wal::Identity,
+    unclaimed: UnclaimedSums,
     deadlines: Deadlines,
 }
 
@@ -83,7 +85,7 @@ impl AdminApi {
         settings: Arc<Settings>,
         access: Arc<Access>,
         checker: Logins,
-        Run { clock, identity }: Run,
+        Run { clock, identity, unclaimed }: Run,
         measured: Arc<Mutex<Resources>>,
         admission: Arc<Admission>,
     ) -> Self {
@@ -105,6 +107,7 @@ impl AdminApi {
             notices,
             traces: Mutex::default(),
             identity,
+            unclaimed,
             deadlines: DEADLINES,
         };
         Self { inner: Arc::new(inner) }

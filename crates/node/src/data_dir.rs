@@ -80,6 +80,7 @@ impl StartError {
         };
         match error {
             RecoverError::Keep(error) => io("keep copies of the damaged log files", error),
+            RecoverError::Unclaimed(error) => io("read the copies of unclaimed records", error),
             RecoverError::Write(error) => io("write to the log", error),
             RecoverError::Folder { folder, error } => of_directory(&data_dir.join(folder))(error),
             RecoverError::Log(error) => Self::Log { data_dir, error },
@@ -134,8 +135,28 @@ fn of_directory(path: &Path) -> impl FnOnce(io::Error) -> StartError {
     }
 }
 
+/// The directory of the copies of unclaimed records, inside the data directory.
+pub(crate) const UNCLAIMED_DIR: &str = "unclaimed";
+
+/// Opens a folder of a data directory. If it does not exist, it is made if `make` is true, else there is none.
+pub(crate) fn open_folder(
+    data_dir: &Path,
+    folder: &str,
+    sharing: Sharing,
+    make: bool,
+) -> io::Result<Option<RealDisk>> {
+    let path = data_dir.join(folder);
+    (make || path.is_dir()).then(|| RealDisk::shared(&path, sharing)).transpose()
+}
+
+/// Removes the directory of the copies of unclaimed records if nothing is in it.
+pub(crate) fn remove_empty_unclaimed(data_dir: &Path) {
+    // If the disk refuses, an empty directory is left.
+    let _ = std::fs::remove_dir(data_dir.join(UNCLAIMED_DIR));
+}
+
 /// The directories below a data directory.
-const FOLDERS: [&str; 3] = [PACKS_DIR, STREAMS_DIR, DAMAGED_DIR];
+const FOLDERS: [&str; 4] = [PACKS_DIR, STREAMS_DIR, DAMAGED_DIR, UNCLAIMED_DIR];
 
 /// Gives the modes of new files to those that older versions or a copy have left. Logs how many were changed, and what cannot be.
 pub(crate) fn tighten(data_dir: &Path, sharing: Sharing) -> Result<(), StartError> {

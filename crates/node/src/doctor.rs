@@ -11,8 +11,8 @@ use wal::{
     PackReader, PreviewDisk, ReadError, StreamCut, StreamFlaw, Surveyed, survey,
 };
 
-use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, refuse_newer};
-use crate::facts::{Restored, RestoredQueue};
+use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, UNCLAIMED_DIR, refuse_newer};
+use crate::facts::{Restored, RestoredQueue, Unclaimed};
 use crate::quarantine::DefinitionsLost;
 use crate::recovery::{Disks, Purpose, Recovered, recover};
 use crate::shard::NODE;
@@ -53,6 +53,16 @@ pub struct Torn {
     pub bytes: u64,
 }
 
+/// The data of a queue that is not known.
+#[derive(Debug)]
+pub struct UnclaimedData {
+    /// The id of the queue.
+    pub owner: u64,
+    pub records: u64,
+    /// The bytes of the records, of runs in packs, and of segments of a stream.
+    pub bytes: u64,
+}
+
 /// What is in a data directory. The directory is locked until this is dropped, so that no broker changes what is being read.
 #[derive(Debug)]
 pub struct Examined {
@@ -70,6 +80,8 @@ pub struct Examined {
     pub damage: Damages,
     /// The names of the queues that are closed because messages of them may be lost.
     pub closed: Vec<String>,
+    /// Data of queues that are not known, although nothing says that they were deleted. A start keeps it.
+    pub unclaimed: Vec<UnclaimedData>,
     /// Why a start would be refused, because definitions may be lost.
     pub lost: Option<DefinitionsLost>,
     _lock: Lock,
@@ -133,7 +145,9 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
         ));
     }
     let (packs_dir, streams_dir) = (data_dir.join(PACKS_DIR), data_dir.join(STREAMS_DIR));
-    for (folder, path) in [(PACKS_DIR, &packs_dir), (STREAMS_DIR, &streams_dir)] {
+    let unclaimed_dir = data_dir.join(UNCLAIMED_DIR);
+    let folders = [(PACKS_DIR, &packs_dir), (STREAMS_DIR, &streams_dir), (UNCLAIMED_DIR, &unclaimed_dir)];
+    for (folder, path) in folders {
         if path.is_dir() {
             add(folder, &mut open(path)?, &mut files)?;
         }
@@ -144,10 +158,15 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
     };
     let disks = Disks {
         log: disk,
-        packs: &mut || open_if_there(&packs_dir),
-        streams: &mut || open_if_there(&streams_dir),
+        packs: &mut |_| open_if_there(&packs_dir).map(Some),
+        streams: &mut |_| open_if_there(&streams_dir).map(Some),
         log_options: Options { reserve_bytes: 0, ..Options::default() },
         pack_options: PackOptions::default(),
+        unclaimed: &mut |_| match unclaimed_dir.is_dir() {
+            true => PreviewDisk::new(&unclaimed_dir).map(Some),
+            false => Ok(None),
+        },
+        mutation: None,
         keep_damaged: &mut |_, _| Ok(()),
     };
     let recovered = recover(disks, Purpose::Look);
@@ -207,8 +226,15 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
             closed.push(format!("'{}' in vhost '{}'", record.name, record.vhost));
         }
     }
+    let unclaimed = restored.unclaimed.iter();
+    let unclaimed = unclaimed.map(|(id, Unclaimed { records, bytes, .. })| UnclaimedData {
+        owner: id.0,
+        records: *records,
+        bytes: *bytes,
+    });
+    let unclaimed = unclaimed.collect();
     let (clean, _lock) = (recovery.clean, Lock { _log: log });
-    Ok(Examined { identity, files, queues, clean, torn, damage, closed, lost, _lock })
+    Ok(Examined { identity, files, queues, clean, torn, damage, closed, unclaimed, lost, _lock })
 }
 
 /// Reads the messages in packs, one block after the other.

@@ -31,6 +31,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use broker::admin_api::UnclaimedSums;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use catalog::access::{Access, Users};
 use catalog::ids::QueueId;
@@ -51,7 +52,7 @@ const RETURNED: u8 = 3;
 const CHANGE: u8 = 4;
 const STORED: u8 = 5;
 const GONE_FROM_RUN: u8 = 6;
-const DAMAGED: u8 = 7;
+pub(crate) const DAMAGED: u8 = 7;
 const NOTED: u8 = 8;
 const MARKED: u8 = 9;
 const GROUP: u8 = 10;
@@ -226,6 +227,23 @@ pub struct Restored {
     pub(crate) unreadable_owners: BTreeSet<u64>,
     /// Files and offsets of damage that an earlier start has handled.
     pub(crate) noted: HashSet<(String, u64)>,
+    /// The queues that the log says were deleted.
+    pub(crate) forgotten: HashSet<QueueId>,
+    /// Data of queues that the catalog does not know, although nothing proves that they were deleted.
+    pub unclaimed: BTreeMap<QueueId, Unclaimed>,
+    /// True if the log must not delete any file, because copies of unclaimed records could not be written.
+    pub keeps_log: bool,
+}
+
+/// The data of a queue that the catalog does not know.
+#[derive(Debug, Default)]
+pub struct Unclaimed {
+    /// What its records say.
+    pub queue: RestoredQueue,
+    /// The number of its records in the log, or in the copy that was made of them.
+    pub records: u64,
+    /// The bytes of these records, of its backlog in packs, and of its segments if it is a stream.
+    pub bytes: u64,
 }
 
 /// A range of one queue's messages. Their records are in this file of the log or a later one.
@@ -299,7 +317,7 @@ const UNREADABLE_MAX: usize = 16;
 impl Restored {
     /// Handles the next record of the log.
     pub fn handle_record(&mut self, record: Record) {
-        let Record { owner, seq, kind, body, file } = record;
+        let Record { owner, seq, kind, body, file, .. } = record;
         if self.try_record(owner, seq, kind, body, file).is_none() {
             self.unreadable_owners.insert(owner);
             if self.unreadable.len() < UNREADABLE_MAX {
@@ -311,6 +329,9 @@ impl Restored {
     fn try_record(&mut self, owner: u64, seq: u64, kind: u8, mut body: Bytes, file: u64) -> Option<()> {
         if owner == CATALOG {
             let change = (kind == CHANGE).then(|| decode_change(&body)).flatten()?;
+            if let Change::QueueForgotten { queue } = change {
+                self.forgotten.insert(queue);
+            }
             self.catalog.restore(&change);
             return Some(());
         }
@@ -366,12 +387,6 @@ impl Restored {
 }
 
 impl Restored {
-    /// Called after the last record. Drops the facts of unknown queues.
-    pub fn finish(&mut self) {
-        let catalog = &self.catalog;
-        self.queues.retain(|id, _| catalog.queue_by_id(*id).is_some());
-    }
-
     /// Creates what a start creates: the first users if there has never been one, and the exchanges that settings ask for.
     /// Returns the records that must be written and synced before anyone can log in.
     pub fn begin(&mut self, access: &Access) -> Records {
@@ -392,14 +407,22 @@ impl Restored {
         }
     }
 
-    /// Returns true if a queue is closed because of damage.
+    /// Returns true if a queue is closed because of damage, be it known or unclaimed.
     pub fn has_damaged(&self) -> bool {
-        self.queues.values().any(RestoredQueue::is_damaged)
+        let unclaimed = self.unclaimed.values().map(|unclaimed| &unclaimed.queue);
+        self.queues.values().chain(unclaimed).any(RestoredQueue::is_damaged)
     }
 
-    /// Returns the places of the runs of all queues.
+    /// How much unclaimed data there is.
+    pub(crate) fn unclaimed_sums(&self) -> UnclaimedSums {
+        let bytes = self.unclaimed.values().map(|unclaimed| unclaimed.bytes).sum();
+        UnclaimedSums { owners: self.unclaimed.len() as u64, bytes }
+    }
+
+    /// Returns the places of the runs of all queues, known or unclaimed.
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
-        self.queues.values().flat_map(|queue| queue.extents.values().map(|(extent, _)| *extent))
+        let unclaimed = self.unclaimed.values().map(|unclaimed| &unclaimed.queue);
+        self.queues.values().chain(unclaimed).flat_map(RestoredQueue::extents)
     }
 }
 
@@ -426,6 +449,16 @@ impl RestoredQueue {
 
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
+    }
+
+    /// Returns the places of all runs.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> {
+        self.extents.values().map(|(extent, _)| *extent)
+    }
+
+    /// The bytes of the runs in packs.
+    pub(crate) fn paged_bytes(&self) -> u64 {
+        self.extents().map(|extent| u64::from(extent.bytes)).sum()
     }
 
     /// Returns the places of the runs that have live messages.

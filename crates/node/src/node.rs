@@ -18,13 +18,16 @@ use catalog::ids::{NodeId, Origin, ShardId};
 use catalog::unguessable::KEY_BYTES;
 use tokio::sync::mpsc;
 use wal::files::Sharing;
-use wal::{CopyFile, Identity, Options, PackOptions, PackReader, RealDisk, StreamReader, Writer};
+use wal::{CopyFile, Identity, Options, PackOptions, PackReader, StreamReader, Writer};
 
 use crate::admin_api::{AdminApi, Run, Ways};
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
-use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, open_dir, refuse_newer, tighten};
+use crate::data_dir::{
+    PACKS_DIR, STREAMS_DIR, StartError, UNCLAIMED_DIR, open_dir, open_folder, refuse_newer,
+    remove_empty_unclaimed, tighten,
+};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
@@ -107,10 +110,12 @@ impl Node {
         let streams_dir = data_dir.join(STREAMS_DIR);
         let disks = Disks {
             log: disk,
-            packs: &mut || RealDisk::shared(&packs_dir, sharing),
-            streams: &mut || RealDisk::shared(&streams_dir, sharing),
+            packs: &mut |make| open_folder(&data_dir, PACKS_DIR, sharing, make),
+            streams: &mut |make| open_folder(&data_dir, STREAMS_DIR, sharing, make),
             log_options: Options { reserve_bytes: storage.reserve_bytes, ..Options::default() },
             pack_options: PackOptions::default(),
+            unclaimed: &mut |make| open_folder(&data_dir, UNCLAIMED_DIR, sharing, make),
+            mutation: None,
             keep_damaged: &mut |restored, recovery| {
                 quarantine::keep_files(&data_dir, sharing, restored, recovery)
             },
@@ -124,6 +129,8 @@ impl Node {
         let recovered = recover(disks, Purpose::Start(start));
         let Recovered { restored, log, packs, streams, .. } =
             recovered.map_err(|error| StartError::recovering(&data_dir, error))?;
+        remove_empty_unclaimed(&data_dir);
+        let unclaimed = restored.unclaimed_sums();
         let copied = users_copy::renew(&mut copy, kept, restored.catalog.users());
         let reader = PackReader::new(open_dir(&packs_dir, sharing)?);
         let stream_reader = StreamReader::new(open_dir(&streams_dir, sharing)?);
@@ -229,7 +236,7 @@ impl Node {
             settings,
             access,
             logins,
-            Run { clock, identity },
+            Run { clock, identity, unclaimed },
             watch.measured(),
             admission.clone(),
         );
@@ -375,7 +382,7 @@ fn make_named_shards(
     now_ms: u64,
     names: Names,
 ) -> Vec<Shard> {
-    let Restored { mut catalog, mut queues, .. } = restored;
+    let Restored { mut catalog, mut queues, keeps_log, .. } = restored;
     catalog.refresh_all();
     // A node has written these users and exchanges to its log already. Without a log they are created at each start.
     catalog.set_rules(settings.declare_rules.clone());
@@ -415,6 +422,9 @@ fn make_named_shards(
         })
         .collect();
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
+    if keeps_log {
+        shards.iter_mut().for_each(Shard::keep_log);
+    }
     for (i, (queue, facts)) in placed.into_iter().enumerate() {
         shards[i % usize::from(count)].place_queue(queue, facts);
         shards[i % usize::from(count)].check_stream(queue);

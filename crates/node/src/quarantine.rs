@@ -81,9 +81,15 @@ pub fn quarantine(
         let mut names = Vec::new();
         for &owner in owners {
             let id = QueueId(owner);
-            let Some(record) = restored.catalog.queue_by_id(id) else { continue };
-            names.push(format!("'{}' in vhost '{}'", record.name, record.vhost));
-            let queue = restored.queues.entry(id).or_default();
+            // A queue that is not known now may be known later. Then it is closed, too.
+            let queue = match (restored.catalog.queue_by_id(id), restored.unclaimed.get_mut(&id)) {
+                (Some(record), _) => {
+                    names.push(format!("'{}' in vhost '{}'", record.name, record.vhost));
+                    restored.queues.entry(id).or_default()
+                }
+                (None, Some(unclaimed)) => &mut unclaimed.queue,
+                (None, None) => continue,
+            };
             if !queue.is_damaged() {
                 queue.damage();
                 facts::push_local_fact(&mut records, id, &LocalFact::Damaged, None);
@@ -93,15 +99,11 @@ pub fn quarantine(
     };
     let mut noted = Vec::new();
     for damage in &recovery.damage {
-        let Damage { file, offset, owners, synced, .. } = damage;
+        let Damage { file, offset, owners, .. } = damage;
         if restored.noted.contains(&(file.clone(), *offset)) {
             continue;
         }
-        let definitions = match owners {
-            Owners::Only(owners) => owners.contains(&CATALOG),
-            // Definitions are always synced. If no synced record is missing here, no definition is lost.
-            Owners::All => *synced,
-        };
+        let definitions = concerns_definitions(damage);
         if definitions && !accept_lost_definitions {
             return Err(DefinitionsLost::Damage(damage.clone()));
         }
@@ -115,8 +117,8 @@ pub fn quarantine(
             Owners::Only(owners) if !definitions => owners.iter().copied().collect(),
             _ => {
                 noted.push((file, *offset));
-                let queues = restored.catalog.queues();
-                queues.filter(|q| q.outlives_restart()).map(|q| q.id.0).collect()
+                let known = restored.catalog.queues().filter(|q| q.outlives_restart()).map(|q| q.id);
+                known.chain(restored.unclaimed.keys().copied()).map(|id| id.0).collect()
             }
         };
         let queues = close(restored, &owners).join(", ");
@@ -129,6 +131,15 @@ pub fn quarantine(
     }
     noted.into_iter().for_each(|(file, offset)| facts::push_noted(&mut records, file, offset));
     Ok(Quarantined { records, definitions_lost })
+}
+
+/// Returns true if a definition may be lost in this damage, whether or not an earlier start has handled it.
+pub(crate) fn concerns_definitions(damage: &Damage) -> bool {
+    match &damage.owners {
+        Owners::Only(owners) => owners.contains(&CATALOG),
+        // Definitions are always synced. If no synced record is missing here, no definition is lost.
+        Owners::All => damage.synced,
+    }
 }
 
 /// The number of newest cut-off parts of the log that are kept. Each has a few megabytes at most.

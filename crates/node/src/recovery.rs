@@ -2,23 +2,28 @@
 //! command needs the log only, and uses the first part of it, [`recover_log`].
 //!
 //! ```text
-//!   the log ──> records of queues, changes of the catalog ──> quarantine ──> packs ──> streams ──> Recovered
+//!   the log, names of copies and streams ──> unknown owners ──> quarantine ──> copies ──> packs, streams ──> Recovered
 //! ```
 //!
 //! Each step needs those before it:
 //!
 //! | step | why it comes here |
 //! |---|---|
-//! | 1. read the log | it says what else there must be |
-//! | 2. find what is damaged, and close the queues concerned ([`crate::quarantine`]) | nothing was written yet: a start that is refused changes nothing |
-//! | 3. keep the damaged files | from step 4 on the log may delete its own files |
-//! | 4. write which queues are closed, and sync it | they stay closed, even if the next step fails |
-//! | 5. write what each start makes: the first users, the exchanges of settings | nobody can log in before they are synced |
-//! | 6. open the packs | unknown packs are removed, and only a log that was read to its end knows them all |
-//! | 7. open the streams, and look for missing parts | as for packs: the catalog knows the streams |
+//! | 1. list the copies of unclaimed records ([`unclaimed`]) | where there is a copy, it is read before the records of the log |
+//! | 2. read the log | it says what else there must be |
+//! | 3. divide the unknown owners: deleted, or unclaimed; read the copies of those that are known again | the whole catalog is known |
+//! | 4. find what is damaged, and close the queues concerned ([`crate::quarantine`]) | no record was written yet: a start that is refused changes none. Unclaimed queues are closed, too |
+//! | 5. keep the damaged files | later the log may delete its own files |
+//! | 6. write which queues are closed, and sync it | they stay closed, even if the next step fails |
+//! | 7. copy the records of unclaimed owners aside, and sync them | the copies have everything up to step 6, and the log still has all of its files |
+//! | 8. write what each start makes: used incarnations, the first users, the exchanges of settings | no queue may have the id of an unclaimed owner, and nobody can log in before users are synced |
+//! | 9. open the packs, and remove those that nobody owns | the owners are known, the unclaimed ones, too |
+//! | 10. remove the streams that nobody owns, and look for missing parts | as for packs |
 //!
-//! Steps 1 to 5 are [`recover_log`]. An offline command does steps 1 to 4: only a start removes what nobody knows. `sluice doctor` looks only:
-//! it does steps 1, 2, 6 and 7 on disks that keep every change in memory ([`wal::PreviewDisk`]).
+//! Steps 1 to 8 are [`recover_log`]. An offline command that needs no messages does steps 1 to 7. `sluice doctor` looks only: it does the
+//! steps 1 to 4, 9 and 10 on disks that keep every change in memory ([`wal::PreviewDisk`]).
+
+pub mod unclaimed;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -36,21 +41,40 @@ use wal::{
 use crate::data_dir::{PACKS_DIR, STREAMS_DIR};
 use crate::facts::{Restored, RestoredQueue};
 use crate::quarantine::{self, DefinitionsLost, Quarantined};
+use unclaimed::Copies;
 
 /// Called once the damage is known, before anything is written: keeps copies of the damaged files.
 pub type KeepDamaged<'a> = dyn FnMut(&Restored, &Recovery) -> io::Result<()> + 'a;
 
-/// Opens a folder of the data directory, and may create it. Called when the log is recovered, so a start that is refused creates none.
-pub type OpenFolder<'a, D> = dyn FnMut() -> io::Result<D> + 'a;
+/// Opens a folder of the data directory. If it does not exist, it is made if the argument is true, else there is none. Nothing is made
+/// before it is certain that the start is not refused.
+pub type OpenFolder<'a, D> = dyn FnMut(bool) -> io::Result<Option<D>> + 'a;
 
 /// What is read.
 pub struct Disks<'a, D> {
     pub log: D,
     pub packs: &'a mut OpenFolder<'a, D>,
     pub streams: &'a mut OpenFolder<'a, D>,
+    /// The copies of unclaimed records.
+    pub unclaimed: &'a mut OpenFolder<'a, D>,
     pub log_options: Options,
     pub pack_options: PackOptions,
     pub keep_damaged: &'a mut KeepDamaged<'a>,
+    /// A mistake that a test wants.
+    pub mutation: Option<Mutation>,
+}
+
+/// A deliberate mistake, which tests must find. A program without debug assertions makes none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Data that nobody claims is deleted.
+    DeleteUnclaimed,
+    /// Queues that may have lost records are not closed.
+    ForgetQuarantine,
+}
+
+fn has(mutation: Option<Mutation>, mistake: Mutation) -> bool {
+    cfg!(debug_assertions) && mutation == Some(mistake)
 }
 
 /// What a recovery is for.
@@ -81,6 +105,8 @@ pub struct Start<'a> {
 pub struct RecoveredLog<D: Disk> {
     pub restored: Restored,
     pub log: Log<D>,
+    /// The streams, if their folder exists. None was removed or checked.
+    pub streams: Option<Streams<D>>,
     /// What the log says about its own files.
     pub recovery: Recovery,
     /// True if definitions were lost, and the users are those of their copy.
@@ -119,6 +145,8 @@ pub enum RecoverError {
     Packs(PackError),
     /// The streams cannot be opened.
     Streams(StreamError),
+    /// A copy of unclaimed records cannot be read.
+    Unclaimed(io::Error),
 }
 
 impl fmt::Display for RecoverError {
@@ -131,6 +159,7 @@ impl fmt::Display for RecoverError {
             Self::Folder { folder, error } => write!(f, "cannot open the directory {folder}: {error}"),
             Self::Packs(error) => write!(f, "cannot open the packs: {error}"),
             Self::Streams(error) => write!(f, "cannot open the streams: {error}"),
+            Self::Unclaimed(error) => write!(f, "cannot read the copies of unclaimed records: {error}"),
         }
     }
 }
@@ -142,42 +171,68 @@ impl std::error::Error for RecoverError {}
 /// # Errors
 /// See [`RecoverError`].
 pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Recovered<D>, RecoverError> {
-    let Disks { log, packs, streams, log_options, pack_options, keep_damaged } = disks;
-    let RecoveredLog { restored, log, recovery, took_users, lost } =
-        recover_log(log, log_options, keep_damaged, purpose)?;
+    let Disks { log, packs, streams, unclaimed, log_options, pack_options, keep_damaged, mutation } = disks;
+    let of_log = Disks {
+        log,
+        packs: &mut *packs,
+        streams: &mut *streams,
+        unclaimed,
+        log_options,
+        pack_options: pack_options.clone(),
+        keep_damaged,
+        mutation,
+    };
+    let RecoveredLog { restored, log, streams: listed, recovery, took_users, lost } =
+        recover_log(of_log, purpose)?;
     // A pack or stream that the catalog does not know may belong to a damaged record.
     let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
-    let of = |folder| move |error| RecoverError::Folder { folder, error };
-    let packs = packs().map_err(of(PACKS_DIR))?;
+    let packs = made(PACKS_DIR, packs)?;
     let packs =
         Packs::open(packs, pack_options, restored.extents(), keep_unknown).map_err(RecoverError::Packs)?;
-    let streams = streams().map_err(of(STREAMS_DIR))?;
-    let mut streams = Streams::new(streams).map_err(RecoverError::Streams)?;
+    let mut streams = match listed {
+        Some(streams) => streams,
+        None => Streams::new(made(STREAMS_DIR, streams)?).map_err(RecoverError::Streams)?,
+    };
     if !keep_unknown {
-        let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
+        let known = restored.catalog.queues().map(|record| record.id);
+        let known: HashSet<u64> = known.chain(restored.unclaimed.keys().copied()).map(|id| id.0).collect();
         streams.keep(|stream| known.contains(&stream));
     }
     let flaws = streams.check();
     if let Purpose::Start(_) = purpose {
+        unclaimed::report(&restored);
         report_flaws(&flaws, &restored);
     }
     Ok(Recovered { restored, log, packs, streams, recovery, flaws, took_users, lost })
 }
 
-/// Reads the log. These are the first steps of [`recover`].
+/// Opens a folder, and makes it if it does not exist.
+fn made<D>(folder: &'static str, open: &mut OpenFolder<'_, D>) -> Result<D, RecoverError> {
+    let opened = open(true).and_then(|disk| disk.ok_or_else(|| io::ErrorKind::NotFound.into()));
+    opened.map_err(|error| RecoverError::Folder { folder, error })
+}
+
+/// Recovers the log. These are the first steps of [`recover`]. Opens no packs, and makes no folder but that of the copies.
 ///
 /// # Errors
 /// See [`RecoverError`].
 pub fn recover_log<D: Disk>(
-    log: D,
-    options: Options,
-    keep_damaged: &mut KeepDamaged<'_>,
+    disks: Disks<'_, D>,
     purpose: Purpose<'_>,
 ) -> Result<RecoveredLog<D>, RecoverError> {
+    let Disks { log, streams, unclaimed, log_options, keep_damaged, mutation, .. } = disks;
+    let mut copies = Copies::list(unclaimed)?;
     let mut restored = Restored::default();
-    let opened = Log::open(log, options, &mut |record| restored.handle_record(record));
+    let opened = Log::open(log, log_options, &mut |record| {
+        if !copies.comes_later(&record) {
+            restored.handle_record(record);
+        }
+    });
     let (mut log, recovery) = opened.map_err(RecoverError::Log)?;
-    restored.finish();
+    let streams = streams(false).map_err(|error| RecoverError::Folder { folder: STREAMS_DIR, error })?;
+    let mut streams = streams.map(Streams::new).transpose().map_err(RecoverError::Streams)?;
+    let listed = streams.as_mut();
+    let sorted = unclaimed::sort(&mut restored, &mut log, &recovery, &mut copies, listed, mutation)?;
     if let Purpose::Start(_) = purpose {
         report(&recovery, &restored);
     }
@@ -187,7 +242,11 @@ pub fn recover_log<D: Disk>(
         Purpose::Look | Purpose::Offline => (false, None),
     };
     let (mut lost, mut took_users) = (None, false);
-    match (quarantine::quarantine(&mut restored, &recovery, accept), purpose) {
+    let found = match has(mutation, Mutation::ForgetQuarantine) {
+        true => Ok(Quarantined { records: Records::new(), definitions_lost: false }),
+        false => quarantine::quarantine(&mut restored, &recovery, accept),
+    };
+    match (found, purpose) {
         (Ok(_), Purpose::Look) => {}
         (Err(found), Purpose::Look) => lost = Some(found),
         (Err(found), _) => return Err(RecoverError::Definitions(found)),
@@ -198,6 +257,8 @@ pub fn recover_log<D: Disk>(
             }
             keep_damaged(&restored, &recovery).map_err(RecoverError::Keep)?;
             write_synced(&mut log, records)?;
+            let records = sorted.write(&mut restored, &log, copies)?;
+            write_synced(&mut log, records)?;
         }
     }
     if let Purpose::Start(Start { rules, access, .. }) = purpose {
@@ -205,7 +266,7 @@ pub fn recover_log<D: Disk>(
         restored.catalog.set_rules(rules.clone());
         write_synced(&mut log, restored.begin(access))?;
     }
-    Ok(RecoveredLog { restored, log, recovery, took_users, lost })
+    Ok(RecoveredLog { restored, log, streams, recovery, took_users, lost })
 }
 
 /// Takes the users of their copy, because the log may have lost some.

@@ -18,6 +18,7 @@ mod queue_settings;
 mod reset;
 mod transactions;
 mod two_shards;
+mod unclaimed;
 mod users;
 mod users_copy;
 mod walks;

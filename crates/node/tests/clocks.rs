@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::asks::Asks;
+use crate::recovered;
 use amqp10::{Map, Symbol, Value};
 use broker::mail::{SeatKey, SeatMail};
 use broker::settings::Settings;
@@ -10,7 +11,7 @@ use catalog::access::Access;
 use catalog::ids::QueueId;
 use catalog::{Command, DeclareQueue};
 use message::{Annotations, Message, Parts, Route};
-use node::facts::Restored;
+use node::recovery::Recovered;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{
@@ -33,13 +34,11 @@ struct Node {
 
 impl Node {
     fn start(disk: SimDisk, now_ms: u64) -> Self {
-        let mut restored = Restored::default();
-        let options = Options { seed: Some(1), ..Options::default() };
-        let (log, recovery) =
-            Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
-        assert_eq!(recovery.damage, []);
-        restored.finish();
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
+        let options = Options { seed: Some(1), ..Options::default() };
+        let recovered = recovered::start(&disk, options, &access, false, None).unwrap();
+        let Recovered { restored, log, recovery, .. } = recovered;
+        assert_eq!(recovery.damage, []);
         let mut shard =
             make_shards(restored, 1, &settings, &access, StorageLimits::default(), now_ms).remove(0);
         let seat = SeatKey { origin: Default::default(), link: 1 };

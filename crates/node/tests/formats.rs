@@ -321,7 +321,6 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     let mut restored = Restored::default();
     let (_, recovery) = Log::open(disk, Options::default(), &mut |record| restored.handle_record(record))
         .expect("a sound log");
-    restored.finish();
     assert!(recovery.clean && recovery.damage.is_empty());
     assert_eq!(restored.unreadable, Vec::<String>::new());
     let catalog = &restored.catalog;
@@ -471,7 +470,6 @@ fn a_record_that_contradicts_itself_is_unreadable() {
             restored.handle_record(record);
         })
         .expect("a sound log");
-        restored.finish();
         quarantine(&mut restored, &recovery, false).expect("no definition is lost");
         let facts = restored.queues.remove(&queue.id).expect("its messages").into_facts();
         let fifo = Fifo::restore((*queue.config).clone(), facts, 6_000);

@@ -2,11 +2,60 @@
 
 use broker::settings::Settings;
 use catalog::access::{Access, Users};
-use node::recovery::{Disks, Purpose, RecoverError, Recovered, Start, recover};
+use node::recovery::{Disks, Mutation, Purpose, RecoverError, Recovered, Start, recover};
 use wal::{Options, PackOptions};
-use wal_testing::SimDisk;
+use wal_testing::{Crash, SimDisk};
 
-/// Recovers as a start does. There are neither packs nor streams.
+/// The directories of a node.
+#[derive(Clone)]
+pub(crate) struct SimDisks {
+    pub log: SimDisk,
+    pub packs: SimDisk,
+    pub streams: SimDisk,
+    pub unclaimed: SimDisk,
+}
+
+impl SimDisks {
+    pub(crate) fn new(seed: u64) -> Self {
+        let [log, packs, streams, unclaimed] = [0, 1, 2, 3].map(|n| SimDisk::new(seed * 4 + n));
+        Self { log, packs, streams, unclaimed }
+    }
+
+    /// Ends the process. The disks work again.
+    pub(crate) fn crash(&self, how: Crash) -> Self {
+        let Self { log, packs, streams, unclaimed } = self;
+        let crash = |disk: &SimDisk| {
+            disk.heal();
+            disk.crash(how)
+        };
+        Self { log: crash(log), packs: crash(packs), streams: crash(streams), unclaimed: crash(unclaimed) }
+    }
+
+    /// Recovers as a start does.
+    pub(crate) fn start(
+        &self,
+        log_options: Options,
+        access: &Access,
+        accept_lost_definitions: bool,
+        users: Option<&Users>,
+        mutation: Option<Mutation>,
+    ) -> Result<Recovered<SimDisk>, RecoverError> {
+        let disks = Disks {
+            log: self.log.clone(),
+            packs: &mut |_| Ok(Some(self.packs.clone())),
+            streams: &mut |_| Ok(Some(self.streams.clone())),
+            log_options,
+            pack_options: PackOptions::default(),
+            unclaimed: &mut |_| Ok(Some(self.unclaimed.clone())),
+            keep_damaged: &mut |_, _| Ok(()),
+            mutation,
+        };
+        let rules = &Settings::default().declare_rules;
+        recover(disks, Purpose::Start(Start { accept_lost_definitions, users, rules, access }))
+    }
+}
+
+/// Recovers from a log as a start does. There is nothing else.
 pub(crate) fn start(
     log: &SimDisk,
     log_options: Options,
@@ -14,14 +63,6 @@ pub(crate) fn start(
     accept_lost_definitions: bool,
     users: Option<&Users>,
 ) -> Result<Recovered<SimDisk>, RecoverError> {
-    let disks = Disks {
-        log: log.clone(),
-        packs: &mut || Ok(SimDisk::new(0)),
-        streams: &mut || Ok(SimDisk::new(0)),
-        log_options,
-        pack_options: PackOptions::default(),
-        keep_damaged: &mut |_, _| Ok(()),
-    };
-    let rules = &Settings::default().declare_rules;
-    recover(disks, Purpose::Start(Start { accept_lost_definitions, users, rules, access }))
+    let disks = SimDisks { log: log.clone(), ..SimDisks::new(0) };
+    disks.start(log_options, access, accept_lost_definitions, users, None)
 }

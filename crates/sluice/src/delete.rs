@@ -1,7 +1,10 @@
-//! `sluice delete`: queues, exchanges, bindings, users, virtual hosts and members of Raft groups.
+//! `sluice delete`: queues, exchanges, bindings, users, virtual hosts, members of Raft groups, and unclaimed data.
+
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use node::facts::Unclaimed;
 
 use crate::amqp::block_on;
 use crate::declare::BindingArgs;
@@ -64,6 +67,24 @@ enum What {
     /// The member of a queue's Raft group on a node
     #[command(alias = "members")]
     Member(quorum::Member),
+    /// Data that a stopped broker keeps although it does not know the queue; `sluice doctor` lists it
+    Unclaimed {
+        /// The owner, as `sluice doctor` names it
+        #[arg(value_parser = owner)]
+        owner: u64,
+        /// The data directory; no broker may use it
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
+    },
+}
+
+/// The length of an owner in hexadecimal digits.
+const OWNER_DIGITS: usize = 16;
+
+fn owner(text: &str) -> Result<u64, String> {
+    let is_owner = text.len() == OWNER_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let owner = is_owner.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+    owner.ok_or_else(|| format!("an owner has {OWNER_DIGITS} hexadecimal digits"))
 }
 
 /// Deletes, and prints one line for each object.
@@ -105,7 +126,19 @@ async fn carry_out(delete: &Delete) -> Result<(), Failure> {
         }
         What::Vhost { name } => one(api, &objects::vhost(name)).await,
         What::Member(member) => member.delete(api).await,
+        What::Unclaimed { owner, data_dir } => delete_unclaimed(*owner, data_dir),
     }
+}
+
+/// Deletes from the data directory of a stopped broker.
+fn delete_unclaimed(owner: u64, data_dir: &Path) -> Result<(), Failure> {
+    if !data_dir.join("lock").is_file() {
+        return Err(Failure::usage(format!("{} is not the data directory of a broker", data_dir.display())));
+    }
+    let failed = |error| Failure::failed(format!("cannot delete the data of owner {owner:016x}: {error}"));
+    let deleted = node::offline::delete_unclaimed(data_dir, owner).map_err(failed)?;
+    let Unclaimed { records, bytes, .. } = deleted;
+    print(&format!("unclaimed data of owner {owner:016x} is deleted: {records} records, {bytes} bytes\n"))
 }
 
 async fn one(api: &Api, object: &Object) -> Result<(), Failure> {

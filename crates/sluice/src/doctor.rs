@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use node::doctor::{Examined, Torn, examine};
+use node::doctor::{Examined, Torn, UnclaimedData, examine};
 use serde_json::{Value, json};
 use wal::FileKind;
 
@@ -73,6 +73,10 @@ fn torn(Torn { file, offset, bytes }: &Torn) -> Value {
     json!({ "file": file, "offset": offset, "bytes": bytes })
 }
 
+fn unclaimed(UnclaimedData { owner, records, bytes }: &UnclaimedData) -> Value {
+    json!({ "owner": format!("{owner:016x}"), "records": records, "bytes": bytes })
+}
+
 fn to_json(examined: &Examined) -> Value {
     json!({
         "node": examined.identity.as_ref().map(|identity| identity.node_hex()),
@@ -84,6 +88,7 @@ fn to_json(examined: &Examined) -> Value {
         "damage": examined.damage.told,
         "damage_more": examined.damage.more,
         "closed": examined.closed,
+        "unclaimed": examined.unclaimed.iter().map(unclaimed).collect::<Vec<_>>(),
         "definitions_lost": examined.lost.as_ref().map(ToString::to_string),
         "log_raised_from": examined.raised_from(),
     })
@@ -128,6 +133,11 @@ fn to_text(examined: &Examined) -> String {
         .closed
         .iter()
         .for_each(|queue| line(&format!("CLOSED: queue {queue}, because messages may be lost")));
+    for UnclaimedData { owner, records, bytes } in &examined.unclaimed {
+        line(&format!(
+            "UNCLAIMED: owner {owner:016x}, {records} records, {bytes} bytes: a start keeps them, but does not know the queue"
+        ));
+    }
     if let Some(lost) = &examined.lost {
         line(&format!("REFUSED: {lost}"));
     }

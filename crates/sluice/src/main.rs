@@ -378,6 +378,7 @@ mod tests {
             "reclaim memory q --url http://h",
             "add member q n@h -p v --json",
             "delete member q n@h",
+            "delete unclaimed 0000000001000002 --data-dir ./data",
             "transfer leadership q n@h",
             "grow groups n@h",
             "shrink groups n@h --json",

@@ -5,7 +5,7 @@ use crate::broker;
 use std::path::{Path, PathBuf};
 
 use amqp10::DeliveryState;
-use broker::verb::{ask_as, basic, finish};
+use broker::verb::{ask_as, basic, finish, sluice};
 use broker::{Broker, Directory, PROGRAM, Starting, serve};
 use client::{Connection, Options, ReceiverOptions};
 use serde_json::{Value, json};
@@ -120,6 +120,51 @@ fn a_broker_that_may_have_lost_definitions_does_not_start() {
     let broker = Broker::start(&directory);
     assert_eq!(broker.verb(&["recv", "defined-here", "--count", "1"]).done(), "y");
     assert!(broker.terminate().success());
+}
+
+#[test]
+fn unclaimed_data_is_shown_and_deleted() {
+    let directory = Directory::new("storage-unclaimed");
+    let data = directory.path().join("data");
+    let data_dir = data.display().to_string();
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "defined-here"]).done();
+    broker.verb(&["send", "defined-here", "a body of it", "--count", "3"]).done();
+    assert!(broker.terminate().success());
+    flip_behind(&data, b"defined-here");
+
+    let broker = Starting::spawn(&directory, &["accept_lost_definitions=true"]).finish();
+    let unclaimed = broker.get("/api/nodes").1[0]["unclaimed"].clone();
+    assert_eq!(unclaimed["owners"], 1, "{unclaimed}");
+    assert!(unclaimed["bytes"].as_u64() > Some(3 * 12), "{unclaimed}");
+    let files = names(&data.join("unclaimed"));
+    let [owner] = &files[..] else { panic!("{files:?}") };
+    let delete = |owner: &str| sluice(&["delete", "unclaimed", owner, "--data-dir", &data_dir]);
+    delete(owner).refused(1, &[owner, "in use"]);
+    assert!(broker.terminate().success());
+    let log = directory.logged();
+    let line = log.lines().find(|line| line.contains("unclaimed data")).unwrap();
+    assert!(line.contains(owner) && line.contains("records=4"), "{line}");
+
+    let doctor = || sluice(&["doctor", &data_dir]);
+    assert!(doctor().out.contains(&format!("UNCLAIMED: owner {owner}, 4 records")), "{:?}", doctor());
+    delete("00000000000000ff").refused(1, &["no unclaimed data", owner]);
+    let wrong = delete("ff");
+    assert!(wrong.code == 2 && wrong.err.contains("16 hexadecimal digits"), "{wrong:?}");
+    let deleted = delete(owner).done();
+    assert!(deleted.contains(&format!("owner {owner} is deleted: 4 records")), "{deleted}");
+    assert!(!doctor().out.contains("UNCLAIMED"), "{:?}", doctor());
+    delete(owner).refused(1, &["there is no unclaimed data"]);
+    assert!(!data.join("unclaimed").exists());
+    let broker = Broker::start(&directory);
+    assert_eq!(broker.get("/api/nodes").1[0]["unclaimed"], json!({ "owners": 0, "bytes": 0 }));
+    assert!(broker.terminate().success());
+}
+
+/// Returns the names of the files in a directory.
+fn names(directory: &std::path::Path) -> Vec<String> {
+    let files = std::fs::read_dir(directory).unwrap();
+    files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// A user, an administrator of a broker whose other users are lost.

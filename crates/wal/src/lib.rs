@@ -41,6 +41,8 @@
 //! **Streams** use neither the log nor packs. What is appended to a stream goes straight to its own segment
 //! files and is read from there; see [`Streams`], [`StreamReader`] and the diagram in `stream.rs`.
 //!
+//! Records of an owner that nobody knows can be copied aside before their files are deleted; see [`Aside`].
+//!
 //! A directory has an [`Identity`], which counts the starts. Beside the log there is a copy of what its owner must not lose
 //! together with a file of the log; see [`CopyFile`].
 //!
@@ -52,6 +54,7 @@
 #[cfg(test)]
 extern crate self as wal;
 
+mod aside;
 mod batch;
 mod checksum;
 mod copy;
@@ -82,6 +85,7 @@ pub mod tighten;
 mod worker;
 mod writer;
 
+pub use aside::{ASIDE_VERSION, Aside, AsideRecords};
 pub use copy::{Adopted, COPY_FILE, CopyEnd, CopyFile, CopyHandle, CopyJob, FoundCopy, OnCopied};
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, LOG_VERSION, PACK_VERSION};

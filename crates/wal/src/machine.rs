@@ -266,6 +266,19 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
+    /// Reads every record again, in the order in which [`Log::open`] has passed them. Called before anything is written.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn read_again(&mut self, on_record: &mut dyn FnMut(Record)) -> Result<(), OpenError> {
+        recover::read_again(&mut self.disk, on_record)
+    }
+
+    /// The number of the last batch that was written. 0 if there is none.
+    pub fn last_batch(&self) -> u64 {
+        self.last
+    }
+
     /// Returns true if [`Log::note`] has something new to write.
     pub fn has_news(&self) -> bool {
         (self.noted.written, self.noted.synced) != (self.last, self.synced) && self.noted.file > 0

@@ -34,6 +34,9 @@ pub struct Record {
     /// The number of the log file that counts for this record: once that file is forgotten, so is the record.
     /// Never lower than that of an earlier record. 0 for a record of a pack.
     pub file: u64,
+    /// The number of its batch in the log. No two batches ever have the same number, and later ones have higher numbers. 0 for a
+    /// record of another file.
+    pub batch: u64,
     /// A record of the log has its own copy. A record of a pack has a slice of its block's buffer; see
     /// [`crate::Block`].
     pub body: Bytes,
@@ -149,7 +152,7 @@ impl Records {
 pub(crate) fn front(payload: &Bytes, file: u64) -> Option<(Record, usize)> {
     let (owner, seq, kind, length) = front_header(payload)?;
     let end = RECORD_HEADER + length;
-    Some((Record { owner, seq, kind, file, body: payload.slice(RECORD_HEADER..end) }, end))
+    Some((Record { owner, seq, kind, file, batch: 0, body: payload.slice(RECORD_HEADER..end) }, end))
 }
 
 /// Returns the owners of the records that fill `payload` exactly. Returns `None` if a header is corrupt or

@@ -209,18 +209,7 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
         ..Recovery::default()
     };
 
-    // Finds the last valid batch. No batch between its floor and it may be missing, except because of damage.
-    let mut end = u64::MAX;
-    let (floor, chain, damage) = loop {
-        let floor = directory.floor(end);
-        let (chain, gaps) = directory.chain(end, floor);
-        match gaps.iter().find(|gap| !directory.is_damage(gap)) {
-            Some(torn) if torn.below > 0 => end = torn.below,
-            // If this floor does not count, an earlier floor does. So the search continues below it.
-            Some(torn) => end = torn.lowest - 1,
-            None => break (floor, chain, gaps),
-        }
-    };
+    let (floor, chain, damage) = directory.valid();
     for gap in &damage {
         directory.damage(disk, gap, &mut recovery.damage)?;
     }
@@ -267,6 +256,17 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
         floor,
         closed,
     })
+}
+
+/// Calls `on_record` with every valid record of a directory that was recovered, in the same order.
+pub(crate) fn read_again<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) -> Result<(), OpenError> {
+    let mut directory = Directory::read(disk)?;
+    let (_, chain, _) = directory.valid();
+    for (number, file) in directory.files_of(&chain) {
+        let (index, found) = directory.place(number);
+        directory.emit(disk, index, &found, file, on_record)?;
+    }
+    Ok(())
 }
 
 struct Directory {
@@ -367,6 +367,22 @@ impl Directory {
         self.files.push(Scanned { number, length, header, misnamed, scan: scanned, unreadable });
         self.cache = Some((index, bytes));
         Ok(())
+    }
+
+    /// Finds the last valid batch. No batch between its floor and it may be missing, except because of damage. Returns the floor,
+    /// the valid batches from there on, and what damage has removed among them.
+    fn valid(&self) -> (u64, Vec<u64>, Vec<Gap>) {
+        let mut end = u64::MAX;
+        loop {
+            let floor = self.floor(end);
+            let (chain, gaps) = self.chain(end, floor);
+            match gaps.iter().find(|gap| !self.is_damage(gap)) {
+                Some(torn) if torn.below > 0 => end = torn.below,
+                // If this floor does not count, an earlier floor does. So the search continues below it.
+                Some(torn) => end = torn.lowest - 1,
+                None => return (floor, chain, gaps),
+            }
+        }
     }
 
     /// Returns the names of files whose header is corrupt and whose batches were found. A header and the start of the
@@ -497,6 +513,7 @@ impl Directory {
             // The body is copied, because a slice would keep the whole file in memory as long as the record
             // exists.
             record.body = Bytes::copy_from_slice(&record.body);
+            record.batch = found.header.number;
             on_record(record);
         }
         Ok(records)

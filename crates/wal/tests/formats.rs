@@ -37,7 +37,7 @@ fn sample(close: bool) -> (Files, Vec<Record>) {
                         (u64::from(shard) * 100 + batch % 4, batch * 10 + nth, nth as u8);
                     let body = vec![b'a' + batch as u8; (7 * batch + 13 * nth) as usize];
                     records.push(owner, seq, kind, &[&body]);
-                    written.push(Record { owner, seq, kind, file: 0, body: body.into() });
+                    written.push(Record { owner, seq, kind, file: 0, batch: 0, body: body.into() });
                 }
                 Handover { shard, ticket: batch, records, sync: batch % 2 == 1 }
             })
@@ -64,7 +64,9 @@ fn sync(log: &mut Log<SimDisk>, done: &mut Vec<Completion>) {
 
 fn open_on(disk: &SimDisk) -> Result<(Recovery, Vec<Record>), OpenError> {
     let mut records = Vec::new();
-    let (_, recovery) = Log::open(disk.clone(), Options::default(), &mut |record| records.push(record))?;
+    // Which batch a record is in counts elsewhere.
+    let mut push = |record| records.push(Record { batch: 0, ..record });
+    let (_, recovery) = Log::open(disk.clone(), Options::default(), &mut push)?;
     Ok((recovery, records))
 }
 

@@ -32,7 +32,7 @@ fn sample() -> (Files, Vec<(u64, Extent, Vec<Record>)>) {
                 let (seq, kind) = (100 * owner + 10 * block as u64 + nth, nth as u8);
                 let body = vec![b'a' + seq as u8 % 26; 20 + 50 * nth as usize];
                 encoded.push(owner, seq, kind, &[&body]);
-                all.push(Record { owner, seq, kind, file: 0, body: body.into() });
+                all.push(Record { owner, seq, kind, file: 0, batch: 0, body: body.into() });
             }
             run.blocks.push(encoded);
         }
@@ -42,7 +42,7 @@ fn sample() -> (Files, Vec<(u64, Extent, Vec<Record>)>) {
     let mut large = Run::new(3);
     large.push(7, 7, b"head", Bytes::from(vec![b'z'; LARGE]));
     let body = [b"head".as_slice(), &[b'z'; LARGE]].concat().into();
-    written.push((3, vec![Record { owner: 3, seq: 7, kind: 7, file: 0, body }]));
+    written.push((3, vec![Record { owner: 3, seq: 7, kind: 7, file: 0, batch: 0, body }]));
     runs.push(large);
     let extents = packs.write(runs).unwrap();
     assert_eq!(extents.iter().map(|extent| extent.pack).collect::<Vec<_>>(), [1, 1, 1, 2]);

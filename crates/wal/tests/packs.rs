@@ -59,7 +59,7 @@ impl Owners {
             } else {
                 run.push(seq, 3, head, tail.to_vec().into());
             }
-            records.push(Record { owner, seq, kind: 3, file: 0, body: body.into() });
+            records.push(Record { owner, seq, kind: 3, file: 0, batch: 0, body: body.into() });
         }
         (run, records)
     }

@@ -12,6 +12,8 @@ const QUORUM_QUEUES: (&str, &str) = ("ra_system", "quorum_queues");
 pub(super) fn add(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     churn(page, "rabbitmq_", overview);
     let evicted = "Connections closed before they logged in, to make room for others";
+    let unclaimed = "Bytes of data of unknown queues that the start has kept";
+    page.own_family(Kind::Gauge, "unclaimed_bytes", unclaimed).sample(&[], overview.unclaimed.bytes);
     page.own_family(Kind::Counter, "handshakes_evicted_total", evicted)
         .sample(&[], overview.handshakes_evicted);
     let uses = "Uses of features that clients should no longer use";

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use broker::admin_api::UnclaimedSums;
 use broker::explain::Resources;
 use broker::settings::Settings;
 use catalog::access::Access;
@@ -84,7 +85,7 @@ impl AdminApi {
         let handshakes = Handshakes::new(settings.handshake_max, settings.handshake_max_per_address);
         let admission = Admission::new(0, handshakes, Arc::new(Occupancy::new(count)), shards.clone());
         let ways = Ways { notices: NoticeWay::new(shards.clone()), shards };
-        let run = Run { clock, identity };
+        let run = Run { clock, identity, unclaimed: UnclaimedSums::default() };
         let api = Self::new(ways, settings, access, logins, run, resources, Arc::new(admission));
         *api.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
         Ok((api, ends))

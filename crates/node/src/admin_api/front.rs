@@ -104,6 +104,7 @@ impl AdminApi {
             node: settings.node_name.clone(),
             node_id: self.inner.identity.node_hex(),
             boots: self.inner.identity.boots,
+            unclaimed: self.inner.unclaimed,
             listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             uptime_ms: self.inner.clock.uptime_ms(),
             connections_max: settings.connection_max.map(u64::from),

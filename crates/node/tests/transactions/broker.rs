@@ -336,6 +336,7 @@ fn open(disk: &SimDisk, count: ShardId, access: &Arc<Access>, now_ms: u64) -> (L
     let recovered = recovered::start(disk, options, access, false, None);
     let Recovered { restored, log, recovery, .. } = recovered.expect("a log that only crashed can be opened");
     assert_eq!(recovery.damage, [], "a crash is not damage");
+    assert!(restored.unclaimed.is_empty(), "whatever a crash leaves has an owner");
     let settings = Arc::new(Settings { heartbeat_s: 0, ..Settings::default() });
     (log, make_shards(restored, count, &settings, access, StorageLimits::default(), now_ms))
 }

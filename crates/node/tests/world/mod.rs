@@ -324,11 +324,13 @@ impl World {
         let of_streams = self.streams.as_ref().map_or_else(|| SimDisk::new(0), StreamWorld::disk);
         let disks = Disks {
             log: self.disk.clone(),
-            packs: &mut || Ok(self.packs_disk.clone()),
-            streams: &mut || Ok(of_streams.clone()),
+            packs: &mut |_| Ok(Some(self.packs_disk.clone())),
+            streams: &mut |_| Ok(Some(of_streams.clone())),
             log_options: Options { file_bytes: 16 * 1024, seed, reserve_bytes, ..Options::default() },
             pack_options: PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 },
             keep_damaged: &mut |_, _| Ok(()),
+            unclaimed: &mut |_| Ok(None),
+            mutation: None,
         };
         let start = Start {
             accept_lost_definitions: false,
@@ -341,6 +343,11 @@ impl World {
         let Recovered { restored, log, packs, streams, recovery, .. } = recovered;
         assert_eq!(recovery.damage, [], "a crash is not damage");
         assert_eq!(restored.unreadable, Vec::<String>::new());
+        assert!(
+            restored.unclaimed.is_empty(),
+            "whatever a crash leaves has an owner: {:?}",
+            restored.unclaimed
+        );
         if let Some(world) = &mut self.streams {
             world.start(streams);
         }

@@ -81,6 +81,15 @@ impl<D: Disk> Streams<D> {
         self.listed.keys().copied()
     }
 
+    /// Returns the bytes of the segments of a stream that was not opened yet. A segment that cannot be read counts as empty.
+    pub fn bytes_of(&mut self, stream: u64) -> u64 {
+        let disk = &mut self.files.disk;
+        let names =
+            self.listed.get(&stream).into_iter().flatten().map(|&first| Kind::Segment.name(stream, first));
+        let mut bytes = |name: String| disk.open(&name).and_then(|mut file| disk.len(&mut file)).unwrap_or(0);
+        names.map(&mut bytes).sum()
+    }
+
     /// Removes the files of streams that are not known, because their removal was interrupted, and other
     /// leftovers. Must be called before any stream is opened. If the disk refuses, each removal of a stream
     /// tries again.

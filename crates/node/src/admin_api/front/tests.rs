@@ -1,4 +1,5 @@
 use broker::admin_api::AttemptsRow;
+use broker::admin_api::UnclaimedSums;
 use broker::explain::Subject;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ fn pages_are_parts_of_the_sorted_list() {
 }
 
 fn run() -> Run {
-    Run { clock: Clock::start(), identity: wal::Identity::default() }
+    Run { clock: Clock::start(), identity: wal::Identity::default(), unclaimed: UnclaimedSums::default() }
 }
 
 fn ways(shards: Shards) -> Ways {

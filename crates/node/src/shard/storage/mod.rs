@@ -92,6 +92,8 @@ pub(super) struct Storage {
     log_retry: bool,
     /// The disk is full, and the log uses its reserve.
     log_on_reserve: bool,
+    /// See [`Shard::keep_log`](crate::shard::Shard::keep_log).
+    keeps_log: bool,
     /// The newest file of the log that this shard knows. New records are written there or later.
     log_file: u64,
     // ---- space
@@ -133,6 +135,7 @@ impl Storage {
             log_failed: None,
             log_retry: false,
             log_on_reserve: false,
+            keeps_log: false,
             log_file: 0,
             definitions_file: 0,
             definitions_bytes: 0,

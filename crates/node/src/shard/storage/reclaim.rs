@@ -81,6 +81,9 @@ impl Shard {
 
     /// Returns how many bytes are too much garbage if the log has `bytes`.
     pub fn excess(&self, bytes: u64) -> u64 {
+        if self.storage.keeps_log {
+            return 0;
+        }
         let live: u64 = self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
         let allowed = match self.storage.log_on_reserve {
             // Publishers wait for space. Emptying queues must give it back, down to the last file.
@@ -98,6 +101,11 @@ impl Shard {
         if let Some(size) = self.storage.log_size {
             self.report_size(size);
         }
+    }
+
+    /// Called if the log has records of which nobody writes copies. No file of it is deleted in this process.
+    pub fn keep_log(&mut self) {
+        self.storage.keeps_log = true;
     }
 
     /// Notes the size of the log before the shard has written anything to it.
