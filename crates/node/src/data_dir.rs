@@ -11,6 +11,7 @@ use wal::{FileKind, IdentityError, OpenError, PackError, PreviewDisk, RealDisk, 
 
 use crate::quarantine::{DAMAGED_DIR, DefinitionsLost};
 use crate::recovery::RecoverError;
+pub(crate) use crate::recovery::{PACKS_DIR, STREAMS_DIR};
 
 /// Why a node does not start.
 #[derive(Debug)]
@@ -90,12 +91,6 @@ impl StartError {
         }
     }
 }
-
-/// The directory of the packs, inside the data directory.
-pub(crate) const PACKS_DIR: &str = "packs";
-
-/// The directory of the streams, inside the data directory.
-pub(crate) const STREAMS_DIR: &str = "streams";
 
 /// Refuses a data directory of a newer program, before anything in it is changed.
 pub(crate) fn refuse_newer(data_dir: &Path) -> Result<(), StartError> {

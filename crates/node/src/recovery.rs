@@ -38,10 +38,15 @@ use wal::{
     StreamError, StreamFlaw, Streams,
 };
 
-use crate::data_dir::{PACKS_DIR, STREAMS_DIR};
 use crate::facts::{Restored, RestoredQueue};
 use crate::quarantine::{self, DefinitionsLost, Quarantined};
 use unclaimed::Copies;
+
+/// The directory of the packs, inside the data directory.
+pub(crate) const PACKS_DIR: &str = "packs";
+
+/// The directory of the streams, inside the data directory.
+pub(crate) const STREAMS_DIR: &str = "streams";
 
 /// Called once the damage is known, before anything is written: keeps copies of the damaged files.
 pub type KeepDamaged<'a> = dyn FnMut(&Restored, &Recovery) -> io::Result<()> + 'a;
