@@ -577,3 +577,28 @@ fn spoil(disk: &SimDisk, what: &[u8]) -> bool {
     }
     found
 }
+
+/// A copy is void when the log has deleted the records that were there when the queue was claimed, not when it has lost them.
+#[test]
+fn a_damaged_file_of_the_log_voids_no_copy() {
+    let mut scene = Scene::new(10, Arguments::new());
+    let mut life = Life::start(&scene.disks, 100_000, None).unwrap();
+    let other = life.queue("other").unwrap();
+    life.evacuate(other);
+    drop(life);
+    assert!(!scene.is_in_log());
+    scene.claim();
+    let life = Life::start(&scene.disks, 200_000, None).unwrap();
+    let oldest = *life.log.spans().keys().next().unwrap();
+    assert!(life.log.spans().len() > 1);
+    drop(life);
+    scene.disks = scene.disks.crash(Crash::Process);
+    let name = scene.disks.log.files().into_keys().filter(|name| name.ends_with(".log")).min().unwrap();
+    let damaged = vec![0x55; scene.disks.log.files()[&name].len()];
+    scene.disks.log.put(&name, &damaged);
+    let mut life = Life::start_with(&scene.disks, 300_000, None, true).unwrap();
+    assert!(*life.log.spans().keys().next().unwrap() > oldest, "file {name} was not the oldest");
+    let report = life.ask(scene.id(), |ticket| Request::Report { ticket });
+    let ready = scene.bodies.len() as u64;
+    assert!(matches!(report, Effect::Report { ref report, .. } if report.ready == ready), "{report:?}");
+}

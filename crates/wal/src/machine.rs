@@ -274,6 +274,11 @@ impl<D: Disk> Log<D> {
         recover::read_again(&mut self.disk, on_record)
     }
 
+    /// The number of the first batch that is still needed. It grows only when files are deleted because their records are not needed.
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
     /// The number of the last batch that was written. 0 if there is none.
     pub fn last_batch(&self) -> u64 {
         self.last

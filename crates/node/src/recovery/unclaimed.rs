@@ -100,10 +100,10 @@ pub(super) fn sort<D: Disk>(
     mutation: Option<Mutation>,
 ) -> Result<Sorted, RecoverError> {
     let mut sorted = Sorted::default();
-    let oldest = log.spans().keys().next().copied().unwrap_or(0);
+    let floor = log.floor();
     let mut files = copies.files.clone();
     // Everything in these files was written to the log again.
-    let void = |aside: &Aside| aside.returned.is_some_and(|file| oldest > file);
+    let void = |aside: &Aside| aside.returned.is_some_and(|returned| floor > returned);
     let voided: Vec<u64> = files.values().filter(|aside| void(aside)).map(|aside| aside.owner).collect();
     sorted.gone.extend(voided.iter().filter_map(|owner| files.remove(owner)));
 
@@ -252,10 +252,9 @@ impl Sorted {
                 facts::push_noted(&mut records, NOTE, owner);
             }
         }
-        let oldest = log.spans().keys().next().copied().unwrap_or(0);
         for aside in self.claimed {
             let owner = aside.owner;
-            if let Err(error) = copies.disk().and_then(|disk| aside.give_back(disk, oldest)) {
+            if let Err(error) = copies.disk().and_then(|disk| aside.give_back(disk, log.floor())) {
                 tracing::error!(
                     owner = %format_args!("{owner:016x}"),
                     "it cannot be noted that data is not unclaimed any more: {error}. The log deletes none of its files until \
