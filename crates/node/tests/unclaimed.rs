@@ -13,7 +13,7 @@ use catalog::ids::QueueId;
 use catalog::{Arguments, Change, Command, DeclareQueue, QueueRecord, encode_change};
 use message::{Message, Parts, Route};
 use node::facts::{Unclaimed, push_change, push_local_fact};
-use node::recovery::{Mutation, Recovered};
+use node::recovery::{Disks, Mutation, Purpose, RecoverError, Recovered, recover};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{
@@ -34,6 +34,9 @@ const MESSAGES: u64 = 40;
 
 /// The error of a full disk.
 const ENOSPC: i32 = 28;
+
+/// The error of a broken disk.
+const EIO: i32 = 5;
 
 /// The messages of the queue that is damaged.
 const HURT: [&[u8]; 3] = [b"the first to be hurt", b"the second to be hurt", b"the third to be hurt"];
@@ -601,4 +604,33 @@ fn a_damaged_file_of_the_log_voids_no_copy() {
     let report = life.ask(scene.id(), |ticket| Request::Report { ticket });
     let ready = scene.bodies.len() as u64;
     assert!(matches!(report, Effect::Report { ref report, .. } if report.ready == ready), "{report:?}");
+}
+
+/// A disk that reads the log once, and not again, costs no record of a copy.
+#[test]
+fn a_log_that_cannot_be_read_again_refuses_the_start() {
+    let scene = Scene::new(11, Arguments::new());
+    let disks = &scene.disks;
+    let of_recovery = Disks {
+        log: disks.log.clone(),
+        packs: &mut |_| Ok(Some(disks.packs.clone())),
+        streams: &mut |_| {
+            disks.log.fail(&[Op::Read], 1000, EIO);
+            Ok(Some(disks.streams.clone()))
+        },
+        log_options: options(),
+        pack_options: PackOptions::default(),
+        unclaimed: &mut |_| Ok(Some(disks.unclaimed.clone())),
+        keep_damaged: &mut |_, _| {
+            disks.log.heal();
+            Ok(())
+        },
+        mutation: None,
+    };
+    let recovered = recover(of_recovery, Purpose::Offline);
+    disks.log.heal();
+    let Err(RecoverError::Log(error)) = recovered else { panic!("a copy has fewer records than the log") };
+    assert!(error.to_string().contains("again"), "{error}");
+    assert!(disks.unclaimed.files().is_empty());
+    assert_eq!(Life::start(disks, 100_000, None).unwrap().unclaimed.len(), 1);
 }

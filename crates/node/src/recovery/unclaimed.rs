@@ -169,7 +169,7 @@ pub(super) fn sort<D: Disk>(
         unclaimed.contains(owner) || restored.catalog.queue_by_id(QueueId(*owner)).is_some()
     });
     if !again.is_empty() {
-        let read = log.read_again(&mut |record| {
+        let read = log.read_again(recovery, &mut |record| {
             let Some(through) = again.get(&record.owner) else { return };
             if record.batch <= *through {
                 return;
