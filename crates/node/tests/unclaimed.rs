@@ -634,3 +634,19 @@ fn a_log_that_cannot_be_read_again_refuses_the_start() {
     assert!(disks.unclaimed.files().is_empty());
     assert_eq!(Life::start(disks, 100_000, None).unwrap().unclaimed.len(), 1);
 }
+
+/// Definitions and notes of the node are no data of a queue, whatever the names of files say.
+#[test]
+fn no_file_stands_for_the_definitions() {
+    let disks = SimDisks::new(12);
+    let mut life = Life::start(&disks, 1_000, None).unwrap();
+    let queue = life.declare("q", Arguments::new());
+    drop(life);
+    for owner in [0, u64::MAX] {
+        disks.unclaimed.put(&format!("{owner:016x}"), b"a file of somebody else");
+    }
+    for round in 1..4 {
+        let life = Life::start(&disks, 100_000 * round, None).unwrap();
+        assert_eq!(life.queue("q"), Some(queue), "round {round}");
+    }
+}

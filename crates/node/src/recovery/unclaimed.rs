@@ -24,7 +24,7 @@ use std::io;
 use bytes::Bytes;
 use catalog::Change;
 use catalog::ids::QueueId;
-use wal::{Aside, AsideRecords, Disk, Log, Record, Records, Recovery, Streams};
+use wal::{ASIDE_VERSION, Aside, AsideRecords, Disk, Log, OpenError, Record, Records, Recovery, Streams};
 
 use super::{Mutation, OpenFolder, RecoverError};
 use crate::facts::{self, DAMAGED, Restored};
@@ -35,6 +35,23 @@ const NOTE: &str = "unclaimed";
 
 /// The most unclaimed owners that a start logs one by one.
 const TOLD_MAX: usize = 16;
+
+/// Returns the copies of a directory, by owner.
+///
+/// # Errors
+/// The disk failed, or a newer program has written a copy.
+pub(crate) fn list<D: Disk>(disk: &mut D) -> io::Result<BTreeMap<u64, Aside>> {
+    let mut files = Aside::list(disk).map_err(|error| match error {
+        OpenError::NewerFormat { file, version } => io::Error::other(format!(
+            "file {file} has format version {version}; this program knows {ASIDE_VERSION}"
+        )),
+        OpenError::Io { error, .. } => error,
+        OpenError::Locked => io::ErrorKind::WouldBlock.into(),
+    })?;
+    // They are no queues. A copy of their records would hide those in the log.
+    files.retain(|owner, _| ![facts::CATALOG, facts::NODE].contains(owner));
+    Ok(files)
+}
 
 /// The copies that lie aside.
 pub(super) struct Copies<'a, D> {
@@ -50,7 +67,7 @@ pub(super) struct Copies<'a, D> {
 impl<'a, D: Disk> Copies<'a, D> {
     pub(super) fn list(open: &'a mut OpenFolder<'a, D>) -> Result<Self, RecoverError> {
         let mut disk = open(false).map_err(RecoverError::Unclaimed)?;
-        let files = disk.as_mut().map(Aside::list).transpose().map_err(RecoverError::Log)?;
+        let files = disk.as_mut().map(list).transpose().map_err(RecoverError::Unclaimed)?;
         Ok(Self { open, disk, files: files.unwrap_or_default(), newer: BTreeSet::new() })
     }
 
