@@ -2,6 +2,7 @@
 //! damaged.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -151,7 +152,13 @@ pub(crate) fn open_folder(
     make: bool,
 ) -> io::Result<Option<RealDisk>> {
     let path = data_dir.join(folder);
-    (make || path.is_dir()).then(|| RealDisk::shared(&path, sharing)).transpose()
+    if !make && !path.is_dir() {
+        return Ok(None);
+    }
+    let disk = RealDisk::shared(&path, sharing)?;
+    // An earlier process may have been killed after it had made the folder, and before its name was synced.
+    File::open(data_dir)?.sync_all()?;
+    Ok(Some(disk))
 }
 
 /// Removes the directory of the copies of unclaimed records if nothing is in it.
