@@ -2,6 +2,7 @@
 //! damaged.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,8 @@ use wal::tighten::{self, Loose, Tightened};
 use wal::{FileKind, IdentityError, OpenError, PackError, PreviewDisk, RealDisk, StreamError};
 
 use crate::quarantine::{DAMAGED_DIR, DefinitionsLost};
-use crate::recovery::RecoverError;
 pub(crate) use crate::recovery::{PACKS_DIR, STREAMS_DIR};
+use crate::recovery::{RecoverError, unclaimed};
 
 /// Why a node does not start.
 #[derive(Debug)]
@@ -116,6 +117,11 @@ pub(crate) fn refuse_newer(data_dir: &Path) -> Result<(), StartError> {
             },
         });
     }
+    let unclaimed_dir = data_dir.join(UNCLAIMED_DIR);
+    if unclaimed_dir.is_dir() {
+        let listed = PreviewDisk::new(&unclaimed_dir).and_then(|mut disk| unclaimed::list(&mut disk));
+        listed.map_err(|error| StartError::recovering(data_dir, RecoverError::Unclaimed(error)))?;
+    }
     Ok(())
 }
 
@@ -141,7 +147,13 @@ pub(crate) fn open_folder(
     make: bool,
 ) -> io::Result<Option<RealDisk>> {
     let path = data_dir.join(folder);
-    (make || path.is_dir()).then(|| RealDisk::shared(&path, sharing)).transpose()
+    if !make && !path.is_dir() {
+        return Ok(None);
+    }
+    let disk = RealDisk::shared(&path, sharing)?;
+    // An earlier process may have been killed after it had made the folder, and before its name was synced.
+    File::open(data_dir)?.sync_all()?;
+    Ok(Some(disk))
 }
 
 /// Removes the directory of the copies of unclaimed records if nothing is in it.
@@ -181,6 +193,32 @@ pub(crate) fn tighten(data_dir: &Path, sharing: Sharing) -> Result<(), StartErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn crc32c(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(!0, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1)))
+        })
+    }
+
+    #[test]
+    fn a_copy_of_a_newer_program_is_refused_and_named() {
+        let data_dir = std::env::temp_dir().join(format!("sluice-newer-copy-{}", std::process::id()));
+        let mut disk = RealDisk::new(data_dir.join(UNCLAIMED_DIR)).unwrap();
+        let copy = wal::Aside::write(&mut disk, 0x0100_0002, 1, &wal::AsideRecords::default()).unwrap();
+        let sound = refuse_newer(&data_dir);
+        let path = data_dir.join(UNCLAIMED_DIR).join(copy.name());
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[8] += 1;
+        let check = crc32c(&bytes[..44]);
+        bytes[44..48].copy_from_slice(&check.to_le_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let newer = refuse_newer(&data_dir);
+        std::fs::remove_dir_all(&data_dir).unwrap();
+        assert!(sound.is_ok());
+        let told = newer.unwrap_err().to_string();
+        assert!(told.starts_with("cannot read the copies of unclaimed records in "), "{told}");
+        assert!(told.ends_with("file 0000000001000002 has format version 2; this program knows 1"), "{told}");
+    }
 
     #[test]
     fn a_data_directory_that_cannot_be_written_is_named() {

@@ -64,7 +64,7 @@ const STORED_BYTES: usize = 4 + 8 + 2 + 4 + 4 + 8 + 4 * 8 + 8 + 4 + 4;
 pub(crate) const CATALOG: u64 = 0;
 
 /// Owner of the notes that the node writes for its next start.
-const NODE: u64 = u64::MAX;
+pub(crate) const NODE: u64 = u64::MAX;
 
 /// Appends one fact of a queue that all members of a group share.
 pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact) {

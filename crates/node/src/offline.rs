@@ -10,8 +10,7 @@ use catalog::ids::QueueId;
 use catalog::{AccountChange, CatalogError, Change, Command};
 use wal::files::Sharing;
 use wal::{
-    Aside, COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, PackOptions, RealDisk, Records, Recovery,
-    StreamJob,
+    COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, PackOptions, RealDisk, Records, Recovery, StreamJob,
 };
 
 use crate::data_dir::{
@@ -21,7 +20,7 @@ use crate::data_dir::{
 use crate::facts::{self, Unclaimed};
 use crate::quarantine;
 use crate::recovery::{
-    Disks, Purpose, RecoverError, Recovered, RecoveredLog, recover, recover_log, write_synced,
+    Disks, Purpose, RecoverError, Recovered, RecoveredLog, recover, recover_log, unclaimed, write_synced,
 };
 use crate::users_copy::{self, Kept};
 
@@ -144,8 +143,7 @@ pub fn delete_unclaimed(data_dir: &Path, owner: u64) -> Result<Unclaimed, Delete
     streams.handle(StreamJob::Remove { stream: owner }, &mut Vec::new());
     let removed = open_folder(data_dir, UNCLAIMED_DIR, sharing, false).and_then(|disk| {
         let Some(mut disk) = disk else { return Ok(()) };
-        let aside = Aside::list(&mut disk).map_err(|error| io::Error::other(error.to_string()))?;
-        aside.get(&owner).map_or(Ok(()), |aside| aside.remove(&mut disk))
+        unclaimed::list(&mut disk)?.get(&owner).map_or(Ok(()), |aside| aside.remove(&mut disk))
     });
     let what = || format!("cannot remove the file of owner {owner:016x} in {}", data_dir.display());
     removed.map_err(|error| StartError::Io { what: what(), error })?;

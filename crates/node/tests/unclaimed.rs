@@ -13,7 +13,7 @@ use catalog::ids::QueueId;
 use catalog::{Arguments, Change, Command, DeclareQueue, QueueRecord, encode_change};
 use message::{Message, Parts, Route};
 use node::facts::{Unclaimed, push_change, push_local_fact};
-use node::recovery::{Mutation, Recovered};
+use node::recovery::{Disks, Mutation, Purpose, RecoverError, Recovered, recover};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{
@@ -34,6 +34,9 @@ const MESSAGES: u64 = 40;
 
 /// The error of a full disk.
 const ENOSPC: i32 = 28;
+
+/// The error of a broken disk.
+const EIO: i32 = 5;
 
 /// The messages of the queue that is damaged.
 const HURT: [&[u8]; 3] = [b"the first to be hurt", b"the second to be hurt", b"the third to be hurt"];
@@ -576,4 +579,74 @@ fn spoil(disk: &SimDisk, what: &[u8]) -> bool {
         }
     }
     found
+}
+
+/// A copy is void when the log has deleted the records that were there when the queue was claimed, not when it has lost them.
+#[test]
+fn a_damaged_file_of_the_log_voids_no_copy() {
+    let mut scene = Scene::new(10, Arguments::new());
+    let mut life = Life::start(&scene.disks, 100_000, None).unwrap();
+    let other = life.queue("other").unwrap();
+    life.evacuate(other);
+    drop(life);
+    assert!(!scene.is_in_log());
+    scene.claim();
+    let life = Life::start(&scene.disks, 200_000, None).unwrap();
+    let oldest = *life.log.spans().keys().next().unwrap();
+    assert!(life.log.spans().len() > 1);
+    drop(life);
+    scene.disks = scene.disks.crash(Crash::Process);
+    let name = scene.disks.log.files().into_keys().filter(|name| name.ends_with(".log")).min().unwrap();
+    let damaged = vec![0x55; scene.disks.log.files()[&name].len()];
+    scene.disks.log.put(&name, &damaged);
+    let mut life = Life::start_with(&scene.disks, 300_000, None, true).unwrap();
+    assert!(*life.log.spans().keys().next().unwrap() > oldest, "file {name} was not the oldest");
+    let report = life.ask(scene.id(), |ticket| Request::Report { ticket });
+    let ready = scene.bodies.len() as u64;
+    assert!(matches!(report, Effect::Report { ref report, .. } if report.ready == ready), "{report:?}");
+}
+
+/// A disk that reads the log once, and not again, costs no record of a copy.
+#[test]
+fn a_log_that_cannot_be_read_again_refuses_the_start() {
+    let scene = Scene::new(11, Arguments::new());
+    let disks = &scene.disks;
+    let of_recovery = Disks {
+        log: disks.log.clone(),
+        packs: &mut |_| Ok(Some(disks.packs.clone())),
+        streams: &mut |_| {
+            disks.log.fail(&[Op::Read], 1000, EIO);
+            Ok(Some(disks.streams.clone()))
+        },
+        log_options: options(),
+        pack_options: PackOptions::default(),
+        unclaimed: &mut |_| Ok(Some(disks.unclaimed.clone())),
+        keep_damaged: &mut |_, _| {
+            disks.log.heal();
+            Ok(())
+        },
+        mutation: None,
+    };
+    let recovered = recover(of_recovery, Purpose::Offline);
+    disks.log.heal();
+    let Err(RecoverError::Log(error)) = recovered else { panic!("a copy has fewer records than the log") };
+    assert!(error.to_string().contains("again"), "{error}");
+    assert!(disks.unclaimed.files().is_empty());
+    assert_eq!(Life::start(disks, 100_000, None).unwrap().unclaimed.len(), 1);
+}
+
+/// Definitions and notes of the node are no data of a queue, whatever the names of files say.
+#[test]
+fn no_file_stands_for_the_definitions() {
+    let disks = SimDisks::new(12);
+    let mut life = Life::start(&disks, 1_000, None).unwrap();
+    let queue = life.declare("q", Arguments::new());
+    drop(life);
+    for owner in [0, u64::MAX] {
+        disks.unclaimed.put(&format!("{owner:016x}"), b"a file of somebody else");
+    }
+    for round in 1..4 {
+        let life = Life::start(&disks, 100_000 * round, None).unwrap();
+        assert_eq!(life.queue("q"), Some(queue), "round {round}");
+    }
 }

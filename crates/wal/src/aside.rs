@@ -11,9 +11,10 @@
 //!   owner's later batches from there.
 //! * A batch has the format of the log's (`batch.rs`). Its number counts from 1, `previous` and `synced` are the number before
 //!   it, and `floor` is 1. The mark has the format of a clean stop. A file that does not end with it has lost something.
-//! * `.returned-N`: the owner was known when N was the oldest file of the log. Its machine writes its records again when that file
-//!   is evacuated. So the copy is void once the log begins with a later file. The copy is not renamed: with a loss of power, it could
-//!   have neither name. When both are removed, the copy goes first.
+//! * `.returned-N`: the owner was known when N was the first batch that the log needed. Its machine writes its records again when the
+//!   files of that time are evacuated. So the copy is void once the log needs later batches only. What the log has lost, to
+//!   damage, raises no N. The copy is not renamed: with a loss of power, it could have neither name. When both are removed, the
+//!   copy goes first.
 //!
 //! A copy is written to `{name}.new`, synced and renamed. So a file without that suffix is whole, unless it is damaged.
 
@@ -48,7 +49,7 @@ pub struct Aside {
     pub owner: u64,
     /// The last batch of the log whose records are in the file. 0 if the header is damaged.
     pub through: u64,
-    /// The oldest file of the log when the owner was known again. `None` before that.
+    /// The first batch that the log needed when the owner was known again; see [`crate::Log::floor`]. `None` before that.
     pub returned: Option<u64>,
 }
 
@@ -95,7 +96,7 @@ impl Aside {
         let names: Vec<(u64, Option<u64>)> = names.iter().filter_map(|name| parse(name)).collect();
         let mut found = BTreeMap::new();
         for &(owner, _) in names.iter().filter(|(_, returned)| returned.is_none()) {
-            let returned = names.iter().filter(|(of, _)| *of == owner).filter_map(|(_, file)| *file).max();
+            let returned = names.iter().filter(|(of, _)| *of == owner).filter_map(|(_, floor)| *floor).max();
             let mut aside = Self { owner, through: 0, returned };
             let header = aside.header(disk).map_err(|error| OpenError::Io { file: aside.name(), error })?;
             if let Some(FileHeader { version, number, .. }) = header {
@@ -176,18 +177,18 @@ impl Aside {
         Ok(aside)
     }
 
-    /// Notes that the owner is known again, and that `oldest` is the oldest file of the log. Does nothing if that is noted already.
+    /// Notes that the owner is known again, and that `floor` is the first batch that the log needs. Does nothing if that is noted already.
     /// Synced when this function returns.
     ///
     /// # Errors
     /// The disk refused.
-    pub fn give_back<D: Disk>(self, disk: &mut D, oldest: u64) -> io::Result<Self> {
+    pub fn give_back<D: Disk>(self, disk: &mut D, floor: u64) -> io::Result<Self> {
         if self.returned.is_none() {
-            disk.create(&format!("{}{RETURNED}{oldest}", self.name()))?;
+            disk.create(&format!("{}{RETURNED}{floor}", self.name()))?;
         }
         // An earlier start may have failed here.
         disk.sync_dir()?;
-        Ok(Self { returned: self.returned.or(Some(oldest)), ..self })
+        Ok(Self { returned: self.returned.or(Some(floor)), ..self })
     }
 
     /// Removes the file. Synced when this function returns.
@@ -223,7 +224,7 @@ impl Aside {
 
 fn parse(name: &str) -> Option<(u64, Option<u64>)> {
     let (owner, returned) = match name.split_once(RETURNED) {
-        Some((owner, file)) => (owner, Some(file.parse().ok()?)),
+        Some((owner, floor)) => (owner, Some(floor.parse().ok()?)),
         None => (name, None),
     };
     let is_owner = owner.len() == 16 && owner.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

@@ -266,12 +266,22 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Reads every record again, in the order in which [`Log::open`] has passed them. Called before anything is written.
+    /// Reads every record again, in the order in which [`Log::open`] has passed them. Called before anything is written. `recovery` is
+    /// what [`Log::open`] has returned.
     ///
     /// # Errors
-    /// The disk refuses.
-    pub fn read_again(&mut self, on_record: &mut dyn FnMut(Record)) -> Result<(), OpenError> {
-        recover::read_again(&mut self.disk, on_record)
+    /// The disk refuses, or it has not the same records any more.
+    pub fn read_again(
+        &mut self,
+        recovery: &Recovery,
+        on_record: &mut dyn FnMut(Record),
+    ) -> Result<(), OpenError> {
+        recover::read_again(&mut self.disk, recovery.records, on_record)
+    }
+
+    /// The number of the first batch that is still needed. It grows only when files are deleted because their records are not needed.
+    pub fn floor(&self) -> u64 {
+        self.floor
     }
 
     /// The number of the last batch that was written. 0 if there is none.

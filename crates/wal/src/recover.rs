@@ -258,15 +258,25 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
     })
 }
 
-/// Calls `on_record` with every valid record of a directory that was recovered, in the same order.
-pub(crate) fn read_again<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) -> Result<(), OpenError> {
+/// Calls `on_record` with every valid record of a directory that was recovered, in the same order. There must be `expected` records.
+/// What cannot be read now would look like damage, of which nobody knows.
+pub(crate) fn read_again<D: Disk>(
+    disk: &mut D,
+    expected: u64,
+    on_record: &mut dyn FnMut(Record),
+) -> Result<(), OpenError> {
     let mut directory = Directory::read(disk)?;
     let (_, chain, _) = directory.valid();
+    let mut records = 0;
     for (number, file) in directory.files_of(&chain) {
         let (index, found) = directory.place(number);
-        directory.emit(disk, index, &found, file, on_record)?;
+        records += directory.emit(disk, index, &found, file, on_record)?;
     }
-    Ok(())
+    if records == expected {
+        return Ok(());
+    }
+    let what = format!("{records} of {expected} records were there when the log was read again");
+    Err(OpenError::Io { file: String::new(), error: io::Error::other(what) })
 }
 
 struct Directory {

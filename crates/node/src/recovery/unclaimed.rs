@@ -24,7 +24,7 @@ use std::io;
 use bytes::Bytes;
 use catalog::Change;
 use catalog::ids::QueueId;
-use wal::{Aside, AsideRecords, Disk, Log, Record, Records, Recovery, Streams};
+use wal::{ASIDE_VERSION, Aside, AsideRecords, Disk, Log, OpenError, Record, Records, Recovery, Streams};
 
 use super::{Mutation, OpenFolder, RecoverError};
 use crate::facts::{self, DAMAGED, Restored};
@@ -35,6 +35,23 @@ const NOTE: &str = "unclaimed";
 
 /// The most unclaimed owners that a start logs one by one.
 const TOLD_MAX: usize = 16;
+
+/// Returns the copies of a directory, by owner.
+///
+/// # Errors
+/// The disk failed, or a newer program has written a copy.
+pub(crate) fn list<D: Disk>(disk: &mut D) -> io::Result<BTreeMap<u64, Aside>> {
+    let mut files = Aside::list(disk).map_err(|error| match error {
+        OpenError::NewerFormat { file, version } => io::Error::other(format!(
+            "file {file} has format version {version}; this program knows {ASIDE_VERSION}"
+        )),
+        OpenError::Io { error, .. } => error,
+        OpenError::Locked => io::ErrorKind::WouldBlock.into(),
+    })?;
+    // They are no queues. A copy of their records would hide those in the log.
+    files.retain(|owner, _| ![facts::CATALOG, facts::NODE].contains(owner));
+    Ok(files)
+}
 
 /// The copies that lie aside.
 pub(super) struct Copies<'a, D> {
@@ -50,7 +67,7 @@ pub(super) struct Copies<'a, D> {
 impl<'a, D: Disk> Copies<'a, D> {
     pub(super) fn list(open: &'a mut OpenFolder<'a, D>) -> Result<Self, RecoverError> {
         let mut disk = open(false).map_err(RecoverError::Unclaimed)?;
-        let files = disk.as_mut().map(Aside::list).transpose().map_err(RecoverError::Log)?;
+        let files = disk.as_mut().map(list).transpose().map_err(RecoverError::Unclaimed)?;
         Ok(Self { open, disk, files: files.unwrap_or_default(), newer: BTreeSet::new() })
     }
 
@@ -100,10 +117,10 @@ pub(super) fn sort<D: Disk>(
     mutation: Option<Mutation>,
 ) -> Result<Sorted, RecoverError> {
     let mut sorted = Sorted::default();
-    let oldest = log.spans().keys().next().copied().unwrap_or(0);
+    let floor = log.floor();
     let mut files = copies.files.clone();
     // Everything in these files was written to the log again.
-    let void = |aside: &Aside| aside.returned.is_some_and(|file| oldest > file);
+    let void = |aside: &Aside| aside.returned.is_some_and(|returned| floor > returned);
     let voided: Vec<u64> = files.values().filter(|aside| void(aside)).map(|aside| aside.owner).collect();
     sorted.gone.extend(voided.iter().filter_map(|owner| files.remove(owner)));
 
@@ -169,7 +186,7 @@ pub(super) fn sort<D: Disk>(
         unclaimed.contains(owner) || restored.catalog.queue_by_id(QueueId(*owner)).is_some()
     });
     if !again.is_empty() {
-        let read = log.read_again(&mut |record| {
+        let read = log.read_again(recovery, &mut |record| {
             let Some(through) = again.get(&record.owner) else { return };
             if record.batch <= *through {
                 return;
@@ -252,10 +269,9 @@ impl Sorted {
                 facts::push_noted(&mut records, NOTE, owner);
             }
         }
-        let oldest = log.spans().keys().next().copied().unwrap_or(0);
         for aside in self.claimed {
             let owner = aside.owner;
-            if let Err(error) = copies.disk().and_then(|disk| aside.give_back(disk, oldest)) {
+            if let Err(error) = copies.disk().and_then(|disk| aside.give_back(disk, log.floor())) {
                 tracing::error!(
                     owner = %format_args!("{owner:016x}"),
                     "it cannot be noted that data is not unclaimed any more: {error}. The log deletes none of its files until \
