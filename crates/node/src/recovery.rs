@@ -9,7 +9,7 @@
 //!
 //! | step | why it comes here |
 //! |---|---|
-//! | 1. list the copies of unclaimed records ([`unclaimed`]) | where there is a copy, it is read before the records of the log |
+//! | 1. list the copies of unclaimed records ([`unclaimed`]) | step 2 skips the records of an owner with a copy: step 3 reads the copy first, then what the log has beyond it |
 //! | 2. read the log | it says what else there must be |
 //! | 3. divide the unknown owners: deleted, or unclaimed; read the copies of those that are known again | the whole catalog is known |
 //! | 4. find what is damaged, and close the queues concerned ([`crate::quarantine`]) | no record was written yet: a start that is refused changes none. Unclaimed queues are closed, too |

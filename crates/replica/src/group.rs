@@ -174,7 +174,8 @@ impl Group {
         Ok(())
     }
 
-    /// Proposes facts that were decided in `term`. Returns their index if they are committed.
+    /// Proposes facts that were decided in `term`. Returns the index that they have if they are ever
+    /// committed.
     pub fn propose(&mut self, term: u64, facts: Bytes) -> Result<u64, Refused> {
         if facts.is_empty() {
             return Err(Refused::Empty);

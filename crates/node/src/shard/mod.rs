@@ -16,7 +16,7 @@
 //! | component | what it has |
 //! |---|---|
 //! | [`connections`] | the gates of the sockets, what gates share, and which have output; the seats of other nodes |
-//! | [`queues`] | machines of classic queues, and requests for queues without a home (an owning shard) |
+//! | [`queues`] | machines of classic and quorum queues, and requests for queues without a home (an owning shard) |
 //! | [`streams`] | streams that live here, and readers that are here |
 //! | [`groups`] | Raft groups: their members here, and what these have to propose |
 //! | [`storage`] | journal, deferred writes, backlog in packs, and disk space |

@@ -32,7 +32,8 @@ impl Shard {
         is_left
     }
 
-    /// Ends the records of a turn. Turns of a quorum queue that need no record are committed.
+    /// Called at the end of a turn of the shard. Turns of a quorum queue that made no facts need no entry: they are committed with the last
+    /// one.
     pub fn close_records(&mut self) {
         self.propose_entries();
         self.add_kept_facts();

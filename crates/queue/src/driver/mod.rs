@@ -10,7 +10,8 @@
 //!               answered, or refused at last <──handle_decided        (another leader has committed the next entry)
 //! ```
 //!
-//! A turn is one iteration of the shard's event loop.
+//! A turn of a queue is what happens between two calls of `close`: a run of requests, a timer, or a commit. A turn of the shard, which is
+//! one iteration of its event loop, has many.
 //!
 //! | driver | has facts | a publish is delivered | a receipt is sent |
 //! |---|---|---|---|

@@ -1,7 +1,7 @@
-//! The classic queues that live on a shard: their machines, and the requests that wait until a queue has a
+//! The classic and quorum queues that live on a shard: their machines, and the requests that wait until a queue has a
 //! home (the shard that owns it).
 //!
-//! Nothing here knows connections or the log. [`super::Shard`] carries out what a machine emits, in
+//! [`Queues`] itself knows neither connections nor the log. [`super::Shard`] carries out what a machine emits, in
 //! `take_output`. Other components call [`Queues::get`], [`Queues::at`] and the like to inspect a queue, and
 //! [`super::Shard::with_queue`] to have its machine do something.
 

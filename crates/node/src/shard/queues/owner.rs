@@ -117,7 +117,7 @@ impl Shard {
         let Some(group) = &mut slot.group else { return };
         let Progress { last, applied, .. } = group.engine.progress();
         if applied < last {
-            // The member learns whether its last entries are committed when it leads.
+            // Only with other voters: the member learns whether its last entries are committed when it leads.
             self.campaign(queue);
         } else if group.engine.rest() {
             // After a restart, few of many queues are used at once.

@@ -5,7 +5,8 @@
 //!                                              │  ▲       │
 //!                                      refused ▼  │ again │ before anything newer
 //!                                            returned     └──> unsynced ──synced──> OnSynced: receipts of x-fsync
-//!                                                                                   queues, answers of the catalog
+//!                                                                                   queues, answers of the catalog,
+//!                                                                                   rounds of groups
 //! ```
 //!
 //! One handover is in flight at a time, until it is written (docs/decisions/0001). So the log has the

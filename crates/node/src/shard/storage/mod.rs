@@ -13,7 +13,8 @@
 //! - [`Storage::close`] after each run of requests;
 //! - [`Storage::hold`] for the receipts that depend on its facts, and [`Storage::hold_settled`] for such answers to
 //!   settlements;
-//! - at the end, `poll_handover` and the other polls of [`super::Shard`].
+//! - at the end, `poll_handover` and the other polls of [`super::Shard`]. It calls `close_records` first, which adds the records of rounds of
+//!   groups ([`Storage::push_round`]).
 //!
 //! Receipts and answers that are held leave when the log has answered.
 
