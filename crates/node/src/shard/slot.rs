@@ -108,7 +108,7 @@ impl QueueSlot {
 
     /// Returns when the oldest deferred message must be written, in milliseconds since the epoch.
     pub(crate) fn next_deferred_ms(&self) -> Option<u64> {
-        self.driver.next_deadline()
+        self.driver.next_deferred_ms()
     }
 
     /// Ends the deferral of the messages that are due at `now_ms`. Calls `each` with their facts. Returns their receipts, which

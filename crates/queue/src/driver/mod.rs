@@ -117,22 +117,6 @@ pub trait Drive {
     /// Ends a turn. Afterwards, `output` holds the facts for the journal. It also holds the receipts and effects that
     /// are sent at once, and those that wait for the log.
     fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Awaits;
-
-    /// Called when the facts up to `mark` are committed. Afterwards, `output` holds the receipts and effects that waited
-    /// for this.
-    fn handle_committed(
-        &mut self,
-        mark: Mark,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    );
-
-    /// Called when this member leads no longer. All turns after `mark` are rolled back. Those that are in no entry can never
-    /// be committed, so what waits for them is refused. The others are in doubt, because the next leader may commit their
-    /// entries: what waits for them is answered later ([`Replica::handle_decided`]).
-    fn handle_rolled_back(&mut self, mark: Mark, fifo: &mut Fifo, now_ms: u64, output: &mut Output);
 }
 
 /// The drivers of the product.
@@ -268,7 +252,7 @@ impl Driver {
     }
 
     /// Returns when the oldest deferred message must be written, in milliseconds since the epoch.
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub fn next_deferred_ms(&self) -> Option<u64> {
         if let Self::Solo(solo) = self { solo.next_deadline() } else { None }
     }
 
@@ -310,7 +294,7 @@ impl Driver {
     }
 
     /// Called when the member no longer leads its group. Rolls back the turns that are not committed
-    /// ([`Drive::handle_rolled_back`]).
+    /// ([`Replica::handle_rolled_back`]).
     pub fn depose(&mut self, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
         if let Self::Replica(replica) = self {
             replica.depose();
@@ -355,9 +339,8 @@ impl Driver {
         }
     }
 
-    /// Called when the entries of the group up to `index` are committed, all of which this member has proposed in its term.
-    /// Afterwards, `output` holds the receipts and effects
-    /// that waited for this.
+    /// Called when the entries of the group up to `index` are committed. This member has proposed them in its term. Afterwards,
+    /// `output` holds the receipts and effects that waited for this.
     pub fn handle_entries_committed(
         &mut self,
         index: u64,
@@ -406,27 +389,6 @@ impl Drive for Driver {
             }
             Self::Solo(solo) => solo.close(fifo, output),
             Self::Replica(replica) => replica.close(fifo, output),
-        }
-    }
-
-    /// Does nothing unless the queue is replicated. The receipts of other queues wait in the journal, with the records.
-    fn handle_committed(
-        &mut self,
-        mark: Mark,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
-        if let Self::Replica(replica) = self {
-            replica.handle_committed(mark, fifo, now_ms, output, deliver);
-        }
-    }
-
-    /// Does nothing unless the queue is replicated: with a single log, turns are never rolled back.
-    fn handle_rolled_back(&mut self, mark: Mark, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
-        if let Self::Replica(replica) = self {
-            replica.handle_rolled_back(mark, fifo, now_ms, output);
         }
     }
 }

@@ -96,7 +96,7 @@ impl Replica {
     }
 
     /// Called when the member no longer leads. The caller then rolls back the turns that are not committed
-    /// ([`Drive::handle_rolled_back`]), and says who leads now ([`Self::handle_leadership`]).
+    /// ([`Self::handle_rolled_back`]), and says who leads now ([`Self::handle_leadership`]).
     pub fn depose(&mut self) {
         self.handle_leadership(Leadership::Alone);
     }
@@ -221,6 +221,54 @@ impl Replica {
         Mark { turn: self.committed }
     }
 
+    /// Called when the facts up to `mark` are committed. Afterwards, `output` holds the receipts and effects that waited
+    /// for this.
+    pub fn handle_committed(
+        &mut self,
+        mark: Mark,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        self.committed = self.committed.max(mark.turn);
+        while let Some(turn) = self.turns.pop_front_if(|turn| turn.number <= mark.turn) {
+            send(turn.receipts, turn.effects, output);
+        }
+        fifo.commit_turns(mark.turn, self.queue_ms(now_ms), output, deliver);
+    }
+
+    /// Called when this member leads no longer. All turns after `mark` are rolled back. Those that are in no entry can never
+    /// be committed, so what waits for them is refused. The others are in doubt, because the next leader may commit their
+    /// entries: what waits for them is answered later ([`Self::handle_decided`]).
+    pub fn handle_rolled_back(&mut self, mark: Mark, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
+        let kept = self.turns.partition_point(|turn| turn.number <= mark.turn);
+        let rolled_back = self.turns.split_off(kept);
+        let (mut receipts, mut effects) = (Receipts::default(), Vec::new());
+        for mut turn in rolled_back {
+            match turn.entry {
+                Some(at) if !self.has(Mutation::RejectAtRollback) => {
+                    // The dead letters are back in the queue.
+                    turn.effects.retain(|effect| !matches!(effect, Effect::DeadLetter { .. }));
+                    if self.has(Mutation::DropSettledAtRollback) {
+                        turn.effects.retain(|effect| !matches!(effect, Effect::Settled { .. }));
+                    }
+                    if !turn.receipts.is_empty() || !turn.effects.is_empty() {
+                        let Turn { receipts, effects, .. } = turn;
+                        self.doubts.push_back(Doubt { at, receipts, effects });
+                    }
+                }
+                _ => {
+                    turn.receipts.drain().for_each(|receipt| receipts.push_all(receipt));
+                    effects.append(&mut turn.effects);
+                }
+            }
+        }
+        let queue_ms = self.queue_ms(now_ms);
+        fifo.roll_back_turns(mark.turn, queue_ms, output);
+        refuse(receipts, effects, fifo, queue_ms, output);
+    }
+
     /// Moves the receipts and effects that must wait for the commit of this turn out of `output`.
     fn wait(&mut self, number: u64, output: &mut Output) {
         let mut waiting = std::mem::take(&mut output.receipts);
@@ -305,49 +353,6 @@ impl Drive for Replica {
             self.wait(turn, output);
         }
         Awaits::Commit(Mark { turn })
-    }
-
-    fn handle_committed(
-        &mut self,
-        mark: Mark,
-        fifo: &mut Fifo,
-        now_ms: u64,
-        output: &mut Output,
-        deliver: &mut dyn Deliver,
-    ) {
-        self.committed = self.committed.max(mark.turn);
-        while let Some(turn) = self.turns.pop_front_if(|turn| turn.number <= mark.turn) {
-            send(turn.receipts, turn.effects, output);
-        }
-        fifo.commit_turns(mark.turn, self.queue_ms(now_ms), output, deliver);
-    }
-
-    fn handle_rolled_back(&mut self, mark: Mark, fifo: &mut Fifo, now_ms: u64, output: &mut Output) {
-        let kept = self.turns.partition_point(|turn| turn.number <= mark.turn);
-        let rolled_back = self.turns.split_off(kept);
-        let (mut receipts, mut effects) = (Receipts::default(), Vec::new());
-        for mut turn in rolled_back {
-            match turn.entry {
-                Some(at) if !self.has(Mutation::RejectAtRollback) => {
-                    // The dead letters are back in the queue.
-                    turn.effects.retain(|effect| !matches!(effect, Effect::DeadLetter { .. }));
-                    if self.has(Mutation::DropSettledAtRollback) {
-                        turn.effects.retain(|effect| !matches!(effect, Effect::Settled { .. }));
-                    }
-                    if !turn.receipts.is_empty() || !turn.effects.is_empty() {
-                        let Turn { receipts, effects, .. } = turn;
-                        self.doubts.push_back(Doubt { at, receipts, effects });
-                    }
-                }
-                _ => {
-                    turn.receipts.drain().for_each(|receipt| receipts.push_all(receipt));
-                    effects.append(&mut turn.effects);
-                }
-            }
-        }
-        let queue_ms = self.queue_ms(now_ms);
-        fifo.roll_back_turns(mark.turn, queue_ms, output);
-        refuse(receipts, effects, fifo, queue_ms, output);
     }
 }
 

@@ -202,10 +202,8 @@ impl Queue {
 
     /// Commits the entries up to `index`. Returns the receipts, and the deliveries and answers as text.
     fn commit(&mut self, index: u64) -> (Vec<Answer>, String) {
-        let mark = self.replica().mark_of(index);
         let Self { driver, fifo, out } = self;
-        let mut upward = Nobody;
-        driver.handle_committed(mark, fifo, 1000, out, &mut upward);
+        driver.handle_entries_committed(index, fifo, 1000, out, &mut Nobody);
         self.sent()
     }
 
@@ -391,10 +389,8 @@ fn a_purge_is_answered_when_it_is_committed_and_at_once_by_a_classic_queue() {
 impl Queue {
     /// The member leads no longer.
     fn depose(&mut self) -> (Vec<Answer>, String) {
-        let mark = self.replica().committed();
-        self.replica().depose();
         let Self { driver, fifo, out } = self;
-        driver.handle_rolled_back(mark, fifo, 1000, out);
+        driver.depose(fifo, 1000, out);
         self.sent()
     }
 

@@ -228,9 +228,8 @@ impl World {
     fn commit(&mut self) -> Result<(), String> {
         self.close()?;
         self.committed += 1;
-        let mark = self.queue.replica().mark_of(self.committed as u64);
         let Queue { driver, fifo, out } = &mut self.queue;
-        driver.handle_committed(mark, fifo, 1000, out, &mut Nobody);
+        driver.handle_entries_committed(self.committed as u64, fifo, 1000, out, &mut Nobody);
         self.take()?;
         self.close()
     }
@@ -241,10 +240,8 @@ impl World {
             *place = Place::Nowhere;
         }
         self.facts.clear();
-        let mark = self.queue.replica().committed();
-        self.queue.replica().depose();
         let Queue { driver, fifo, out } = &mut self.queue;
-        driver.handle_rolled_back(mark, fifo, 1000, out);
+        driver.depose(fifo, 1000, out);
         self.take()?;
         self.close()
     }
