@@ -4,16 +4,7 @@ use bytes::Bytes;
 use queue::{Fact, Put};
 
 use crate::entries;
-
-/// The time for which facts that nobody waits for are held back to make larger entries, in milliseconds. It is as long as records of
-/// classic queues that nobody waits for wait to be written.
-const LAZY_MS: u64 = 20;
-
-/// Facts that nobody waits for become an entry at once if they have this many bytes.
-const LAZY_BYTES_MAX: usize = 64 * 1024;
-
-/// The most capacity that a new entry gets from the start. It is used under load, when the previous ones were as large.
-const CAPACITY_MAX: usize = 64 * 1024;
+use crate::shard::storage::{CAPACITY_MAX, LAZY_BYTES_MAX, LAZY_MS};
 
 /// Facts of closed turns that are in no entry.
 #[derive(Default)]
@@ -55,7 +46,8 @@ impl OpenEntry {
         self.facts.is_empty()
     }
 
-    /// Returns when the facts must be proposed even if nobody waits for them, in milliseconds since the epoch.
+    /// Returns when the facts must be proposed even if nobody waits for them, in milliseconds since the epoch. They wait as long, and
+    /// for as many, as records of the journal do.
     pub(in crate::shard) fn due_ms(&self) -> Option<u64> {
         let due = if self.facts.len() >= LAZY_BYTES_MAX { 0 } else { LAZY_MS };
         self.since_ms.map(|since| since + due)

@@ -27,14 +27,14 @@ use crate::shard::slot::QueueSlot;
 /// The time for which records that nobody waits for, such as those of settled messages, are held back to
 /// batch them, in milliseconds. If the process is killed meanwhile, those messages are delivered again, which
 /// is allowed.
-const LAZY_MS: u64 = 20;
+pub(in crate::shard) const LAZY_MS: u64 = 20;
 
 /// Records that nobody waits for are written at once if they have this many bytes.
-const LAZY_BYTES_MAX: usize = 64 * 1024;
+pub(in crate::shard) const LAZY_BYTES_MAX: usize = 64 * 1024;
 
 /// The most capacity that a new handover gets from the start. It is used under load, when the previous ones
 /// were as large.
-const CAPACITY_MAX: usize = 64 * 1024;
+pub(in crate::shard) const CAPACITY_MAX: usize = 64 * 1024;
 
 /// Released extents wait for a sync for this long, in milliseconds, because a sync is expensive.
 const RELEASE_MS: u64 = 1000;
