@@ -177,7 +177,7 @@ fn append(disk: &SimDisk, records: Records) {
     log.sync(&mut done);
 }
 
-/// A broker with the queues `other` and `q`, the declaration of `q` of which is taken from the log.
+/// A broker with the queues `other` and `q`, whose log has lost the declaration of `q`.
 struct Scene {
     disks: SimDisks,
     declared: Arc<QueueRecord>,

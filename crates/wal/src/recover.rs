@@ -259,7 +259,7 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
 }
 
 /// Calls `on_record` with every valid record of a directory that was recovered, in the same order. There must be `expected` records.
-/// What cannot be read now would look like damage, of which nobody knows.
+/// Fewer would mean that the disk has failed meanwhile, and the caller would miss records without knowing it.
 pub(crate) fn read_again<D: Disk>(
     disk: &mut D,
     expected: u64,

@@ -1,4 +1,4 @@
-//! A group of three members, one of which is ours. The tests are the other two.
+//! Our member in a group of three. The tests play the other two.
 
 use std::sync::Arc;
 

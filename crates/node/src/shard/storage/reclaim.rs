@@ -103,7 +103,7 @@ impl Shard {
         }
     }
 
-    /// Called if the log has records of which nobody writes copies. No file of it is deleted in this process.
+    /// Called if the log has records that could not be copied. It deletes no file until the next start.
     pub fn keep_log(&mut self) {
         self.storage.keeps_log = true;
     }
