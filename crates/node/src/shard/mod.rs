@@ -28,6 +28,7 @@
 //! 8. [`Shard::take_dirty`], and then it writes the output of those connections.
 
 mod admin_api;
+mod batching;
 mod budgets;
 mod connections;
 mod deadlines;

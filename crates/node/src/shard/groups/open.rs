@@ -4,7 +4,7 @@ use bytes::Bytes;
 use queue::{Fact, Put};
 
 use crate::entries;
-use crate::shard::storage::{CAPACITY_MAX, LAZY_BYTES_MAX, LAZY_MS};
+use crate::shard::batching::{CAPACITY_MAX, LAZY_BYTES_MAX, LAZY_MS};
 
 /// Facts of closed turns that are in no entry.
 #[derive(Default)]

@@ -21,20 +21,9 @@ use queue::{Effect, Fact, Level, LocalFact, Put};
 use wal::{Extent, Handover, Records, WriteError};
 
 use crate::facts;
+use crate::shard::batching::{CAPACITY_MAX, LAZY_BYTES_MAX, LAZY_MS};
 use crate::shard::receipts::{Receipt, Receipts};
 use crate::shard::slot::QueueSlot;
-
-/// The time for which records that nobody waits for, such as those of settled messages, are held back to
-/// batch them, in milliseconds. If the process is killed meanwhile, those messages are delivered again, which
-/// is allowed.
-pub(in crate::shard) const LAZY_MS: u64 = 20;
-
-/// Records that nobody waits for are written at once if they have this many bytes.
-pub(in crate::shard) const LAZY_BYTES_MAX: usize = 64 * 1024;
-
-/// The most capacity that a new handover gets from the start. It is used under load, when the previous ones
-/// were as large.
-pub(in crate::shard) const CAPACITY_MAX: usize = 64 * 1024;
 
 /// Released extents wait for a sync for this long, in milliseconds, because a sync is expensive.
 const RELEASE_MS: u64 = 1000;

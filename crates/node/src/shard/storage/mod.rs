@@ -37,7 +37,6 @@ use queue::{Deferral, Effect, Fact, Level, LocalFact, Put};
 use wal::{Extent, Records, Size, Step};
 
 use self::journal::{Answer, Journal};
-pub(super) use self::journal::{CAPACITY_MAX, LAZY_BYTES_MAX, LAZY_MS};
 use self::pages::Pages;
 pub(super) use self::reading::{Peeking, Purpose, Reading};
 use self::reclaim::{Evacuating, Evacuation, GARBAGE_ALLOWED};
