@@ -153,7 +153,10 @@ pub fn events_of(
             });
         }
         // They change nothing that a client could see.
-        Change::VhostAdded { .. } | Change::Incarnations { .. } | Change::UsersBegun => {}
+        Change::VhostAdded { .. }
+        | Change::Incarnations { .. }
+        | Change::UsersBegun
+        | Change::NodeStarted { .. } => {}
     }
 }
 

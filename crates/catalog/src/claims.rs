@@ -197,7 +197,8 @@ impl Claims {
                 | Change::PermissionsSet { .. }
                 | Change::TopicPermissionsSet { .. } => {}
                 // No command makes these changes, so there is nothing to claim.
-                Change::Incarnations { .. } | Change::UsersBegun => {}
+                // No command starts a node: that comes before all commands.
+                Change::Incarnations { .. } | Change::UsersBegun | Change::NodeStarted { .. } => {}
             }
         }
     }

@@ -18,7 +18,7 @@ use super::{
     RESERVED_PREFIX, queue_config,
 };
 use crate::access::Maximum;
-use crate::ids::{ConnectionId, QueueId};
+use crate::ids::{ConnectionId, Members, QueueId};
 
 /// The maximum length of the name of a queue or an exchange in bytes, as in RabbitMQ.
 const NAME_MAX: usize = 255;
@@ -143,6 +143,22 @@ pub struct Decision {
     pub answer: Answer,
 }
 
+impl Decision {
+    /// Notes in each declaration of a queue the index of the entry that will have it.
+    pub(super) fn declare_at(&mut self, index: u64) {
+        for change in &mut self.changes {
+            let Change::QueueDeclared(record) = change else { continue };
+            let declared = Arc::new(QueueRecord { declared: index, ..(**record).clone() });
+            if let Answer::Queue { record: answered, .. } = &mut self.answer
+                && answered.id == record.id
+            {
+                *answered = declared.clone();
+            }
+            *record = declared;
+        }
+    }
+}
+
 /// The answer to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
@@ -261,6 +277,8 @@ impl Catalog {
             fsync,
             policy: None,
             operator_policy: None,
+            declared: 0,
+            members: Members::default(),
         });
         Ok(Decision {
             changes: vec![Change::QueueDeclared(record.clone())],

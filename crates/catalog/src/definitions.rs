@@ -1,8 +1,8 @@
-//! The durable definitions: the changes that rebuild the catalog after a restart.
+//! The definitions: the changes that rebuild the catalog.
 
 use std::sync::Arc;
 
-use super::{Catalog, Change, DEFAULT_VHOST, Destination, Mutation, QueueRow, VhostSettings};
+use super::{Catalog, Change, DEFAULT_VHOST, Mutation, VhostSettings};
 use crate::access::{UserLimits, UserRecord, Users};
 
 /// The position at which the next call of [`Catalog::walk_definitions`] continues.
@@ -59,7 +59,7 @@ fn of_user(user: &UserRecord) -> Vec<Change> {
 }
 
 impl Catalog {
-    /// Returns the changes that rebuild the durable definitions on top of a new catalog.
+    /// Returns the changes that rebuild the catalog on top of a new one.
     pub fn definitions(&self) -> Vec<Change> {
         let (mut cursor, mut changes) = (DefinitionsCursor::default(), Vec::new());
         while !cursor.is_at_end() {
@@ -68,7 +68,7 @@ impl Catalog {
         changes
     }
 
-    /// Calls `each` with the next changes that rebuild the durable definitions. Inspects at most `rows_max` rows,
+    /// Calls `each` with the next changes that rebuild the catalog, what is not durable included. Inspects at most `rows_max` rows,
     /// except for two groups that are never split: virtual hosts, users and policies, which come first; and an exchange
     /// together with its bindings, if their order counts. Returns the number of rows inspected.
     ///
@@ -97,12 +97,16 @@ impl Catalog {
         let mut rows = 0;
         let mut emit = |change: Change| {
             rows += 1;
-            let is_forgotten = match change {
+            let is_forgotten = match &change {
                 Change::PolicySet(_) => self.has(Mutation::ForgetPolicies),
                 Change::Incarnations { .. } => self.has(Mutation::ForgetIncarnations),
+                Change::Bound(_) => self.has(Mutation::ForgetBinding),
+                Change::QueueDeclared(record) => {
+                    !record.outlives_restart() && self.has(Mutation::ForgetTransient)
+                }
                 _ => false,
             };
-            if self.is_durable(&change) && !is_forgotten {
+            if !is_forgotten {
                 each(change);
             }
         };
@@ -173,80 +177,5 @@ impl Catalog {
         );
         changes.extend(definitions_of(&self.users));
         changes
-    }
-
-    /// Says of each change of a command that is not applied yet whether it must survive a restart. A batch may bind or delete what
-    /// it declares itself.
-    pub fn durable(&self, changes: &[Change]) -> Vec<bool> {
-        let declares = |change: &Change| {
-            matches!(
-                change,
-                Change::QueueDeclared(_) | Change::ExchangeDeclared(_) | Change::VhostAdded { .. }
-            )
-        };
-        let names = |change: &Change| {
-            matches!(
-                change,
-                Change::Bound(_)
-                    | Change::Unbound(_)
-                    | Change::ExchangeDeleted { .. }
-                    | Change::QueueForgotten { .. }
-            )
-        };
-        if !(changes.iter().any(declares) && changes.iter().any(names)) {
-            return changes.iter().map(|change| self.is_durable(change)).collect();
-        }
-        let mut after = self.clone();
-        let mut is_durable = |change| {
-            let is_durable = after.is_durable(change);
-            after.apply(change);
-            is_durable
-        };
-        changes.iter().map(&mut is_durable).collect()
-    }
-
-    /// Returns true if the change must survive a restart. What it names is known.
-    pub fn is_durable(&self, change: &Change) -> bool {
-        let is_durable =
-            |row: Option<&QueueRow>| row.is_some_and(|QueueRow { record, .. }| record.outlives_restart());
-        let exchange = |vhost: &str, name: &str| {
-            let table = self.vhosts.get(vhost).and_then(|vhost| vhost.exchanges.get(name));
-            table.is_some_and(|table| table.exchange.durable)
-        };
-        match change {
-            Change::QueueDeclared(_) if self.has(Mutation::StoreTransient) => true,
-            Change::Bound(_) if self.has(Mutation::ForgetBinding) => false,
-            Change::QueueDeclared(record) => record.outlives_restart(),
-            Change::QueueForgotten { queue } => is_durable(self.queues.get(*queue)),
-            Change::PolicySet(_)
-            | Change::PolicyCleared { .. }
-            | Change::Incarnations { .. }
-            | Change::VhostAdded { .. }
-            | Change::VhostDeleted { .. }
-            | Change::VhostSet { .. }
-            | Change::ParameterSet { .. }
-            | Change::ParameterCleared { .. }
-            | Change::UserLimitsSet { .. }
-            | Change::UserSet { .. }
-            | Change::UserDeleted { .. }
-            | Change::PermissionsSet { .. }
-            | Change::PermissionsCleared { .. }
-            | Change::TopicPermissionsSet { .. }
-            | Change::TopicPermissionsCleared { .. }
-            | Change::UsersBegun => true,
-            Change::ExchangeDeclared(exchange) => exchange.durable,
-            Change::ExchangeDeleted { vhost, name } => exchange(vhost, name),
-            Change::Bound(binding) | Change::Unbound(binding) => {
-                let vhost = &*binding.vhost;
-                exchange(vhost, &binding.source)
-                    && match &binding.destination {
-                        Destination::Queue(name) => {
-                            let known = self.vhosts.get(vhost).and_then(|vhost| vhost.queues.get(name));
-                            is_durable(known.and_then(|id| self.queues.get(*id)))
-                        }
-                        Destination::Exchange(name) => exchange(vhost, name),
-                    }
-            }
-        }
     }
 }

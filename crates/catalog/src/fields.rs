@@ -10,6 +10,7 @@ use queue::QueueType;
 
 use super::{Arguments, Binding, Destination, ParameterKey, VhostPatch, VhostSettings};
 use crate::access::{Hashing, Maximum, PasswordHash, Permissions, TopicPermissions};
+use crate::ids::{ConnectionId, Members, NodeId, Origin};
 
 /// The items of a list that is being written.
 #[derive(Debug)]
@@ -136,6 +137,22 @@ impl ListWriter {
             .optional_maximum(patch.max_queues)
     }
 
+    /// Appends the node and its start.
+    pub(super) fn origin(self, Origin { node, boot }: Origin) -> Self {
+        self.value(Value::List(vec![Value::Uint(node.0), Value::Uint(boot)]))
+    }
+
+    /// Appends the node, its start, and the number of a connection, or null.
+    pub(super) fn optional_connection(self, connection: Option<ConnectionId>) -> Self {
+        self.value(connection.map_or(Value::Null, |ConnectionId { origin, number }| {
+            Value::List(vec![Value::Uint(origin.node.0), Value::Uint(origin.boot), Value::Ulong(number)])
+        }))
+    }
+
+    pub(super) fn members(self, members: &Members) -> Self {
+        self.value(Value::List(members.nodes().iter().copied().map(Value::Uint).collect()))
+    }
+
     /// Appends a text, or null.
     pub(super) fn optional_text(self, text: Option<&str>) -> Self {
         self.value(text.map_or(Value::Null, Value::from))
@@ -155,6 +172,11 @@ impl ListReader {
         let value = Reader::new(bytes).read_value().ok()?;
         value.as_list()?;
         Some(Self(value))
+    }
+
+    /// Returns the number of items, the first number included.
+    pub(super) fn len(&self) -> usize {
+        if let Value::List(items) = &self.0 { items.len() } else { 0 }
     }
 
     pub(super) fn value(&self, at: usize) -> Option<&Value> {
@@ -273,6 +295,28 @@ impl ListReader {
             max_connections: self.optional_maximum(at + 4)?,
             max_queues: self.optional_maximum(at + 5)?,
         })
+    }
+
+    pub(super) fn origin(&self, at: usize) -> Option<Origin> {
+        let Value::List(parts) = self.value(at)? else { return None };
+        let [Value::Uint(node), Value::Uint(boot)] = parts[..] else { return None };
+        Some(Origin { node: NodeId(node), boot })
+    }
+
+    pub(super) fn optional_connection(&self, at: usize) -> Option<Option<ConnectionId>> {
+        let parts = match self.value(at)? {
+            Value::Null => return Some(None),
+            Value::List(parts) => parts,
+            _ => return None,
+        };
+        let [Value::Uint(node), Value::Uint(boot), Value::Ulong(number)] = parts[..] else { return None };
+        Some(Some(ConnectionId { origin: Origin { node: NodeId(node), boot }, number }))
+    }
+
+    pub(super) fn members(&self, at: usize) -> Option<Members> {
+        let Value::List(nodes) = self.value(at)? else { return None };
+        let number = |node: &Value| if let Value::Uint(node) = node { Some(*node) } else { None };
+        nodes.iter().map(number).collect::<Option<Vec<_>>>().map(|nodes| Members::new(&nodes))
     }
 
     /// Reads the field that [`ListWriter::optional_text`] appends.

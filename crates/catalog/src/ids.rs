@@ -44,6 +44,41 @@ impl QueueId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
+/// The number of a node in its cluster. It is 1 for a node that is alone. Members of Raft groups are named by it.
+pub type NodeNumber = u32;
+
+/// The number of the node that founds a cluster. There is no other node yet.
+pub const FIRST_NODE: NodeNumber = 1;
+
+/// The numbers of nodes, in the order in which they were chosen. By default the first node, which needs no memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members(Option<Box<[NodeNumber]>>);
+
+impl Members {
+    pub fn new(nodes: &[NodeNumber]) -> Self {
+        Self((nodes != [FIRST_NODE]).then(|| nodes.into()))
+    }
+
+    pub fn nodes(&self) -> &[NodeNumber] {
+        self.0.as_deref().unwrap_or(&[FIRST_NODE])
+    }
+
+    pub fn has(&self, node: NodeNumber) -> bool {
+        self.nodes().contains(&node)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes().is_empty()
+    }
+
+    /// Returns the other nodes.
+    #[must_use]
+    pub fn without(&self, node: NodeNumber) -> Self {
+        let others: Vec<_> = self.nodes().iter().copied().filter(|other| *other != node).collect();
+        Self::new(&others)
+    }
+}
+
 /// One start of one node. What a node numbers from 1 at each start is unique together with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {

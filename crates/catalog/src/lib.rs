@@ -38,6 +38,7 @@ mod rules;
 mod search;
 mod sent;
 mod slots;
+mod started;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -59,7 +60,7 @@ pub use definitions::{DefinitionsCursor, definitions_of};
 pub use described::{
     Described, described_exchange_arguments, described_policy_keys, described_queue_arguments,
 };
-pub use entry::{Asker, Entry};
+pub use entry::{Asker, Entry, decode_entry, encode_entry};
 pub use error::CatalogError;
 pub use exchange::{
     EVENT_EXCHANGE, Exchange, ExchangeId, ExchangeKind, Histories, LOG_EXCHANGE, Routable, TRACE_EXCHANGE,
@@ -86,7 +87,7 @@ pub use vhost::{DefaultLimits, DefaultPolicy, DefaultUser, VhostDefaults, VhostP
 use self::policy::Subject;
 use self::slots::Slots;
 use crate::access::{PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users};
-use crate::ids::{ConnectionId, QueueId};
+use crate::ids::{ConnectionId, Members, NodeNumber, Origin, QueueId};
 
 /// The virtual host that exists from the start.
 pub const DEFAULT_VHOST: &str = "/";
@@ -121,6 +122,10 @@ pub struct QueueRecord {
     /// The policy that applies to the queue. It follows from the name, so it is never stored with the queue.
     pub policy: Option<Arc<Policy>>,
     pub operator_policy: Option<Arc<Policy>>,
+    /// The index of the entry that declared the queue, in the log of the catalog's group. 0 if it was declared before there was one.
+    pub declared: u64,
+    /// The nodes that have the queue: its home, or the members with which its Raft group was founded.
+    pub members: Members,
 }
 
 impl QueueRecord {
@@ -132,6 +137,15 @@ impl QueueRecord {
     /// Returns true if the queue is a quorum queue.
     pub fn is_quorum(&self) -> bool {
         self.config.quorum.is_some()
+    }
+
+    /// Returns true if the queue ends when this node starts: its connection was one of an earlier start, or the queue is not durable and
+    /// lived there.
+    fn ends_at_start(&self, node: NodeNumber, origin: Origin) -> bool {
+        match self.exclusive {
+            Some(ConnectionId { origin: of, .. }) => of.node == origin.node && of.boot < origin.boot,
+            None => !self.durable && self.members.has(node),
+        }
     }
 
     /// Returns true if the queue exists after a restart. An exclusive queue ends with its connection.
@@ -319,6 +333,11 @@ pub enum Change {
     },
     /// The node has had a user. This stays true even if there is none now.
     UsersBegun,
+    /// The node has started. What is not durable and belonged to an earlier start of it is gone, with its bindings.
+    NodeStarted {
+        node: NodeNumber,
+        origin: Origin,
+    },
 }
 
 impl Change {
@@ -627,6 +646,7 @@ impl Catalog {
                 Arc::make_mut(&mut self.users).clear_topics(user, vhost, exchange.as_deref());
             }
             Change::UsersBegun => Arc::make_mut(&mut self.users).begin(),
+            Change::NodeStarted { node, origin } => self.start_node(*node, *origin),
             Change::Incarnations { next } => self.next_incarnation = self.next_incarnation.max(*next),
             Change::Bound(binding) => {
                 if let Some(table) = self.table_mut(binding) {

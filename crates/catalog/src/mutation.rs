@@ -15,16 +15,16 @@ pub enum Mutation {
     IgnoreClaims,
     /// A command is decided before an earlier one that waits and concerns the same names.
     OvertakeWaiting,
-    /// What is not durable is stored.
-    StoreTransient,
-    /// A binding between durable ends is not stored.
+    /// A start of the node ends nothing.
+    KeepTransient,
+    /// A base leaves out bindings.
     ForgetBinding,
-    /// An evacuation leaves out policies.
+    /// A base leaves out policies.
     ForgetPolicies,
-    /// An evacuation leaves out which incarnations were used.
+    /// A base leaves out which incarnations were used.
     ForgetIncarnations,
-    /// An evacuation leaves out decisions that are not committed.
-    ForgetPending,
+    /// A base leaves out what is not durable.
+    ForgetTransient,
 }
 
 impl Mutation {
@@ -35,11 +35,11 @@ impl Mutation {
         Self::ReuseIncarnation,
         Self::IgnoreClaims,
         Self::OvertakeWaiting,
-        Self::StoreTransient,
+        Self::KeepTransient,
         Self::ForgetBinding,
         Self::ForgetPolicies,
         Self::ForgetIncarnations,
-        Self::ForgetPending,
+        Self::ForgetTransient,
     ];
 }
 

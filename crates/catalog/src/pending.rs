@@ -1,20 +1,16 @@
 //! Commands that are decided but not committed, and commands that wait for them.
 //!
 //! ```text
-//!   offer ──> decided on the committed state ──┬─ nothing durable ────────────────────────> committed
-//!               ▲     │                        └─ durable ──> the log ──> handle_synced ──> committed
+//!   offer ──> decided on the committed state ──> an entry ──> handle_committed ──> committed
+//!               ▲     │                └─ refused, or changes nothing ──────────────^
 //!               │     └─ a claim conflicts ──> waiting list ─┐
 //!               └───────────────── take_line ────────────────┘
 //! ```
 //!
 //! A command is decided as if all commands before it had been carried out. It waits if one of its claims conflicts with
-//! a claim of one of them. So commands that do not conflict share a sync. A command that changes nothing durable waits
-//! for no sync.
+//! a claim of one of them. So commands that do not conflict share a sync. A command that changes nothing waits for none.
 //!
-//! There is one order of changes, and [`Pending`] makes it: the order in which it returns [`Committed`] commands. A change gets its place
-//! there when its command is committed, not when it is decided. Durable changes keep the order of their decisions, which is also their order
-//! in the log. One that is not durable goes before all decisions that wait for a sync. None of them has claims that conflict
-//! with its own, so the catalog is the same as if it had gone after them (docs/decisions/0053).
+//! There is one order of changes: that of the entries in which they are decided, whether they are durable or not (docs/decisions/0053).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +30,7 @@ const WAITING_MAX: usize = 100_000;
 pub struct Pending<W> {
     /// The claims of `decided` and `waiting`.
     claimed: Claimed,
-    /// The decisions that are not committed, in the order in which the log syncs them.
+    /// The decisions that are not committed, in the order of their entries.
     decided: VecDeque<Decided<W>>,
     waiting: VecDeque<Waiting<W>>,
     /// The queues whose end ([`Command::ForgetQueue`]) is among `decided` or `waiting`.
@@ -67,20 +63,19 @@ pub enum Offered<W> {
     /// The end of the queue is already decided, or waits. The command is dropped, and nobody answers it. Whoever has proposed it
     /// hears of the first proposal, or proposes it again later.
     Repeated,
-    /// The durable ones among the changes must be synced. Then the caller calls [`Pending::handle_synced`].
-    Decided {
-        changes: Arc<[Change]>,
-    },
-    Committed(Committed<W>),
+    /// The caller makes the entry. When it is committed, the caller calls [`Pending::handle_committed`].
+    Decided { changes: Arc<[Change]>, answer: Answer },
+    /// The command was refused, or changes nothing. It needs no entry.
+    Ended { who: W, result: Result<Answer, CatalogError> },
 }
 
-/// A command that has ended. Its changes are the next in the order of all changes. Every shard applies them in this order, and the caller
-/// applies them before it offers another command.
+/// A command whose entry is committed. Every shard applies the changes in the order of the entries, and the caller applies them before it
+/// offers another command.
 #[derive(Debug, PartialEq)]
 pub struct Committed<W> {
     pub who: W,
     pub changes: Arc<[Change]>,
-    pub result: Result<Answer, CatalogError>,
+    pub answer: Answer,
 }
 
 impl<W> Pending<W> {
@@ -96,8 +91,8 @@ impl<W> Pending<W> {
         }
     }
 
-    /// Decides a command, unless it must wait. `catalog` is the committed state.
-    pub fn offer(&mut self, catalog: &Catalog, command: Command, who: W) -> Offered<W> {
+    /// Decides a command, unless it must wait. `catalog` is the committed state, and `index` that of the next entry.
+    pub fn offer(&mut self, catalog: &Catalog, command: Command, who: W, index: u64) -> Offered<W> {
         debug_assert_eq!(catalog.version(), self.version, "all that was committed is applied, in its order");
         let ends = match command {
             Command::ForgetQueue { queue } => Some(queue),
@@ -113,25 +108,24 @@ impl<W> Pending<W> {
         }
         // Only commands that create nothing have claims beyond what they name. So a command that has to wait
         // here has taken no queue id.
-        let decision = match catalog.decide(command.clone(), &mut self.ids) {
+        let mut decision = match catalog.decide(command.clone(), &mut self.ids) {
             Ok(decision) => decision,
-            Err(error) => {
-                return Offered::Committed(Committed { who, changes: [].into(), result: Err(error) });
-            }
+            Err(error) => return Offered::Ended { who, result: Err(error) },
         };
+        decision.declare_at(index);
         let changes: Arc<[Change]> = decision.changes.into();
         claims.add_changes(&changes, catalog);
         if self.blocks(catalog, &claims) {
             return self.wait(catalog, command, claims, who);
         }
-        if !catalog.durable(&changes).contains(&true) {
-            return Offered::Committed(self.commit(who, changes, decision.answer));
+        let answer = decision.answer;
+        if changes.is_empty() {
+            return Offered::Ended { who, result: Ok(answer) };
         }
         self.claimed.hold(&claims);
         self.ends.extend(ends);
-        let answer = decision.answer;
-        self.decided.push_back(Decided { claims, who, changes: changes.clone(), answer });
-        Offered::Decided { changes }
+        self.decided.push_back(Decided { claims, who, changes: changes.clone(), answer: answer.clone() });
+        Offered::Decided { changes, answer }
     }
 
     /// Returns true if a command with these claims must wait.
@@ -146,8 +140,7 @@ impl<W> Pending<W> {
             self.ends.insert(queue);
         } else if self.waiting.len() >= WAITING_MAX {
             let reason = format!("too many changes wait for the log: the limit is {WAITING_MAX}");
-            let result = Err(CatalogError::Busy { reason });
-            return Offered::Committed(Committed { who, changes: [].into(), result });
+            return Offered::Ended { who, result: Err(CatalogError::Busy { reason }) };
         }
         claims.add_waiting(&command, catalog);
         if catalog.has(Mutation::OvertakeWaiting) {
@@ -158,7 +151,11 @@ impl<W> Pending<W> {
         Offered::Waits
     }
 
-    fn commit(&mut self, who: W, changes: Arc<[Change]>, answer: Answer) -> Committed<W> {
+    /// Called once for each decision whose entry is committed, in their order. Returns the decision. After the last one, the
+    /// caller offers the commands of [`Self::take_line`] again.
+    pub fn handle_committed(&mut self) -> Option<Committed<W>> {
+        let Decided { claims, who, changes, answer } = self.decided.pop_front()?;
+        self.claimed.release(&claims);
         self.version += changes.len() as u64;
         for change in changes.iter() {
             if let Change::QueueForgotten { queue } = change {
@@ -166,15 +163,7 @@ impl<W> Pending<W> {
                 self.ends.remove(queue);
             }
         }
-        Committed { who, changes, result: Ok(answer) }
-    }
-
-    /// Called once for each decision that the log has synced, in their order. Returns the decision. After the last one, the
-    /// caller offers the commands of [`Self::take_line`] again.
-    pub fn handle_synced(&mut self) -> Option<Committed<W>> {
-        let Decided { claims, who, changes, answer } = self.decided.pop_front()?;
-        self.claimed.release(&claims);
-        Some(self.commit(who, changes, answer))
+        Some(Committed { who, changes, answer })
     }
 
     /// Takes the waiting commands, in their order.
@@ -188,15 +177,6 @@ impl<W> Pending<W> {
             (command, who)
         })
         .collect()
-    }
-
-    /// Returns the durable changes that are decided but not committed, in their order. `catalog` is the committed state.
-    pub fn durable_changes(&self, catalog: &Catalog) -> impl Iterator<Item = &Change> {
-        self.decided.iter().flat_map(|Decided { changes, .. }| {
-            let durable = changes.iter().zip(catalog.durable(changes));
-            let is_forgotten = catalog.has(Mutation::ForgetPending);
-            durable.filter_map(move |(change, durable)| (durable && !is_forgotten).then_some(change))
-        })
     }
 }
 

@@ -34,7 +34,7 @@ use bytes::BytesMut;
 
 use super::fields::{ListReader, ListWriter};
 use super::{AccountChange, Caller, Command, DeclareExchange, DeclareQueue, SetPolicy};
-use crate::ids::{ConnectionId, NodeId, Origin, QueueId};
+use crate::ids::{ConnectionId, QueueId};
 
 /// Appends the encoding of a command.
 pub fn encode_command(command: &Command, out: &mut BytesMut) {
@@ -46,7 +46,7 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
             .boolean(declare.exclusive)
             .boolean(declare.auto_delete)
             .arguments(&declare.arguments)
-            .value(declare.connection.map_or(Value::Null, from_connection))
+            .optional_connection(declare.connection)
             .boolean(declare.internal),
         Command::ForgetQueue { queue } => ListWriter::new(2).number(queue.0),
         Command::DeclareExchange(declare) => ListWriter::new(3)
@@ -60,8 +60,12 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         Command::DeleteExchange { vhost, name, if_unused } => {
             ListWriter::new(4).text(vhost).text(name).boolean(*if_unused)
         }
-        Command::Bind(binding, caller) => ListWriter::new(5).binding(binding).value(from_caller(*caller)),
-        Command::Unbind(binding, caller) => ListWriter::new(6).binding(binding).value(from_caller(*caller)),
+        Command::Bind(binding, caller) => {
+            ListWriter::new(5).binding(binding).optional_connection(connection_of(*caller))
+        }
+        Command::Unbind(binding, caller) => {
+            ListWriter::new(6).binding(binding).optional_connection(connection_of(*caller))
+        }
         Command::SetPolicy(set) => ListWriter::new(7)
             .text(&set.vhost)
             .text(&set.name)
@@ -141,10 +145,7 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
             exclusive: boolean(4)?,
             auto_delete: boolean(5)?,
             arguments: fields.arguments(6)?,
-            connection: match fields.value(7)? {
-                Value::Null => None,
-                connection => Some(to_connection(connection)?),
-            },
+            connection: fields.optional_connection(7)?,
             internal: boolean(8)?,
         }),
         2 => Command::ForgetQueue { queue: QueueId(fields.number(1)?) },
@@ -158,8 +159,8 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
             arguments: fields.arguments(7)?,
         }),
         4 => Command::DeleteExchange { vhost: text(1)?, name: text(2)?, if_unused: boolean(3)? },
-        5 => Command::Bind(fields.binding(1)?, to_caller(fields.value(7)?)?),
-        6 => Command::Unbind(fields.binding(1)?, to_caller(fields.value(7)?)?),
+        5 => Command::Bind(fields.binding(1)?, caller_of(fields.optional_connection(7)?)),
+        6 => Command::Unbind(fields.binding(1)?, caller_of(fields.optional_connection(7)?)),
         7 => Command::SetPolicy(SetPolicy {
             vhost: text(1)?,
             name: text(2)?,
@@ -233,29 +234,16 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
     })
 }
 
-/// Returns the node, its start, and the number.
-fn from_connection(ConnectionId { origin, number }: ConnectionId) -> Value {
-    Value::List(vec![Value::Uint(origin.node.0), Value::Uint(origin.boot), Value::Ulong(number)])
-}
-
-fn to_connection(sent: &Value) -> Option<ConnectionId> {
-    let Value::List(parts) = sent else { return None };
-    let [Value::Uint(node), Value::Uint(boot), Value::Ulong(number)] = parts[..] else { return None };
-    Some(ConnectionId { origin: Origin { node: NodeId(node), boot }, number })
-}
-
-fn from_caller(caller: Caller) -> Value {
+/// Returns the connection of a caller. Management has none.
+fn connection_of(caller: Caller) -> Option<ConnectionId> {
     match caller {
-        Caller::Connection(connection) => from_connection(connection),
-        Caller::Management => Value::Null,
+        Caller::Connection(connection) => Some(connection),
+        Caller::Management => None,
     }
 }
 
-fn to_caller(sent: &Value) -> Option<Caller> {
-    match sent {
-        Value::Null => Some(Caller::Management),
-        connection => Some(Caller::Connection(to_connection(connection)?)),
-    }
+fn caller_of(connection: Option<ConnectionId>) -> Caller {
+    connection.map_or(Caller::Management, Caller::Connection)
 }
 
 #[cfg(test)]

@@ -34,12 +34,17 @@
 //!   8                  with look-aheads in the pattern
 //!                                                         since version 8 of the log
 //!  23 incarnations      next, in the upper 40 bits of ids. Kind 7 is not written any more.
+//!                                                         since version 9 of the log
+//!  24 queue declared    as 1, and: owner [node uint, boot uint, number ulong] or null, index of its entry, nodes list of uints.
+//!                      Kind 1 is not written any more.
+//!  25 exchange declared  as 3, and: nodes list of uints. For an exchange that is not durable.
+//!  26 node started      node, [node uint, boot uint]
 //! ```
 //!
 //! A limit of -1 is none. Permissions are stored as the texts of their patterns. For the algorithm and the hash see [`crate::access::PasswordHash`].
 //!
-//! Exclusive queues are not stored. The policy of a queue or an exchange is not stored either, because
-//! it follows from the name.
+//! Before version 9, only durable definitions were stored. The policy of a queue or an exchange is not stored, because it follows from
+//! the name.
 
 use std::sync::Arc;
 
@@ -48,7 +53,7 @@ use bytes::BytesMut;
 use super::fields::{ListReader, ListWriter};
 use super::{ApplyTo, Change, Exchange, ExchangeKind, Policy, QueueRecord, queue_config};
 use crate::access::UserLimits;
-use crate::ids::QueueId;
+use crate::ids::{Members, QueueId};
 use crate::pattern::Pattern;
 
 /// Before version 8 of the log, the incarnation was the upper 32 bits of an id, and the slot the lower 32. No slot came near 2^24, so such
@@ -58,22 +63,29 @@ const OLD_INCARNATION_SHIFT: u32 = 8;
 /// Appends the stored encoding of a change.
 pub fn encode_change(change: &Change, out: &mut BytesMut) {
     let fields = match change {
-        Change::QueueDeclared(q) => ListWriter::new(1)
+        Change::QueueDeclared(q) => ListWriter::new(24)
             .number(q.id.0)
             .text(&q.vhost)
             .text(&q.name)
             .boolean(q.durable)
             .boolean(q.auto_delete)
-            .arguments(&q.arguments),
+            .arguments(&q.arguments)
+            .optional_connection(q.exclusive)
+            .number(q.declared)
+            .members(&q.members),
         Change::QueueForgotten { queue } => ListWriter::new(2).number(queue.0),
-        Change::ExchangeDeclared(e) => ListWriter::new(3)
-            .text(&e.vhost)
-            .text(&e.name)
-            .text(e.kind.as_str())
-            .boolean(e.durable)
-            .boolean(e.auto_delete)
-            .boolean(e.internal)
-            .arguments(&e.arguments),
+        Change::ExchangeDeclared(e) => {
+            let fields = ListWriter::new(if e.durable { 3 } else { 25 })
+                .text(&e.vhost)
+                .text(&e.name)
+                .text(e.kind.as_str())
+                .boolean(e.durable)
+                .boolean(e.auto_delete)
+                .boolean(e.internal)
+                .arguments(&e.arguments);
+            if e.durable { fields } else { fields.members(&e.nodes) }
+        }
+        Change::NodeStarted { node, origin } => ListWriter::new(26).number(u64::from(*node)).origin(*origin),
         Change::ExchangeDeleted { vhost, name } => ListWriter::new(4).text(vhost).text(name),
         Change::Bound(binding) => ListWriter::new(5).binding(binding),
         Change::Unbound(binding) => ListWriter::new(6).binding(binding),
@@ -119,7 +131,8 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
     let fields = ListReader::new(stored)?;
     let text = |at| fields.text(at);
     Some(match fields.number(0)? {
-        1 => {
+        kind @ (1 | 24) => {
+            let is_whole = kind == 24;
             let (vhost, name) = (text(2)?, text(3)?);
             let (auto_delete, arguments) = (fields.boolean(5)?, fields.arguments(6)?);
             let (config, fsync) = queue_config(&vhost, &name, auto_delete, &arguments).ok()?;
@@ -128,22 +141,25 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
                 vhost,
                 name,
                 durable: fields.boolean(4)?,
-                exclusive: None,
+                exclusive: if is_whole { fields.optional_connection(7)? } else { None },
                 auto_delete,
                 arguments,
                 config: Arc::new(config),
                 fsync,
                 policy: None,
                 operator_policy: None,
+                declared: if is_whole { fields.number(8)? } else { 0 },
+                members: if is_whole { fields.members(9)? } else { Members::default() },
             }))
         }
         2 => Change::QueueForgotten { queue: QueueId(fields.number(1)?) },
-        3 => {
+        number @ (3 | 25) => {
             let kind = ExchangeKind::parse(&text(3)?)?;
             let exchange = Exchange::new(text(1)?, text(2)?, kind, fields.arguments(7)?);
             let (durable, auto_delete, internal) =
                 (fields.boolean(4)?, fields.boolean(5)?, fields.boolean(6)?);
-            Change::ExchangeDeclared(Arc::new(Exchange { durable, auto_delete, internal, ..exchange }))
+            let nodes = if number == 25 { fields.members(8)? } else { Members::default() };
+            Change::ExchangeDeclared(Arc::new(Exchange { durable, auto_delete, internal, nodes, ..exchange }))
         }
         4 => Change::ExchangeDeleted { vhost: text(1)?, name: text(2)? },
         5 => Change::Bound(Arc::new(fields.binding(1)?)),
@@ -185,6 +201,7 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
         }
         21 => Change::ParameterSet { key: fields.parameter_key(1)?, value: text(4)? },
         22 => Change::ParameterCleared { key: fields.parameter_key(1)? },
+        26 => Change::NodeStarted { node: fields.number(1)?.try_into().ok()?, origin: fields.origin(2)? },
         18 => Change::TopicPermissionsCleared {
             user: text(1)?,
             vhost: text(2)?,

@@ -32,6 +32,7 @@ use self::random::Random;
 use self::topic::{Steps, Trie};
 use super::policy::{Policies, Policy, Subject};
 use super::{Arguments, Binding, CatalogError, Destination, QueueRecord};
+use crate::ids::Members;
 
 pub use self::history::{Histories, history_length};
 pub(super) use self::routable::{Facts, PausedFacts};
@@ -179,6 +180,8 @@ pub struct Exchange {
     /// The policy that applies to the exchange. It follows from the name, so it is never stored with the
     /// exchange.
     pub policy: Option<Arc<Policy>>,
+    /// The nodes that there were when the exchange was declared. One that is not durable is gone when all of them have started again.
+    pub nodes: Members,
 }
 
 impl Exchange {
@@ -196,6 +199,7 @@ impl Exchange {
             arguments,
             alternate,
             policy,
+            nodes: Members::default(),
         }
     }
 
