@@ -6,10 +6,12 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use catalog::ids::{NodeId, Origin};
 use wal::files::Sharing;
 use wal::tighten::{self, Loose, Tightened};
-use wal::{FileKind, IdentityError, OpenError, PackError, PreviewDisk, RealDisk, StreamError};
+use wal::{FileKind, Identity, IdentityError, OpenError, PackError, PreviewDisk, RealDisk, StreamError};
 
+use crate::facts::NotAlone;
 use crate::quarantine::{DAMAGED_DIR, DefinitionsLost};
 pub(crate) use crate::recovery::{PACKS_DIR, STREAMS_DIR};
 use crate::recovery::{RecoverError, unclaimed};
@@ -27,6 +29,8 @@ pub enum StartError {
     Streams { streams_dir: PathBuf, error: StreamError },
     /// The log may have lost definitions.
     Definitions { data_dir: PathBuf, lost: DefinitionsLost },
+    /// The directory is one of a cluster.
+    NotAlone { data_dir: PathBuf, error: NotAlone },
     /// A thread cannot be started, or the data directory cannot be used.
     Io { what: String, error: io::Error },
 }
@@ -54,7 +58,7 @@ impl fmt::Display for StartError {
                 "cannot start on {}: {lost}; start with an intact copy of the directory, or with another one{}",
                 data_dir.display(),
                 match lost {
-                    DefinitionsLost::Damage(_) =>
+                    DefinitionsLost::Damage(_) | DefinitionsLost::Missing =>
                         ", or with accept_lost_definitions = true, which closes every remaining queue and keeps its data",
                     DefinitionsLost::Unreadable => "",
                 }
@@ -64,6 +68,9 @@ impl fmt::Display for StartError {
             }
             Self::Streams { streams_dir, error } => {
                 write!(f, "cannot open the streams in {}: {error}", streams_dir.display())
+            }
+            Self::NotAlone { data_dir, error } => {
+                write!(f, "cannot start on the data directory {}: {error}", data_dir.display())
             }
             Self::Io { what, error } => write!(f, "{what}: {error}"),
         }
@@ -87,10 +94,23 @@ impl StartError {
             RecoverError::Folder { folder, error } => of_directory(&data_dir.join(folder))(error),
             RecoverError::Log(error) => Self::Log { data_dir, error },
             RecoverError::Definitions(lost) => Self::Definitions { data_dir, lost },
+            RecoverError::NotAlone(error) => Self::NotAlone { data_dir, error },
             RecoverError::Packs(error) => Self::Packs { packs_dir: data_dir.join(PACKS_DIR), error },
             RecoverError::Streams(error) => Self::Streams { streams_dir: data_dir.join(STREAMS_DIR), error },
         }
     }
+}
+
+/// Returns the start of the node that this identity counts.
+pub(crate) fn this_start(identity: &Identity) -> Origin {
+    let [a, b, c, d, ..] = identity.node;
+    Origin { node: NodeId(u32::from_be_bytes([a, b, c, d])), boot: identity.boots as u32 }
+}
+
+/// Returns the start after the one that this identity counts.
+pub(crate) fn next_start(identity: &Identity) -> Origin {
+    let Origin { node, boot } = this_start(identity);
+    Origin { node, boot: boot.saturating_add(1) }
 }
 
 /// Refuses a data directory of a newer program, before anything in it is changed.

@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use catalog::ids::QueueId;
+use catalog::ids::{FIRST_NODE, Origin, QueueId};
 use wal::{
     COPY_FILE, FileKind, Flaw, FoundCopy, Identity, IdentityError, LOG_VERSION, Log, Options, PackOptions,
     PackReader, PreviewDisk, ReadError, StreamCut, StreamFlaw, Surveyed, survey,
 };
 
-use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, UNCLAIMED_DIR, refuse_newer};
+use crate::data_dir::{PACKS_DIR, STREAMS_DIR, StartError, UNCLAIMED_DIR, next_start, refuse_newer};
 use crate::facts::{Restored, RestoredQueue, Unclaimed};
 use crate::quarantine::DefinitionsLost;
 use crate::recovery::{Disks, Purpose, Recovered, recover};
-use crate::shard::NODE;
 
 /// The most damaged places that are described one by one. A disk that is broken everywhere fills neither the memory nor the
 /// screen.
@@ -166,6 +165,7 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
             true => PreviewDisk::new(&unclaimed_dir).map(Some),
             false => Ok(None),
         },
+        origin: identity.as_ref().map_or_else(Origin::default, next_start),
         mutation: None,
         keep_damaged: &mut |_, _| Ok(()),
     };
@@ -214,7 +214,7 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
     for record in restored.catalog.queues() {
         let mut queue = restored.queues.get_mut(&record.id);
         if let Some(queue) = queue.as_deref_mut().filter(|queue| !queue.is_damaged())
-            && queue.handle_certain(NODE).is_none()
+            && queue.handle_certain(FIRST_NODE).is_none()
         {
             let (name, vhost) = (&record.name, &record.vhost);
             damage.add(format_args!("unreadable entry of the group of queue '{name}' in vhost '{vhost}'"));

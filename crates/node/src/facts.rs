@@ -4,7 +4,7 @@
 //! kind 1  put       owner = queue, seq = seq      | at u64 (ms since the epoch) | stored message ... |
 //! kind 2  gone      owner = queue, seq = first    | last u64 |
 //! kind 3  returned  owner = queue, seq = seq      | delivery count u32 | redelivered u8 |      read, not written
-//! kind 4  change    owner = 0, seq = version      | stored change ... |
+//! kind 4  change    owner = 0, seq = version      | stored change ... |                          read, not written
 //! kind 5  stored    owner = queue, seq = first    | run u32 | last u64 | lowest priority u8 | highest u8 |
 //!                                                 | messages u32 | durable u32 | their bytes u64 |
 //!                                                 | first arrival u64 | last arrival u64 |
@@ -18,24 +18,26 @@
 //! kind 9  marked    owner = queue, seq = seq      | marks, see [`crate::marks`] ... |
 //! kind 10 group     owner = queue, seq = index    | member number u32 | record of a Raft group ... |
 //!                   (of a vote: its term)         | see [`replica::Record`]; facts: see [`crate::entries`] |
+//!                   owner = 0                     | the same of the catalog, see [`definitions`] |
+//! kind 11 definition  owner = 0, seq = number     | stored change ... |
 //! ```
 //!
 //! Numbers are big-endian. The messages of a run are stored in packs, as records of kind 1. Queue ids are never 0,
 //! because incarnations start at 1. `run-gone` says which messages of a run are gone, by their positions.
 //!
 //! A log of version 1 (since 0.1) has the kinds 1 to 8. Version 2 added kind 9, version 3 changes of users and virtual
-//! hosts, and version 4 kind 10. [`wal::LOG_VERSION`] says what later versions changed.
+//! hosts, version 4 kind 10, and version 9 kind 11. [`wal::LOG_VERSION`] says what later versions changed.
 //!
-//! The `version` of a change is the version of the catalog that it was decided for. Recovery applies the changes in
-//! the order of their records and ignores this version.
+//! The `version` of a change is the version of the catalog that it was decided for. Recovery ignores it.
+
+pub(crate) mod definitions;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use broker::admin_api::UnclaimedSums;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use catalog::access::{Access, Users};
 use catalog::ids::QueueId;
-use catalog::{Catalog, Change, decode_change, encode_change};
+use catalog::{Catalog, Change, encode_change};
 use hashbrown::{HashMap, HashSet};
 use message::{LastRoute, Message};
 use queue::{
@@ -44,7 +46,9 @@ use queue::{
 use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
-use crate::{entries, marks, users_copy};
+use self::definitions::Definitions;
+pub use self::definitions::NotAlone;
+use crate::{entries, marks};
 
 const PUT: u8 = 1;
 const GONE: u8 = 2;
@@ -56,6 +60,7 @@ pub(crate) const DAMAGED: u8 = 7;
 const NOTED: u8 = 8;
 const MARKED: u8 = 9;
 const GROUP: u8 = 10;
+const DEFINITION: u8 = 11;
 
 /// Bytes of the body of a `stored` record before the sequence numbers.
 const STORED_BYTES: usize = 4 + 8 + 2 + 4 + 4 + 8 + 4 * 8 + 8 + 4 + 4;
@@ -204,11 +209,20 @@ fn is_seq(seq: u64) -> bool {
     (1..u64::MAX).contains(&seq)
 }
 
-/// Appends one change of the catalog.
+/// Appends one change of the catalog in the form that was written before version 9 of the log. For tests.
 pub fn push_change(records: &mut Records, version: u64, change: &Change) {
+    push_stored(records, version, CHANGE, change);
+}
+
+/// Appends a definition of the catalog. Its base says how many there are.
+pub(crate) fn push_definition(records: &mut Records, number: u64, change: &Change) {
+    push_stored(records, number, DEFINITION, change);
+}
+
+fn push_stored(records: &mut Records, seq: u64, kind: u8, change: &Change) {
     let mut body = BytesMut::new();
     encode_change(change, &mut body);
-    records.push(CATALOG, version, CHANGE, &[&body]);
+    records.push(CATALOG, seq, kind, &[&body]);
 }
 
 /// Appends a note that the damage at this place of the log was handled, so that the next start does not report it again.
@@ -233,6 +247,8 @@ pub struct Restored {
     pub unclaimed: BTreeMap<QueueId, Unclaimed>,
     /// True if the log must not delete any file, because copies of unclaimed records could not be written.
     pub keeps_log: bool,
+    /// The group of the catalog.
+    pub(crate) definitions: Definitions,
 }
 
 /// The data of a queue that the catalog does not know.
@@ -283,6 +299,71 @@ pub(crate) struct RestoredGroup {
 }
 
 impl RestoredGroup {
+    /// Reads the body of a record. Returns `None` if it is unreadable, and nothing if it is void.
+    pub(crate) fn read(&mut self, mut body: Bytes) -> Option<Option<replica::Record>> {
+        let number = body.try_get_u32().ok()?;
+        let record = replica::Record::decode(body).ok()?;
+        if number > self.number {
+            *self = Self { number, ..Self::default() };
+        }
+        Some((number == self.number).then_some(record))
+    }
+
+    /// Handles a record, which is in this log file.
+    pub(crate) fn handle(&mut self, record: replica::Record, file: u64) -> Result<(), Damaged> {
+        match &record {
+            replica::Record::Base(base) => {
+                self.base_file = file;
+                (self.base_index, self.log_bytes) = (base.at.index, 0);
+            }
+            replica::Record::Entry { entry, .. } => {
+                self.log_bytes += entry.payload.bytes();
+                // If an entry was written more than once, its first file counts. A file that is too early does no harm.
+                if self.files.back().is_none_or(|(last, _)| *last < entry.at.index) {
+                    self.files.push_back((entry.at.index, file));
+                }
+            }
+            replica::Record::Vote(_) => {}
+        }
+        self.restoring.on_record(record)
+    }
+
+    /// Takes out the entries that are known to be committed, each with the log file that has it.
+    pub(crate) fn take_committed(&mut self, file: u64) -> Vec<(Entry, u64)> {
+        let committed = self.restoring.take_committed();
+        self.with_files(committed, file)
+    }
+
+    /// Takes out the entries that a start commits, although no record says that they are committed.
+    pub(crate) fn take_certain(&mut self, node: u32) -> Vec<(Entry, u64)> {
+        let me = Member { node, number: self.number };
+        let certain = self.restoring.take_certain(me);
+        self.with_files(certain, self.base_file)
+    }
+
+    /// Adds to each entry the log file that has it. `file` is that of entries whose own file is not known.
+    fn with_files(&mut self, entries: Vec<Entry>, mut file: u64) -> Vec<(Entry, u64)> {
+        let files = &mut self.files;
+        let entries = entries.into_iter().map(|entry| {
+            while let Some((_, known)) = files.pop_front_if(|(index, _)| *index <= entry.at.index) {
+                file = known;
+            }
+            (entry, file)
+        });
+        entries.collect()
+    }
+
+    /// Takes out all entries, although it is not known which base they follow.
+    pub(crate) fn take_rest(&mut self) -> Vec<(Entry, u64)> {
+        let rest = self.restoring.take_rest();
+        self.with_files(rest, self.base_file)
+    }
+
+    /// The number of the member. 0 if there are no records.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Returns the member on `node`. It hands out the entries that are not known to be committed as soon as they are.
     pub(crate) fn finish(self, node: u32) -> Result<FinishedGroup, Damaged> {
         let Self { restoring, number, base_file, base_index, log_bytes, files } = self;
@@ -303,6 +384,21 @@ pub(crate) struct FinishedGroup {
     pub log_bytes: u64,
     /// The log files of the entries that are not known to be committed, by index.
     pub files: VecDeque<(u64, u64)>,
+}
+
+impl FinishedGroup {
+    /// Returns a new group, whose base is not in the log yet.
+    pub(crate) fn founded(group: Group) -> Self {
+        // No log file has the number 0. So the first evacuation writes the base again.
+        let (base_file, base_index) = (0, group.applied());
+        Self { group, base_file, base_index, log_bytes: 0, files: VecDeque::new() }
+    }
+}
+
+impl std::fmt::Debug for FinishedGroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FinishedGroup({:?})", self.group.standing())
+    }
 }
 
 impl std::fmt::Debug for RestoredQueue {
@@ -328,12 +424,12 @@ impl Restored {
 
     fn try_record(&mut self, owner: u64, seq: u64, kind: u8, mut body: Bytes, file: u64) -> Option<()> {
         if owner == CATALOG {
-            let change = (kind == CHANGE).then(|| decode_change(&body)).flatten()?;
-            if let Change::QueueForgotten { queue } = change {
-                self.forgotten.insert(queue);
-            }
-            self.catalog.restore(&change);
-            return Some(());
+            return match kind {
+                CHANGE => self.handle_change(&body),
+                DEFINITION => self.handle_definition(seq, &body),
+                GROUP => self.handle_catalog_group(body, file),
+                _ => None,
+            };
         }
         if owner == NODE {
             let file = (kind == NOTED).then(|| String::from_utf8(body.into()).ok()).flatten()?;
@@ -387,26 +483,6 @@ impl Restored {
 }
 
 impl Restored {
-    /// Creates what a start creates: the first users if there has never been one, and the exchanges that settings ask for.
-    /// Returns the records that must be written and synced before anyone can log in.
-    pub fn begin(&mut self, access: &Access) -> Records {
-        let (mut records, before) = (Records::new(), self.catalog.version());
-        let changes = [self.catalog.begin_users(access), self.catalog.begin_exchanges()].concat();
-        for (version, change) in (before + 1..).zip(changes) {
-            push_change(&mut records, version, &change);
-        }
-        records
-    }
-
-    /// Replaces the users by those of their copy, because the log may have lost some. The `records` must be written and
-    /// synced before anyone can log in.
-    pub fn replace_users(&mut self, users: &Users, records: &mut Records) {
-        for change in users_copy::replacing(&self.catalog, users) {
-            self.catalog.apply(&change);
-            push_change(records, self.catalog.version(), &change);
-        }
-    }
-
     /// Returns true if a queue is closed because of damage, be it known or unclaimed.
     pub fn has_damaged(&self) -> bool {
         let unclaimed = self.unclaimed.values().map(|unclaimed| &unclaimed.queue);
@@ -478,34 +554,15 @@ impl RestoredQueue {
 
     /// Handles a record of the queue's Raft group, which is in this log file. Facts that are known to be committed are
     /// handled at once.
-    fn handle_group(&mut self, mut body: Bytes, file: u64) -> Option<()> {
-        let number = body.try_get_u32().ok()?;
-        let record = replica::Record::decode(body).ok()?;
+    fn handle_group(&mut self, body: Bytes, file: u64) -> Option<()> {
         let group = self.group.get_or_insert_default();
-        if number < group.number {
-            return Some(());
+        let Some(record) = group.read(body)? else { return Some(()) };
+        if let replica::Record::Base(base) = &record {
+            self.facts.note_next_seq(entries::next_seq(base.content.clone())?);
         }
-        if number > group.number {
-            **group = RestoredGroup { number, ..RestoredGroup::default() };
-        }
-        match &record {
-            replica::Record::Base(base) => {
-                self.facts.note_next_seq(entries::next_seq(base.content.clone())?);
-                group.base_file = file;
-                (group.base_index, group.log_bytes) = (base.at.index, 0);
-            }
-            replica::Record::Entry { entry, .. } => {
-                group.log_bytes += entry.payload.bytes();
-                // If an entry was written more than once, its first file counts. A file that is too early does no harm.
-                if group.files.back().is_none_or(|(last, _)| *last < entry.at.index) {
-                    group.files.push_back((entry.at.index, file));
-                }
-            }
-            replica::Record::Vote(_) => {}
-        }
-        group.restoring.on_record(record).ok()?;
-        let committed = group.restoring.take_committed();
-        self.handle_committed(committed, file)
+        group.handle(record, file).ok()?;
+        let committed = group.take_committed(file);
+        self.handle_committed(committed)
     }
 
     /// Handles the facts of the queue's Raft group that a start commits, although the records do not say that they are committed. A
@@ -514,19 +571,13 @@ impl RestoredQueue {
     /// Returns `None` if an entry is unreadable.
     pub(crate) fn handle_certain(&mut self, node: u32) -> Option<()> {
         let Some(group) = &mut self.group else { return Some(()) };
-        let me = Member { node, number: group.number };
-        let (committed, file) = (group.restoring.take_certain(me), group.base_file);
-        self.handle_committed(committed, file)
+        let certain = group.take_certain(node);
+        self.handle_committed(certain)
     }
 
-    /// Handles the facts of committed entries. `file` is the log file of those whose own file is not known.
-    fn handle_committed(&mut self, committed: Vec<Entry>, file: u64) -> Option<()> {
-        let Some(group) = &mut self.group else { return Some(()) };
-        for Entry { at, payload } in committed {
-            let mut file = file;
-            while let Some((_, known)) = group.files.pop_front_if(|(index, _)| *index <= at.index) {
-                file = known;
-            }
+    /// Handles the facts of committed entries, each with its log file.
+    fn handle_committed(&mut self, committed: Vec<(Entry, u64)>) -> Option<()> {
+        for (Entry { payload, .. }, file) in committed {
             let Payload::Facts(facts) = payload else { continue };
             for fact in entries::decode(facts, &mut self.route)? {
                 if let Fact::Put { seq, .. } = fact {

@@ -14,7 +14,7 @@ use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::Names;
 use catalog::access::Access;
-use catalog::ids::{NodeId, Origin, ShardId};
+use catalog::ids::{Origin, ShardId};
 use catalog::unguessable::KEY_BYTES;
 use tokio::sync::mpsc;
 use wal::files::Sharing;
@@ -26,7 +26,7 @@ use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
 use crate::data_dir::{
     PACKS_DIR, STREAMS_DIR, StartError, UNCLAIMED_DIR, open_dir, open_folder, refuse_newer,
-    remove_empty_unclaimed, tighten,
+    remove_empty_unclaimed, this_start, tighten,
 };
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
@@ -37,7 +37,7 @@ use crate::quarantine;
 use crate::randomness::random;
 use crate::recovery::{Disks, Purpose, Recovered, Start, recover};
 use crate::runtime::{self, Beside, Listening, Storage};
-use crate::shard::{NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
+use crate::shard::{DECIDER, NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
 use crate::tls_steps::TlsSteps;
 use crate::users_copy;
 
@@ -115,6 +115,7 @@ impl Node {
             log_options: Options { reserve_bytes: storage.reserve_bytes, ..Options::default() },
             pack_options: PackOptions::default(),
             unclaimed: &mut |make| open_folder(&data_dir, UNCLAIMED_DIR, sharing, make),
+            origin: this_start(&identity),
             mutation: None,
             keep_damaged: &mut |restored, recovery| {
                 quarantine::keep_files(&data_dir, sharing, restored, recovery)
@@ -144,7 +145,7 @@ impl Node {
             &access,
             storage,
             clock.now_ms(),
-            names_of(&identity),
+            Names { origin: this_start(&identity), random: random_key },
         );
         // The node shard may have garbage to free before anybody writes something.
         machines.iter_mut().take(1).for_each(|shard| shard.note_log_size(log.size()));
@@ -362,19 +363,12 @@ pub fn make_shards(
     make_named_shards(restored, count, settings, access, limits, now_ms, names)
 }
 
-/// Returns what makes the names of this start of the node.
-fn names_of(identity: &Identity) -> Names {
-    let [a, b, c, d, ..] = identity.node;
-    let origin = Origin { node: NodeId(u32::from_be_bytes([a, b, c, d])), boot: identity.boots as u32 };
-    Names { origin, random: random_key }
-}
-
 fn random_key() -> Option<[u8; KEY_BYTES]> {
     random().ok()
 }
 
 fn make_named_shards(
-    restored: Restored,
+    mut restored: Restored,
     count: ShardId,
     settings: &Arc<Settings>,
     access: &Arc<Access>,
@@ -382,12 +376,12 @@ fn make_named_shards(
     now_ms: u64,
     names: Names,
 ) -> Vec<Shard> {
+    // A recovery has done this already, and written it. Without one it is done at each start.
+    restored.catalog.set_rules(settings.declare_rules.clone());
+    let begun = restored.begin(access).expect("a recovery refuses the directory of a cluster");
+    let (mut member, applied) = restored.take_member();
     let Restored { mut catalog, mut queues, keeps_log, .. } = restored;
     catalog.refresh_all();
-    // A node has written these users and exchanges to its log already. Without a log they are created at each start.
-    catalog.set_rules(settings.declare_rules.clone());
-    catalog.begin_users(access);
-    catalog.begin_exchanges();
     access.publish(catalog.users().clone());
     // A queue with messages needs its machine at once, and so does a queue that may expire. The others get
     // their machine with their first link.
@@ -413,6 +407,8 @@ fn make_named_shards(
                 settings,
                 access,
                 catalog: catalog.clone(),
+                member: if id == DECIDER { member.take() } else { None },
+                applied,
                 placements: placements.clone(),
                 live: live.clone(),
                 limits,
@@ -422,6 +418,7 @@ fn make_named_shards(
         })
         .collect();
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
+    shards[usize::from(DECIDER)].push_begun(begun);
     if keeps_log {
         shards.iter_mut().for_each(Shard::keep_log);
     }

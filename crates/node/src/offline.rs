@@ -6,18 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use catalog::access::PasswordHash;
-use catalog::ids::QueueId;
+use catalog::ids::{Origin, QueueId};
 use catalog::{AccountChange, CatalogError, Change, Command};
 use wal::files::Sharing;
-use wal::{
-    COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, PackOptions, RealDisk, Records, Recovery, StreamJob,
-};
+use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, PackOptions, RealDisk, Recovery, StreamJob};
 
 use crate::data_dir::{
-    PACKS_DIR, STREAMS_DIR, StartError, UNCLAIMED_DIR, open_dir, open_folder, refuse_newer,
+    PACKS_DIR, STREAMS_DIR, StartError, UNCLAIMED_DIR, next_start, open_dir, open_folder, refuse_newer,
     remove_empty_unclaimed,
 };
-use crate::facts::{self, Unclaimed};
+use crate::facts::{Restored, Unclaimed};
 use crate::quarantine;
 use crate::recovery::{
     Disks, Purpose, RecoverError, Recovered, RecoveredLog, recover, recover_log, unclaimed, write_synced,
@@ -76,12 +74,8 @@ pub fn add_user(
     let command = Command::Account(AccountChange::SetUser { name, hash, tags });
     let mut ids = restored.catalog.queue_ids();
     let decision = restored.catalog.decide(command, &mut ids).map_err(AddUserError::Refused)?;
-    let (mut records, before) = (Records::new(), restored.catalog.version());
-    for (version, change) in (before + 1..).zip(&decision.changes) {
-        facts::push_change(&mut records, version, change);
-    }
-    write_synced(&mut log, records).map_err(|error| StartError::recovering(data_dir, error))?;
-    decision.changes.iter().for_each(|change| restored.catalog.apply(change));
+    decision.changes.into_iter().for_each(|change| restored.change(change));
+    write_changes(&mut restored, &mut log, data_dir)?;
     let mut copy = CopyFile::new(open_dir(data_dir, sharing)?, boots);
     if let CopyEnd::Refused(error) = users_copy::renew(&mut copy, Kept::default(), restored.catalog.users()) {
         let what = format!("the user is added, but cannot replace {COPY_FILE} in {}", data_dir.display());
@@ -135,10 +129,8 @@ pub fn delete_unclaimed(data_dir: &Path, owner: u64) -> Result<Unclaimed, Delete
         return Err(DeleteUnclaimedError::Unknown(owners));
     };
     // From now on it is certain that the queue was deleted. An interrupted deletion is finished by the next start.
-    let mut records = Records::new();
-    let forgotten = Change::QueueForgotten { queue: QueueId(owner) };
-    facts::push_change(&mut records, restored.catalog.version() + 1, &forgotten);
-    write_synced(&mut log, records).map_err(|error| StartError::recovering(data_dir, error))?;
+    restored.change(Change::QueueForgotten { queue: QueueId(owner) });
+    write_changes(&mut restored, &mut log, data_dir)?;
     deleted.queue.extents().for_each(|extent| packs.release(extent));
     streams.handle(StreamJob::Remove { stream: owner }, &mut Vec::new());
     let removed = open_folder(data_dir, UNCLAIMED_DIR, sharing, false).and_then(|disk| {
@@ -152,6 +144,17 @@ pub fn delete_unclaimed(data_dir: &Path, owner: u64) -> Result<Unclaimed, Delete
     Ok(deleted)
 }
 
+/// Writes the changes of the catalog, and syncs them.
+fn write_changes(
+    restored: &mut Restored,
+    log: &mut Log<RealDisk>,
+    data_dir: &Path,
+) -> Result<(), StartError> {
+    let records = restored.write_changes().map_err(RecoverError::NotAlone);
+    let written = records.and_then(|records| write_synced(log, records));
+    written.map_err(|error| StartError::recovering(data_dir, error))
+}
+
 /// A directory that no broker uses, locked.
 struct Opened<'a> {
     data_dir: &'a Path,
@@ -159,6 +162,8 @@ struct Opened<'a> {
     log: RealDisk,
     /// How often a broker has started with it.
     boots: u64,
+    /// The next start.
+    next: Origin,
 }
 
 impl Opened<'_> {
@@ -167,7 +172,7 @@ impl Opened<'_> {
         self,
         how: impl FnOnce(Disks<'_, RealDisk>, Purpose<'_>) -> Result<R, RecoverError>,
     ) -> Result<R, StartError> {
-        let Self { data_dir, sharing, log, .. } = self;
+        let Self { data_dir, sharing, log, next, .. } = self;
         let disks = Disks {
             log,
             packs: &mut |make| open_folder(data_dir, PACKS_DIR, sharing, make),
@@ -179,6 +184,7 @@ impl Opened<'_> {
             keep_damaged: &mut |restored, recovery| {
                 quarantine::keep_files(data_dir, sharing, restored, recovery)
             },
+            origin: next,
             mutation: None,
         };
         how(disks, Purpose::Offline).map_err(|error| StartError::recovering(data_dir, error))
@@ -192,7 +198,8 @@ fn open(data_dir: &Path, sharing: Sharing) -> Result<Opened<'_>, StartError> {
     refuse_newer(data_dir)?;
     let identity = Identity::look(&mut log)
         .map_err(|error| StartError::Identity { data_dir: data_dir.to_owned(), error })?;
-    Ok(Opened { data_dir, sharing, log, boots: identity.map_or(0, |identity| identity.boots) })
+    let next = identity.as_ref().map_or_else(Origin::default, next_start);
+    Ok(Opened { data_dir, sharing, log, boots: identity.map_or(0, |identity| identity.boots), next })
 }
 
 /// Closes the log. A broker that failed has not stopped cleanly, whatever was written since.

@@ -31,6 +31,8 @@ pub(crate) const DAMAGED_DIR: &str = "damaged";
 #[derive(Debug)]
 pub enum DefinitionsLost {
     Damage(Damage),
+    /// The group of the catalog lacks records, although no damage says where they were.
+    Missing,
     Unreadable,
 }
 
@@ -39,6 +41,9 @@ impl fmt::Display for DefinitionsLost {
         match self {
             Self::Damage(damage) => {
                 write!(f, "definitions of queues, exchanges or bindings may be lost: {damage}")
+            }
+            Self::Missing => {
+                f.write_str("definitions of queues, exchanges or bindings are missing in the log")
             }
             Self::Unreadable => {
                 write!(f, "the log has a definition that this version does not know")
@@ -117,12 +122,23 @@ pub fn quarantine(
             Owners::Only(owners) if !definitions => owners.iter().copied().collect(),
             _ => {
                 noted.push((file, *offset));
-                let known = restored.catalog.queues().filter(|q| q.outlives_restart()).map(|q| q.id);
-                known.chain(restored.unclaimed.keys().copied()).map(|id| id.0).collect()
+                all_known(restored)
             }
         };
         let queues = close(restored, &owners).join(", ");
         tracing::error!(queues, "{damage}: these queues are closed");
+    }
+    if restored.lacks_definitions() && !definitions_lost {
+        if !accept_lost_definitions {
+            return Err(DefinitionsLost::Missing);
+        }
+        definitions_lost = true;
+        let owners = all_known(restored);
+        let queues = close(restored, &owners).join(", ");
+        tracing::error!(
+            queues,
+            "definitions are missing in the log: these queues are closed; the broker starts because accept_lost_definitions is true"
+        );
     }
     let unreadable = std::mem::take(&mut restored.unreadable_owners);
     let queues = close(restored, &unreadable).join(", ");
@@ -131,6 +147,12 @@ pub fn quarantine(
     }
     noted.into_iter().for_each(|(file, offset)| facts::push_noted(&mut records, file, offset));
     Ok(Quarantined { records, definitions_lost })
+}
+
+/// Returns all owners that may have lost a record: the durable queues, and those of unclaimed data.
+fn all_known(restored: &Restored) -> BTreeSet<u64> {
+    let known = restored.catalog.queues().filter(|q| q.outlives_restart()).map(|q| q.id);
+    known.chain(restored.unclaimed.keys().copied()).map(|id| id.0).collect()
 }
 
 /// Returns true if a definition may be lost in this damage, whether or not an earlier start has handled it.

@@ -16,7 +16,7 @@
 //! | 5. keep the damaged files | later the log may delete its own files |
 //! | 6. write which queues are closed, and sync it | they stay closed, even if the next step fails |
 //! | 7. copy the records of unclaimed owners aside, and sync them | the copies have everything up to step 6, and the log still has all of its files |
-//! | 8. write what each start makes: used incarnations, the first users, the exchanges of settings | no queue may have the id of an unclaimed owner, and nobody can log in before users are synced |
+//! | 8. write what each start makes, as an entry of the catalog's group: what the start ends, used incarnations, the first users, the exchanges of settings | no queue may have the id of an unclaimed owner, and nobody can log in before users are synced |
 //! | 9. open the packs, and remove those that nobody owns | the owners are known, the unclaimed ones, too |
 //! | 10. remove the streams that nobody owns, and look for missing parts | as for packs |
 //!
@@ -32,13 +32,13 @@ use std::io;
 use catalog::DeclareRules;
 use catalog::access::{Access, Users};
 use catalog::categories::QUEUE;
-use catalog::ids::QueueId;
+use catalog::ids::{Origin, QueueId};
 use wal::{
     Cut, Disk, Handover, Log, OpenError, Options, PackError, PackOptions, Packs, Records, Recovery,
     StreamError, StreamFlaw, Streams,
 };
 
-use crate::facts::{Restored, RestoredQueue};
+use crate::facts::{NotAlone, Restored, RestoredQueue};
 use crate::quarantine::{self, DefinitionsLost, Quarantined};
 use unclaimed::Copies;
 
@@ -65,6 +65,8 @@ pub struct Disks<'a, D> {
     pub log_options: Options,
     pub pack_options: PackOptions,
     pub keep_damaged: &'a mut KeepDamaged<'a>,
+    /// The start of the node that reads, or the next one if it does not start.
+    pub origin: Origin,
     /// A mistake that a test wants.
     pub mutation: Option<Mutation>,
 }
@@ -152,6 +154,8 @@ pub enum RecoverError {
     Streams(StreamError),
     /// A copy of unclaimed records cannot be read.
     Unclaimed(io::Error),
+    /// The directory is one of a cluster.
+    NotAlone(NotAlone),
 }
 
 impl fmt::Display for RecoverError {
@@ -164,6 +168,7 @@ impl fmt::Display for RecoverError {
             Self::Folder { folder, error } => write!(f, "cannot open the directory {folder}: {error}"),
             Self::Packs(error) => write!(f, "cannot open the packs: {error}"),
             Self::Streams(error) => write!(f, "cannot open the streams: {error}"),
+            Self::NotAlone(error) => write!(f, "{error}"),
             Self::Unclaimed(error) => write!(f, "cannot read the copies of unclaimed records: {error}"),
         }
     }
@@ -176,7 +181,8 @@ impl std::error::Error for RecoverError {}
 /// # Errors
 /// See [`RecoverError`].
 pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Recovered<D>, RecoverError> {
-    let Disks { log, packs, streams, unclaimed, log_options, pack_options, keep_damaged, mutation } = disks;
+    let Disks { log, packs, streams, unclaimed, log_options, pack_options, keep_damaged, origin, mutation } =
+        disks;
     let of_log = Disks {
         log,
         packs: &mut *packs,
@@ -185,6 +191,7 @@ pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Rec
         log_options,
         pack_options: pack_options.clone(),
         keep_damaged,
+        origin,
         mutation,
     };
     let RecoveredLog { restored, log, streams: listed, recovery, took_users, lost } =
@@ -225,7 +232,7 @@ pub fn recover_log<D: Disk>(
     disks: Disks<'_, D>,
     purpose: Purpose<'_>,
 ) -> Result<RecoveredLog<D>, RecoverError> {
-    let Disks { log, streams, unclaimed, log_options, keep_damaged, mutation, .. } = disks;
+    let Disks { log, streams, unclaimed, log_options, keep_damaged, origin, mutation, .. } = disks;
     let mut copies = Copies::list(unclaimed)?;
     let mut restored = Restored::default();
     let opened = Log::open(log, log_options, &mut |record| {
@@ -234,6 +241,7 @@ pub fn recover_log<D: Disk>(
         }
     });
     let (mut log, recovery) = opened.map_err(RecoverError::Log)?;
+    restored.finish_definitions(origin, !recovery.damage.is_empty());
     let streams = streams(false).map_err(|error| RecoverError::Folder { folder: STREAMS_DIR, error })?;
     let mut streams = streams.map(Streams::new).transpose().map_err(RecoverError::Streams)?;
     let listed = streams.as_mut();
@@ -255,10 +263,11 @@ pub fn recover_log<D: Disk>(
         (Ok(_), Purpose::Look) => {}
         (Err(found), Purpose::Look) => lost = Some(found),
         (Err(found), _) => return Err(RecoverError::Definitions(found)),
-        (Ok(Quarantined { mut records, definitions_lost }), _) => {
+        (Ok(Quarantined { records, definitions_lost }), _) => {
             if definitions_lost {
                 took_users = users.is_some();
-                replace_users(&mut restored, users, &mut records);
+                restored.accept_definitions();
+                replace_users(&mut restored, users);
             }
             keep_damaged(&restored, &recovery).map_err(RecoverError::Keep)?;
             write_synced(&mut log, records)?;
@@ -269,16 +278,16 @@ pub fn recover_log<D: Disk>(
     if let Purpose::Start(Start { rules, access, .. }) = purpose {
         // They are created once in the life of a data directory: a user that is deleted stays deleted.
         restored.catalog.set_rules(rules.clone());
-        write_synced(&mut log, restored.begin(access))?;
+        write_synced(&mut log, restored.begin(access).map_err(RecoverError::NotAlone)?)?;
     }
     Ok(RecoveredLog { restored, log, streams, recovery, took_users, lost })
 }
 
 /// Takes the users of their copy, because the log may have lost some.
-fn replace_users(restored: &mut Restored, users: Option<&Users>, records: &mut Records) {
+fn replace_users(restored: &mut Restored, users: Option<&Users>) {
     match users {
         Some(users) => {
-            restored.replace_users(users, records);
+            restored.replace_users(users);
             let users = users.iter().count();
             tracing::warn!(users, "users and permissions are those of their copy: none of them is lost");
         }

@@ -2,6 +2,7 @@
 
 use broker::settings::Settings;
 use catalog::access::{Access, Users};
+use catalog::ids::Origin;
 use node::recovery::{Disks, Mutation, Purpose, RecoverError, Recovered, Start, recover};
 use wal::{Options, PackOptions};
 use wal_testing::{Crash, SimDisk};
@@ -48,6 +49,7 @@ impl SimDisks {
             pack_options: PackOptions::default(),
             unclaimed: &mut |_| Ok(Some(self.unclaimed.clone())),
             keep_damaged: &mut |_, _| Ok(()),
+            origin: Origin::default(),
             mutation,
         };
         let rules = &Settings::default().declare_rules;

@@ -9,7 +9,7 @@ use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
 use catalog::access::Access;
-use catalog::ids::QueueId;
+use catalog::ids::{Origin, QueueId};
 use catalog::{Arguments, Change, Command, DeclareQueue, QueueRecord, encode_change};
 use message::{Message, Parts, Route};
 use node::facts::{Unclaimed, push_change, push_local_fact};
@@ -625,6 +625,7 @@ fn a_log_that_cannot_be_read_again_refuses_the_start() {
             disks.log.heal();
             Ok(())
         },
+        origin: Origin::default(),
         mutation: None,
     };
     let recovered = recover(of_recovery, Purpose::Offline);

@@ -106,6 +106,13 @@ impl Restoring {
         self.take_committed()
     }
 
+    /// Takes out all entries, in ascending order, whether they are committed or not. For what can still be read of a member that is damaged.
+    pub fn take_rest(&mut self) -> Vec<Entry> {
+        let mut rest = std::mem::take(&mut self.committed);
+        rest.extend(self.entries.drain(..));
+        rest
+    }
+
     /// Returns the index up to which entries are certainly committed, although the records may not say so.
     fn certain(&self, me: Member) -> u64 {
         let last = self.entries.back().map_or(self.floor, |last| last.at);

@@ -284,8 +284,7 @@ impl Sorted {
         let possible = restored.unclaimed.keys().filter(|id| id.is_possible()).map(|id| id.incarnation());
         if let Some(last) = possible.max().filter(|last| *last >= restored.catalog.next_incarnation()) {
             let change = Change::Incarnations { next: last + 1 };
-            restored.catalog.apply(&change);
-            facts::push_change(&mut records, restored.catalog.version(), &change);
+            restored.change(change);
         }
         Ok(records)
     }

@@ -74,9 +74,9 @@ use self::connections::{Connections, Gates};
 pub(crate) use self::connections::{Encrypted, FAIR_PART, READ_BUFFER, READ_MAX};
 pub use self::connections::{Migration, Occupancy};
 use self::groups::Groups;
-pub(crate) use self::groups::NODE;
 pub use self::late::{LATE_SHARD, LATE_TURN, Late};
 use self::mail::Mailroom;
+pub(crate) use self::metadata::DECIDER;
 use self::metadata::Metadata;
 pub use self::mutation::Mutation;
 use self::queues::Queues;
@@ -84,6 +84,7 @@ use self::storage::Storage;
 pub use self::storage::{StorageLimits, Writes};
 use self::streams::Streams;
 use self::walks::{Rows, Walks};
+use crate::facts::FinishedGroup;
 use crate::ledger::Ledger;
 
 /// The time between two rounds of a shard's chores, in milliseconds. The chores inspect the space in the log,
@@ -99,6 +100,10 @@ pub struct Setup {
     pub settings: Arc<Settings>,
     pub access: Arc<Access>,
     pub catalog: Catalog,
+    /// The member of the catalog's group, which leads. Present for the deciding shard only.
+    pub(crate) member: Option<FinishedGroup>,
+    /// The index of the last entry that the catalog has applied.
+    pub applied: u64,
     pub placements: Placements,
     /// For each shard, the approximate number of live bytes in the log.
     pub live: Arc<[AtomicU64]>,
@@ -166,10 +171,23 @@ pub struct Shard {
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
-        let Setup { id, shards, settings, access, catalog, placements, live, limits, names, budgets } = setup;
+        let Setup {
+            id,
+            shards,
+            settings,
+            access,
+            catalog,
+            member,
+            applied,
+            placements,
+            live,
+            limits,
+            names,
+            budgets,
+        } = setup;
         Self {
             here: Here { id, origin: names.origin, now_ms: 0 },
-            metadata: Metadata::new(id, shards, settings, access, catalog, placements),
+            metadata: Metadata::new((id, shards), settings, access, catalog, (member, applied), placements),
             connections: Connections::new(id, shards, budgets, names),
             queues: Queues::default(),
             groups: Groups::default(),

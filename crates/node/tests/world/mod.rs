@@ -18,7 +18,7 @@ use broker::settings::Settings;
 use bytes::BytesMut;
 use catalog::Arguments;
 use catalog::access::{Access, Hashing, Permissions, User};
-use catalog::ids::ShardId;
+use catalog::ids::{Origin, ShardId};
 use node::recovery::{Disks, Purpose, Recovered, Start, recover};
 use node::shard::questions::{Act, Question};
 use node::shard::{Migration, Occupancy, Shard, Writes};
@@ -330,6 +330,7 @@ impl World {
             pack_options: PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 },
             keep_damaged: &mut |_, _| Ok(()),
             unclaimed: &mut |_| Ok(None),
+            origin: Origin::default(),
             mutation: None,
         };
         let start = Start {

@@ -4,13 +4,11 @@ use std::collections::VecDeque;
 
 use broker::counters::RaftSums;
 use bytes::Bytes;
+use catalog::ids::FIRST_NODE;
 use replica::{Base, Member, Message, Options, Progress, Record, Refused, Restoring, Role, Round, Standing};
 
 use super::{Engine, OpenEntry};
 use crate::facts::FinishedGroup;
-
-/// The number of this node in Raft groups. There is one node.
-pub(crate) const NODE: u32 = 1;
 
 /// This node's member of a group.
 ///
@@ -74,16 +72,12 @@ impl Hosted {
 
     /// Returns the only member of a new group, and the base that it begins with. `content` is the owner's state.
     pub(in crate::shard) fn founding(content: Bytes) -> (Self, Record) {
-        let base = Record::Base(Base::founding(&[NODE], content));
-        let me = Member { node: NODE, number: 1 };
+        let base = Record::Base(Base::founding(&[FIRST_NODE], content));
+        let me = Member { node: FIRST_NODE, number: 1 };
         let mut restoring = Restoring::default();
         let group = restoring.on_record(base.clone()).and_then(|()| restoring.finish(me, Options::default()));
-        // No log file has the number 0. So the first evacuation writes the base again.
         let group = group.expect("a founding base is all that a group needs");
-        let base_index = group.applied();
-        let finished =
-            FinishedGroup { group, base_file: 0, base_index, log_bytes: 0, files: VecDeque::new() };
-        (Self::new(finished), base)
+        (Self::new(FinishedGroup::founded(group)), base)
     }
 
     pub(in crate::shard) fn standing(&self) -> Standing {
@@ -145,6 +139,21 @@ impl Hosted {
         // One entry is measured at a time.
         self.measured.get_or_insert((index, now_ms));
         Ok(Proposed { index, puts })
+    }
+
+    /// Returns the index of the next entry that is proposed.
+    pub(in crate::shard) fn next_index(&mut self) -> u64 {
+        self.engine.wake().last().index + 1
+    }
+
+    /// Proposes an entry that the owner has made itself.
+    ///
+    /// # Errors
+    /// The member no longer leads, or may not propose now.
+    pub(in crate::shard) fn propose_bytes(&mut self, facts: Bytes, now_ms: u64) -> Result<(), Refused> {
+        let index = self.engine.wake().propose(self.standing.term, facts)?;
+        self.measured.get_or_insert((index, now_ms));
+        Ok(())
     }
 
     /// Returns the next round.

@@ -1,7 +1,7 @@
 //! The Raft groups that have a member on this shard.
 //!
 //! A group orders entries and says which of them are committed. Only its owner ([`Owner`]) knows what they mean: a quorum queue
-//! today, the catalog and streams later ([`GroupId`]). An owner keeps the member of its group itself, so that no message has to
+//! or the catalog today, streams later ([`GroupId`]). An owner keeps the member of its group itself, so that no message has to
 //! look for it.
 //!
 //! ```text
@@ -35,7 +35,6 @@ use std::collections::VecDeque;
 use catalog::ids::QueueId;
 
 use self::engine::Engine;
-pub(crate) use self::hosted::NODE;
 pub(in crate::shard) use self::hosted::{Hosted, Proposed};
 use self::open::OpenEntry;
 pub(in crate::shard) use self::round::{Owner, campaign, handle_synced, propose, pump, write_base};
@@ -45,8 +44,7 @@ use crate::facts::CATALOG;
 /// Names a group by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::shard) enum GroupId {
-    /// The catalog's group. No node has one yet.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the catalog is in no group yet"))]
+    /// The group of the catalog.
     Catalog,
     /// The group of a quorum queue.
     Queue(QueueId),
@@ -168,8 +166,9 @@ impl Shard {
         for group in std::mem::take(&mut self.groups.listed) {
             match group {
                 GroupId::Queue(queue) => self.propose_of_queue(queue),
+                GroupId::Catalog => self.propose_of_catalog(),
                 // These groups have no owner yet.
-                GroupId::Catalog | GroupId::Stream(_) => {}
+                GroupId::Stream(_) => {}
             }
         }
     }
@@ -180,8 +179,9 @@ impl Shard {
             let Some(GroupRound { group, number }) = self.groups.take_unsynced() else { return };
             match group {
                 GroupId::Queue(queue) => self.round_of_queue_synced(queue, number),
+                GroupId::Catalog => self.round_of_catalog_synced(number),
                 // These groups have no owner yet.
-                GroupId::Catalog | GroupId::Stream(_) => {}
+                GroupId::Stream(_) => {}
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use broker::settings::Settings;
 use bytes::Bytes;
 use catalog::access::Access;
+use catalog::ids::FIRST_NODE;
 use queue::{Fact, Span};
 use replica::{
     Base, Body, Entry, Member, Members, Message, Options, Payload, Position, Record, Restoring, Role,
@@ -16,7 +17,7 @@ use crate::entries;
 use crate::facts::{FinishedGroup, Restored};
 use crate::{StorageLimits, make_shards};
 
-const ME: Member = Member { node: NODE, number: 1 };
+const ME: Member = Member { node: FIRST_NODE, number: 1 };
 const SECOND: Member = Member { node: 2, number: 2 };
 const THIRD: Member = Member { node: 3, number: 3 };
 

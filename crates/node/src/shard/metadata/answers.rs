@@ -32,8 +32,12 @@ struct Waiting {
 }
 
 impl Answers {
-    pub(super) fn new(shards: ShardId) -> Self {
-        Self { applied: vec![0; usize::from(shards)], waiting: VecDeque::new(), of_users: VecDeque::new() }
+    pub(super) fn new(shards: ShardId, applied: u64) -> Self {
+        Self {
+            applied: vec![applied; usize::from(shards)],
+            waiting: VecDeque::new(),
+            of_users: VecDeque::new(),
+        }
     }
 }
 

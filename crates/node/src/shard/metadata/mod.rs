@@ -2,8 +2,8 @@
 //! deciding shard also has the decider. The node shard also has the answers that wait, the copy of the users, and the messages that
 //! exchanges remember.
 //!
-//! A command is proposed ([`Shard::propose_change`](super::Shard)), and reaches the deciding shard as `Mail::Propose`. Its changes are
-//! written to the log. Once they are synced, they go to every shard as one `Mail::Entry`. The answer is sent when all shards have
+//! A command is proposed ([`Shard::propose_change`](super::Shard)), and reaches the deciding shard as `Mail::Propose`. Its changes become
+//! an entry of the catalog's Raft group (`owner`). Once that is committed, they go to every shard as one `Mail::Entry`. The answer is sent when all shards have
 //! applied it. So no client sees a change that a crash could undo.
 //!
 //! Two numbers follow a command: the ticket of its asker, and the index of its entry.
@@ -13,6 +13,7 @@ mod applying;
 mod copied;
 mod decider;
 mod history;
+mod owner;
 mod placing;
 
 use std::collections::VecDeque;
@@ -24,12 +25,14 @@ use broker::settings::Settings;
 use broker::traces::Traces;
 use catalog::access::Access;
 use catalog::ids::{QueueId, ShardId};
-use catalog::{Catalog, Change, Histories, QueueRecord};
+use catalog::{Catalog, Histories, QueueRecord};
 
 use self::answers::Answers;
 use self::copied::Copied;
-use self::decider::{DECIDER, Decider};
+pub(crate) use self::decider::DECIDER;
+use self::decider::Decider;
 use self::history::Replay;
+use crate::facts::FinishedGroup;
 
 /// The metadata of a shard; see the module.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ pub(super) struct Metadata {
     traces: Arc<Traces>,
     catalog: Catalog,
     placements: Placements,
-    /// The index of the last entry that this shard has applied since the start.
+    /// The index of the last entry that this shard has applied.
     applied: u64,
     /// The decider of changes of the catalog. Present on the deciding shard only.
     decider: Option<Decider>,
@@ -58,15 +61,15 @@ pub(super) struct Metadata {
 
 impl Metadata {
     pub(super) fn new(
-        here: ShardId,
-        shards: ShardId,
+        (here, shards): (ShardId, ShardId),
         settings: Arc<Settings>,
         access: Arc<Access>,
         catalog: Catalog,
+        (member, applied): (Option<FinishedGroup>, u64),
         placements: Placements,
     ) -> Self {
-        let decider = (here == DECIDER).then(|| Decider::new(&catalog));
-        let answers = (here == NODE_SHARD).then(|| Answers::new(shards));
+        let decider = member.map(|member| Decider::new(&catalog, member));
+        let answers = (here == NODE_SHARD).then(|| Answers::new(shards, applied));
         let traces = Arc::default();
         Self {
             settings,
@@ -74,7 +77,7 @@ impl Metadata {
             traces,
             catalog,
             placements,
-            applied: 0,
+            applied,
             decider,
             answers,
             copied: None,
@@ -136,11 +139,5 @@ impl Metadata {
 
     pub(super) fn set_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
-    }
-
-    /// Returns the durable changes that are decided but not applied yet, in order. There are some on the
-    /// deciding shard only.
-    pub(super) fn pending(&self) -> impl Iterator<Item = &Change> {
-        self.decider.iter().flat_map(|decider| decider.pending.durable_changes(&self.catalog))
     }
 }

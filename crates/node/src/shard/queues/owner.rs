@@ -12,7 +12,7 @@
 use broker::counters::RaftSums;
 use bytes::Bytes;
 use catalog::categories::RA;
-use catalog::ids::QueueId;
+use catalog::ids::{FIRST_NODE, QueueId};
 use message::LastRoute;
 use queue::{EntryAt, Fact, Leadership};
 use replica::{Entry, Payload, Progress, Role, Standing};
@@ -20,7 +20,7 @@ use replica::{Entry, Payload, Progress, Role, Standing};
 use crate::entries;
 use crate::facts::{RestoredGroup, SeqsInFile, push_group};
 use crate::shard::Shard;
-use crate::shard::groups::{self, GroupId, Hosted, NODE, Owner, Proposed};
+use crate::shard::groups::{self, GroupId, Hosted, Owner, Proposed};
 
 /// A quorum queue that lives on this shard.
 struct QueueOwner<'a> {
@@ -96,7 +96,7 @@ impl Shard {
                 let (group, base) = Hosted::founding(entries::content(1));
                 (group, Some(base))
             }
-            Some(restored) => match restored.finish(NODE) {
+            Some(restored) => match restored.finish(FIRST_NODE) {
                 Ok(finished) => (Hosted::new(finished), None),
                 Err(damaged) => {
                     let (vhost, name) = self.metadata.catalog().names_of(queue);

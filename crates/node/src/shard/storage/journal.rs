@@ -1,12 +1,11 @@
 //! Records on their way to the log, and what waits for them.
 //!
 //! ```text
-//!   facts, changes ──> open ──poll_handover──> in flight ──written──> OnWritten: receipts leave, puts are located
+//!   facts, rounds ───> open ──poll_handover──> in flight ──written──> OnWritten: receipts leave, puts are located
 //!                                              │  ▲       │
 //!                                      refused ▼  │ again │ before anything newer
 //!                                            returned     └──> unsynced ──synced──> OnSynced: receipts of x-fsync
-//!                                                                                   queues, answers of the catalog,
-//!                                                                                   rounds of groups
+//!                                                                                   queues, rounds of groups
 //! ```
 //!
 //! One handover is in flight at a time, until it is written (docs/decisions/0001). So the log has the
@@ -15,7 +14,6 @@
 
 use std::collections::VecDeque;
 
-use catalog::Change;
 use catalog::ids::QueueId;
 use queue::{Effect, Fact, Level, LocalFact, Put};
 use wal::{Extent, Handover, Records, WriteError};
@@ -75,9 +73,6 @@ pub(super) struct OnSynced {
     /// Receipts of queues with `x-fsync`, and their answers to settlements.
     pub receipts: Receipts,
     pub answers: Vec<Answer>,
-    /// How many of the decider's decisions have the last of their changes among the records. Decisions are synced in the order
-    /// in which they were made.
-    pub decisions: usize,
     /// Extents to be released.
     pub released: Vec<Extent>,
     /// How many rounds have the last of their records among the records. They are synced in the order in which they were added.
@@ -86,8 +81,8 @@ pub(super) struct OnSynced {
 
 impl OnSynced {
     fn is_empty(&self) -> bool {
-        let Self { receipts, answers, decisions, released, rounds } = self;
-        receipts.is_empty() && answers.is_empty() && *decisions == 0 && released.is_empty() && *rounds == 0
+        let Self { receipts, answers, released, rounds } = self;
+        receipts.is_empty() && answers.is_empty() && released.is_empty() && *rounds == 0
     }
 }
 
@@ -179,14 +174,6 @@ impl Journal {
         }
     }
 
-    /// Adds a change of the catalog. Definitions are few and everything depends on them, so they are always
-    /// synced (docs/decisions/0003).
-    pub(super) fn push_change(&mut self, version: u64, change: &Change) {
-        facts::push_change(&mut self.open.records, version, change);
-        self.open.sync = true;
-        self.open.urgent = true;
-    }
-
     /// Writes a live fact of an old file again. The log syncs it before it deletes that file.
     pub(super) fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact) {
         self.push_fact(queue, fact, false);
@@ -195,16 +182,6 @@ impl Journal {
     /// As [`Journal::evacuate_fact`]. For `extent` see [`facts::push_local_fact`].
     pub(super) fn evacuate_local(&mut self, queue: QueueId, fact: &LocalFact, extent: Option<Extent>) {
         self.push_local(queue, fact, extent, false);
-    }
-
-    /// As [`Journal::evacuate_fact`].
-    pub(super) fn evacuate_change(&mut self, version: u64, change: &Change) {
-        facts::push_change(&mut self.open.records, version, change);
-    }
-
-    /// Called when the changes of a decision were added. The decider is notified when they are synced.
-    pub(super) fn end_decision(&mut self) {
-        self.open.on_synced.decisions += 1;
     }
 
     /// Holds a receipt back until the records so far have reached a level.
@@ -508,17 +485,16 @@ mod tests {
     }
 
     #[test]
-    fn changes_next_to_an_evacuation_do_not_count_as_all_definitions() {
+    fn rounds_next_to_an_evacuation_do_not_count_as_all_definitions() {
         for definitions in [None, Some(4)] {
             let mut journal = Journal::default();
-            journal.push_change(1, &Change::QueueForgotten { queue: QUEUE });
-            journal.end_decision();
+            journal.push_round(|records| records.push(1, 1, 10, &[b"round"]));
             journal.evacuated(5, 0, definitions);
             let ticket = journal.poll_handover(0, 0, false).unwrap().ticket;
             let on_written = journal.handle_written(ticket, Ok(())).unwrap().unwrap();
             assert_eq!(on_written.definitions, definitions);
             assert_eq!(on_written.evacuated.map(|(file, _)| file), Some(5));
-            assert_eq!(journal.handle_synced(ticket).unwrap().decisions, 1);
+            assert_eq!(journal.handle_synced(ticket).unwrap().rounds, 1);
         }
     }
 }

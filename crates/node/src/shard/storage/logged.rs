@@ -91,10 +91,9 @@ impl Shard {
     }
 
     fn synced(&mut self, on_synced: OnSynced) {
-        let OnSynced { mut receipts, answers, decisions, released, rounds } = on_synced;
+        let OnSynced { mut receipts, answers, released, rounds } = on_synced;
         receipts.drain().for_each(|receipt| self.mail.receipts.push(receipt));
         self.send_settled(answers);
-        self.changes_synced(decisions);
         self.rounds_synced(rounds);
         for extent in released {
             self.storage.pages.release(extent);

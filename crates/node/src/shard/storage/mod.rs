@@ -356,14 +356,19 @@ impl Storage {
     // ---- for the catalog
     // ------------------------------------------------------------------------------------
 
-    /// Adds a durable change of the catalog.
-    pub(super) fn push_change(&mut self, version: u64, change: &Change) {
-        self.journal.push_change(version, change);
+    /// Adds the records that must come before all others of the shard.
+    pub(super) fn push_first(&mut self, first: Records) {
+        self.journal.push_records(|into| {
+            debug_assert!(into.is_empty(), "nothing was added before");
+            *into = first;
+        });
     }
 
-    /// Called after all changes of a decision. The decider is notified when they are synced.
-    pub(super) fn end_decision(&mut self) {
-        self.journal.end_decision();
+    /// Called on every shard for each change that is applied. A base that is being written includes it.
+    pub(super) fn note_applied(&mut self, change: &Change) {
+        if let Some(definitions) = self.evacuating.as_mut().and_then(Evacuating::definitions) {
+            definitions.push(change, &mut self.journal);
+        }
     }
 
     // ---- for those who write records themselves

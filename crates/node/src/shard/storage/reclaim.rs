@@ -12,11 +12,13 @@ use std::sync::atomic::Ordering;
 
 use broker::ids::NODE_SHARD;
 use broker::mail::Mail;
-use catalog::DefinitionsCursor;
+use catalog::{Change, DefinitionsCursor};
 use queue::{ALL_DUE, LocalFact, Logged};
 use wal::{SPARE_FILES_MAX, Size};
 
+use super::journal::Journal;
 use super::{Storage, extent_of};
+use crate::facts::push_definition;
 use crate::shard::Shard;
 use crate::shard::slot::{QueueSlot, RunPlace};
 use crate::shard::walks::Walk;
@@ -48,15 +50,32 @@ pub(super) struct Evacuating {
     bytes: u64,
 }
 
-/// Definitions that are being written again.
+/// A base of the catalog that is being written (see [`crate::facts::definitions`]).
 #[derive(Debug)]
-struct Definitions {
+pub(super) struct Definitions {
     cursor: DefinitionsCursor,
     /// The file where they begin, or an earlier one.
     file: u64,
-    /// The version of the last change that was written.
-    version: u64,
+    /// The number of definitions so far.
+    count: u64,
     bytes: u64,
+}
+
+impl Definitions {
+    /// Adds a definition.
+    pub(super) fn push(&mut self, change: &Change, journal: &mut Journal) {
+        self.count += 1;
+        let before = journal.open_bytes();
+        journal.push_records(|into| push_definition(into, self.count, change));
+        self.bytes += journal.open_bytes() - before;
+    }
+}
+
+impl Evacuating {
+    /// Returns the base of the catalog, if a part of it was written.
+    pub(super) fn definitions(&mut self) -> Option<&mut Definitions> {
+        self.definitions.as_mut().filter(|definitions| definitions.count > 0)
+    }
 }
 
 /// If an evacuation writes fewer bytes than this, the next one may take twice as many files. Otherwise it
@@ -207,7 +226,7 @@ impl Shard {
         let definitions = definitions.then(|| Definitions {
             cursor: DefinitionsCursor::default(),
             file: storage.log_file,
-            version: 0,
+            count: 0,
             bytes: 0,
         });
         let mut queues = Walk::default();
@@ -237,6 +256,7 @@ impl Shard {
         let Evacuating { file, definitions, bytes, .. } = evacuating;
         if let Some(definitions) = &definitions {
             self.storage.definitions_bytes = definitions.bytes;
+            self.write_catalog_base(definitions.count);
         }
         self.storage.journal.evacuated(file, bytes, definitions.map(|definitions| definitions.file));
     }
@@ -287,23 +307,14 @@ impl Shard {
 
     /// Writes the next part of the definitions. Returns true if that was the last.
     fn evacuate_definitions(&mut self, definitions: &mut Definitions) -> bool {
-        let Definitions { cursor, version, bytes, .. } = definitions;
+        let mut cursor = std::mem::take(&mut definitions.cursor);
         let journal = &mut self.storage.journal;
-        let before = journal.open_bytes();
-        let walked = self.metadata.catalog().walk_definitions(cursor, self.rows.left(), |change| {
-            *version += 1;
-            journal.evacuate_change(*version, &change);
+        let walked = self.metadata.catalog().walk_definitions(&mut cursor, self.rows.left(), |change| {
+            definitions.push(&change, journal);
         });
-        // Changes that are decided but not committed are in the log before this part, so they are written
-        // again after it.
-        let mut pending = 0;
-        for change in self.metadata.pending() {
-            (*version, pending) = (*version + 1, pending + 1);
-            journal.evacuate_change(*version, change);
-        }
-        self.rows.count(walked + pending);
-        *bytes += journal.open_bytes() - before;
-        cursor.is_at_end()
+        self.rows.count(walked);
+        definitions.cursor = cursor;
+        definitions.cursor.is_at_end()
     }
 
     /// On the node shard: called when a shard has written its part. When all have, the log may delete the

@@ -1,0 +1,340 @@
+//! The catalog in the log: the entries of its Raft group, and the bases that replace them.
+//!
+//! ```text
+//!   entry            kind 10, owner 0     what a command has changed, see [`catalog::encode_entry`]
+//!   definition       kind 11, owner 0     1, 2, ... n: changes that make the whole catalog
+//!   base             kind 10, owner 0     "n definitions": from here on they count, and everything before them does not
+//!
+//!   content of a base    format u8 (1) | n u64, big-endian
+//! ```
+//!
+//! A base is written over many turns, while entries are applied. The changes of such an entry are added to the definitions, too. So the
+//! definitions always make the catalog of the moment, and the base has the index of the last entry that was applied. Definitions whose
+//! base was never written mean nothing.
+//!
+//! Before version 9 of the log, the changes of the catalog were records of kind 4. The first start of a newer program writes a base, and
+//! then they mean nothing any more.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use catalog::access::{Access, Users};
+use catalog::ids::{FIRST_NODE, Origin, QueueId};
+use catalog::{Answer, Asker, Catalog, Change, DefinitionsCursor, decode_change, decode_entry, encode_entry};
+use replica::{Base, Damaged, Group, Member, Members, Options, Payload, Record, Restoring, Role, Round};
+use wal::Records;
+
+use super::{CATALOG, FinishedGroup, Restored, RestoredGroup, push_definition, push_group};
+use crate::users_copy;
+
+const CONTENT_FORMAT: u8 = 1;
+
+/// Returns the content of a base after so many definitions.
+pub(crate) fn content(definitions: u64) -> Bytes {
+    let mut content = BytesMut::with_capacity(1 + 8);
+    content.put_u8(CONTENT_FORMAT);
+    content.put_u64(definitions);
+    content.freeze()
+}
+
+/// Returns the number of definitions before a base.
+fn definitions_of(mut content: Bytes) -> Option<u64> {
+    (content.try_get_u8().ok()? == CONTENT_FORMAT).then_some(())?;
+    content.try_get_u64().ok().filter(|_| content.is_empty())
+}
+
+/// The catalog's group, as the log says. The catalog itself is [`Restored::catalog`].
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    group: RestoredGroup,
+    has_base: bool,
+    /// The index of the last entry that was applied, or of the base.
+    applied: u64,
+    /// Definitions whose base was not read.
+    open: Option<Open>,
+    /// True if a record of the catalog is missing.
+    is_broken: bool,
+    /// True if all records were read.
+    is_finished: bool,
+    origin: Origin,
+    /// Changes that were made since then. They are applied, but in no record yet.
+    changes: Vec<Change>,
+    /// This node's member, which leads. Until the changes are written there is none.
+    member: Option<FinishedGroup>,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// The number of the last definition.
+    last: u64,
+    /// True if no definition before it is missing.
+    is_whole: bool,
+    catalog: Catalog,
+}
+
+/// The catalog's group has members on other nodes. This program runs alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAlone;
+
+impl std::fmt::Display for NotAlone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the definitions are those of a cluster with other nodes")
+    }
+}
+
+impl std::error::Error for NotAlone {}
+
+/// How records of the catalog are read.
+impl Restored {
+    /// Handles a change in the form that was written before version 9 of the log.
+    pub(crate) fn handle_change(&mut self, body: &[u8]) -> Option<()> {
+        let change = decode_change(body)?;
+        if !self.definitions.has_base {
+            self.note_forgotten(&change);
+            self.catalog.restore(&change);
+        }
+        Some(())
+    }
+
+    /// Handles the definition with this number.
+    pub(crate) fn handle_definition(&mut self, number: u64, body: &[u8]) -> Option<()> {
+        let change = decode_change(body)?;
+        let open = &mut self.definitions.open;
+        if number == 1 || open.is_none() {
+            *open = Some(Open { last: 0, is_whole: true, catalog: Catalog::default() });
+        }
+        let open = open.as_mut()?;
+        open.is_whole &= open.last + 1 == number;
+        open.last = number;
+        open.catalog.apply(&change);
+        Some(())
+    }
+
+    /// Handles a record of the catalog's group, which is in this log file. Entries that are known to be committed are applied at once.
+    pub(crate) fn handle_catalog_group(&mut self, body: Bytes, file: u64) -> Option<()> {
+        let Some(record) = self.definitions.group.read(body)? else { return Some(()) };
+        match record {
+            Record::Base(base) => self.handle_base(base, file),
+            Record::Entry { ref entry, .. } => {
+                let entry = entry.clone();
+                if self.handle_member(record, file).is_ok() {
+                    return self.apply_committed(file);
+                }
+                // An entry after a gap has no place in the group. What it says is known nevertheless.
+                self.apply_entry(&entry)
+            }
+            Record::Vote(_) => {
+                _ = self.handle_member(record, file);
+                Some(())
+            }
+        }
+    }
+
+    fn handle_member(&mut self, record: Record, file: u64) -> Result<(), Damaged> {
+        let handled = self.definitions.group.handle(record, file);
+        self.definitions.is_broken |= handled.is_err();
+        handled
+    }
+
+    fn handle_base(&mut self, base: Base, file: u64) -> Option<()> {
+        let (index, definitions) = (base.at.index, definitions_of(base.content.clone())?);
+        _ = self.handle_member(Record::Base(base), file);
+        // These entries are before the base.
+        self.apply_committed(file)?;
+        let Definitions { has_base, applied, open, is_broken, .. } = &mut self.definitions;
+        let has_all = *has_base && *applied >= index;
+        let is_whole = |open: &Open| open.is_whole && open.last == definitions;
+        match open.take() {
+            Some(open) if is_whole(&open) => (self.catalog, *is_broken) = (open.catalog, false),
+            // All that was before the base has been read, so nothing is missing.
+            _ if has_all => {}
+            open => {
+                *is_broken = true;
+                if let Some(open) = open {
+                    self.catalog = open.catalog;
+                }
+            }
+        }
+        (*has_base, *applied) = (true, index);
+        Some(())
+    }
+
+    fn apply_committed(&mut self, file: u64) -> Option<()> {
+        let committed = self.definitions.group.take_committed(file);
+        committed.iter().try_for_each(|(entry, _)| self.apply_entry(entry))
+    }
+
+    fn apply_entry(&mut self, entry: &replica::Entry) -> Option<()> {
+        self.definitions.applied = entry.at.index;
+        let Payload::Facts(facts) = &entry.payload else { return Some(()) };
+        for change in decode_entry(entry.at.index, facts)?.changes.iter() {
+            self.note_forgotten(change);
+            self.catalog.apply(change);
+        }
+        Some(())
+    }
+
+    fn note_forgotten(&mut self, change: &Change) {
+        if let Change::QueueForgotten { queue } = change {
+            self.forgotten.insert(*queue);
+        }
+    }
+
+    /// Called when the whole log has been read. Applies the entries that a start commits, although no record says so, and ends what earlier
+    /// starts of this node have left (`origin` is the coming one). With damage in the log, what can be read without a base counts, too.
+    pub(crate) fn finish_definitions(&mut self, origin: Origin, is_damaged: bool) {
+        let definitions = &mut self.definitions;
+        definitions.is_finished = true;
+        definitions.origin = origin;
+        let mut rest = definitions.group.take_certain(FIRST_NODE);
+        if !definitions.has_base && is_damaged {
+            rest = definitions.group.take_rest();
+            definitions.is_broken |= !rest.is_empty() || definitions.open.is_some();
+            if let Some(open) =
+                definitions.open.take_if(|open| open.catalog.version() > self.catalog.version())
+            {
+                self.catalog = open.catalog;
+            }
+        }
+        definitions.open = None;
+        if rest.iter().any(|(entry, _)| self.apply_entry(entry).is_none()) {
+            self.unreadable_owners.insert(CATALOG);
+        }
+        self.change(Change::NodeStarted { node: FIRST_NODE, origin });
+    }
+}
+
+/// What changes before the node runs.
+impl Restored {
+    /// Returns true if a record of the catalog is missing.
+    pub(crate) fn lacks_definitions(&self) -> bool {
+        self.definitions.is_broken
+    }
+
+    /// Called if the catalog is what could be read, although records may be missing. The next records begin a new group.
+    pub(crate) fn accept_definitions(&mut self) {
+        self.definitions.is_broken = true;
+    }
+
+    /// Applies a change. [`Self::write_changes`] writes it.
+    pub fn change(&mut self, change: Change) {
+        self.note_forgotten(&change);
+        self.catalog.apply(&change);
+        self.definitions.changes.push(change);
+    }
+
+    /// Replaces the users by those of their copy, because the log may have lost some.
+    pub fn replace_users(&mut self, users: &Users) {
+        for change in users_copy::replacing(&self.catalog, users) {
+            self.change(change);
+        }
+    }
+
+    /// Creates what a start creates: the first users if there has never been one, and the exchanges that settings ask for. For the rest see
+    /// [`Self::write_changes`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn begin(&mut self, access: &Access) -> Result<Records, NotAlone> {
+        if !self.definitions.is_finished {
+            self.finish_definitions(Origin::default(), false);
+        }
+        let changes = [self.catalog.begin_users(access), self.catalog.begin_exchanges()].concat();
+        self.definitions.changes.extend(changes);
+        self.write_changes()
+    }
+
+    /// Returns the records of all changes that were made. They must be written and synced before anyone can log in. Afterwards the catalog's
+    /// member of its group leads. A log without such a group, or with a group that lacks records, gets a new one: its base, with the whole
+    /// catalog.
+    ///
+    /// # Errors
+    /// The group has other members.
+    pub fn write_changes(&mut self) -> Result<Records, NotAlone> {
+        let mut records = Records::new();
+        let mut changes = std::mem::take(&mut self.definitions.changes);
+        let restored = std::mem::take(&mut self.definitions.group);
+        let number = restored.number();
+        let is_whole = self.definitions.has_base && !self.definitions.is_broken;
+        let known =
+            self.definitions.member.take().map(Ok).or_else(|| is_whole.then(|| restored.finish(FIRST_NODE)));
+        let mut member = match known {
+            Some(Ok(member)) => member,
+            // The definitions are the catalog after the changes.
+            None | Some(Err(_)) => {
+                changes.clear();
+                found(&self.catalog, number + 1, &mut records)
+            }
+        };
+        if member.group.members().voters() != [member.group.me()] {
+            return Err(NotAlone);
+        }
+        lead(&mut member.group, &mut records);
+        if !changes.is_empty() {
+            let asker = Asker { origin: self.definitions.origin, ..Asker::default() };
+            let mut entry = BytesMut::new();
+            encode_entry(&asker, &changes, &Answer::Done { changed: true }, &mut entry);
+            let term = member.group.standing().term;
+            // Only a member that others depose is refused.
+            member.group.propose(term, entry.freeze()).map_err(|_| NotAlone)?;
+            settle(&mut member.group, &mut records);
+        }
+        (self.definitions.has_base, self.definitions.is_broken) = (true, false);
+        self.definitions.member = Some(member);
+        Ok(records)
+    }
+
+    /// Removes and returns the catalog's member of its group, which leads, and the index of the last entry that the catalog has applied.
+    /// Called once, after [`Self::write_changes`].
+    pub(crate) fn take_member(&mut self) -> (Option<FinishedGroup>, u64) {
+        let member = self.definitions.member.take();
+        let applied = member.as_ref().map_or(0, |member| member.group.applied());
+        (member, applied)
+    }
+}
+
+/// Returns a new group with this node as its only member, which has this number.
+fn found(catalog: &Catalog, number: u32, records: &mut Records) -> FinishedGroup {
+    let (mut cursor, mut definitions) = (DefinitionsCursor::default(), 0);
+    while !cursor.is_at_end() {
+        catalog.walk_definitions(&mut cursor, usize::MAX, |change| {
+            definitions += 1;
+            push_definition(records, definitions, &change);
+        });
+    }
+    let me = Member { node: FIRST_NODE, number };
+    let members = Members::from_parts(vec![me], Vec::new(), number + 1).expect("one voter");
+    let base = Base { members, ..Base::founding(&[FIRST_NODE], content(definitions)) };
+    push_group(records, QueueId(CATALOG), me, &Record::Base(base.clone()));
+    let mut restoring = Restoring::default();
+    let group =
+        restoring.on_record(Record::Base(base)).and_then(|()| restoring.finish(me, Options::default()));
+    FinishedGroup::founded(group.expect("a founding base is all that a group needs"))
+}
+
+/// Makes the only member of a group lead.
+fn lead(group: &mut Group, records: &mut Records) {
+    settle(group, records);
+    if group.standing().role != Role::Leader && group.campaign().is_ok() {
+        settle(group, records);
+    }
+}
+
+/// Carries out the rounds of the only member of a group. Nothing leaves this node meanwhile, and its owner has applied what it commits. So its
+/// records count as synced before they are: all of them are synced before anybody learns of them.
+fn settle(group: &mut Group, records: &mut Records) {
+    while let Some(round) = group.poll_round() {
+        // A group without other members sends nothing, and wants no base.
+        let Round {
+            number,
+            standing: _,
+            records: of_round,
+            now: _,
+            committed: _,
+            after_sync: _,
+            wants_base: _,
+        } = round;
+        for record in &of_round {
+            push_group(records, QueueId(CATALOG), group.me(), record);
+        }
+        group.on_synced(number);
+    }
+}
