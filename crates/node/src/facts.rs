@@ -47,7 +47,7 @@ use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
 use self::definitions::Definitions;
-pub use self::definitions::NotAlone;
+pub use self::definitions::{NotAlone, content as catalog_base};
 use crate::{entries, marks};
 
 const PUT: u8 = 1;
@@ -215,7 +215,7 @@ pub fn push_change(records: &mut Records, version: u64, change: &Change) {
 }
 
 /// Appends a definition of the catalog. Its base says how many there are.
-pub(crate) fn push_definition(records: &mut Records, number: u64, change: &Change) {
+pub fn push_definition(records: &mut Records, number: u64, change: &Change) {
     push_stored(records, number, DEFINITION, change);
 }
 

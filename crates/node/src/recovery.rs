@@ -263,11 +263,13 @@ pub fn recover_log<D: Disk>(
         (Ok(_), Purpose::Look) => {}
         (Err(found), Purpose::Look) => lost = Some(found),
         (Err(found), _) => return Err(RecoverError::Definitions(found)),
-        (Ok(Quarantined { records, definitions_lost }), _) => {
+        (Ok(Quarantined { mut records, definitions_lost }), _) => {
             if definitions_lost {
                 took_users = users.is_some();
                 restored.accept_definitions();
                 replace_users(&mut restored, users);
+                // Once it is noted that the damage was handled, it must have been.
+                restored.add_changes(&mut records).map_err(RecoverError::NotAlone)?;
             }
             keep_damaged(&restored, &recovery).map_err(RecoverError::Keep)?;
             write_synced(&mut log, records)?;

@@ -7,19 +7,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use catalog::access::{Hashing, PasswordHash, Permissions, TopicPermissions};
-use catalog::ids::QueueId;
+use catalog::ids::{ConnectionId, NodeId, Origin, QueueId};
 use catalog::pattern::Pattern;
 use catalog::{
-    AccountChange, Answer, Arguments, Binding, Caller, Catalog, Change, Command, DeclareExchange,
-    DeclareQueue, Destination, ParameterKey, VhostPatch,
+    AccountChange, Answer, Arguments, Asker, Binding, Caller, Catalog, Change, Command, DeclareExchange,
+    DeclareQueue, Destination, ParameterKey, VhostPatch, encode_entry,
 };
 use message::{Annotations, Basic, Death, DeathReason, Format, LastRoute, Message, Parts, Route};
 use node::entries;
-use node::facts::{Restored, push_change, push_fact, push_group, push_local_fact, push_noted};
+use node::facts::{
+    Restored, catalog_base, push_change, push_definition, push_fact, push_group, push_local_fact, push_noted,
+};
 use node::quarantine::quarantine;
-use queue::{Ages, Fact, Fifo, GoneFromRun, LocalFact, Logged, Marks, QueueType, Seqs, Span, Stored};
+use queue::{Ages, Fact, Fifo, GoneFromRun, LocalFact, Logged, Marks, QueueType, Seqs, Span, Stored, Ticket};
 use replica::{Base, Entry, Member, Payload, Position, Vote};
 use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
 use wal_testing::{Crash, SimDisk};
@@ -250,6 +252,54 @@ fn group() -> Vec<replica::Record> {
     ]
 }
 
+/// The owner of the catalog's records.
+const CATALOG: QueueId = QueueId(0);
+
+/// Returns the records of the catalog's group after these definitions. Its entries declare an exclusive queue and an exchange that is not
+/// durable, and say that a node has started, of which nothing ends.
+fn catalog_group(catalog: &mut Catalog, definitions: u64) -> Vec<replica::Record> {
+    let origin = Origin { node: NodeId(5), boot: 6 };
+    let connection = Some(ConnectionId { origin, number: 7 });
+    let asker = Asker { origin, shard: 1, ticket: Some(Ticket(8)), by: Some("guest".into()) };
+    let own = DeclareQueue {
+        durable: false,
+        exclusive: true,
+        connection,
+        ..DeclareQueue::new("/", "own", [].into())
+    };
+    let passing = DeclareExchange {
+        vhost: "/".into(),
+        name: "passing".into(),
+        kind: "topic".into(),
+        durable: false,
+        auto_delete: false,
+        internal: false,
+        arguments: Arguments::new(),
+    };
+    let mut all = vec![
+        replica::Record::Base(Base::founding(&[1], catalog_base(definitions))),
+        replica::Record::Vote(Vote { term: 2, candidate: Some(Member { node: 1, number: 1 }), applied: 1 }),
+    ];
+    let mut entry = |index, payload| {
+        let entry = Entry { at: Position { term: 2, index }, payload };
+        all.push(replica::Record::Entry { entry, committed: index - 1 });
+    };
+    let facts = |changes: &[Change], answer| {
+        let mut facts = BytesMut::new();
+        encode_entry(&asker, changes, &answer, &mut facts);
+        Payload::Facts(facts.freeze())
+    };
+    entry(2, Payload::Empty);
+    for (index, command) in (3..).zip([Command::DeclareQueue(own), Command::DeclareExchange(passing)]) {
+        let decision = catalog.decide(command, &mut catalog.queue_ids()).expect("a sound command");
+        decision.changes.iter().for_each(|change| catalog.apply(change));
+        entry(index, facts(&decision.changes, decision.answer));
+    }
+    let started = Change::NodeStarted { node: 9, origin: Origin { node: NodeId(10), boot: 11 } };
+    entry(5, facts(&[started], Answer::Done { changed: true }));
+    all
+}
+
 /// Appends one fact of a queue.
 fn push(records: &mut Records, queue: QueueId, fact: Logged) {
     match fact {
@@ -265,8 +315,13 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| {}).expect("an empty disk");
     let mut records = Records::new();
     let mut catalog = Catalog::default();
-    for (version, change) in (1..).zip(changes(&mut catalog)) {
-        push_change(&mut records, version, &change);
+    let definitions = changes(&mut catalog);
+    for (number, change) in (1..).zip(&definitions) {
+        push_definition(&mut records, number, change);
+    }
+    let me = Member { node: 1, number: 1 };
+    for record in catalog_group(&mut catalog, definitions.len() as u64) {
+        push_group(&mut records, CATALOG, me, &record);
     }
     let queue = catalog.listed_queue("/", "first").expect("it is declared").id;
     let mut fact = |fact: Logged| push(&mut records, queue, fact);
@@ -282,7 +337,6 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     push_local_fact(&mut records, damaged, &LocalFact::Damaged, None);
     push_noted(&mut records, "00000001.log", 48);
     let quorum = catalog.listed_queue("/", "third").expect("it is declared").id;
-    let me = Member { node: 1, number: 1 };
     group().iter().for_each(|record| push_group(&mut records, quorum, me, record));
     let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true }];
     let mut done = Vec::new();
@@ -324,6 +378,9 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     assert!(recovery.clean && recovery.damage.is_empty());
     assert_eq!(restored.unreadable, Vec::<String>::new());
     let catalog = &restored.catalog;
+    let own = catalog.listed_queue("/", "own").and_then(|own| own.exclusive);
+    assert_eq!(own.map(|owner| owner.number), (version >= 9).then_some(7));
+    assert_eq!(catalog.exchange("/", "passing").is_some(), version >= 9);
     let first = catalog.listed_queue("/", "first").expect("the queue").clone();
     assert_eq!(first.config.max_length, Some(1000));
     assert!(catalog.listed_queue("/", "second").is_some() && catalog.exchange("/", "orders").is_some());
@@ -345,7 +402,7 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     let all = catalog.queues().map(|queue| (queue.id.slot(), queue.id.incarnation()));
     for (slot, incarnation) in all {
         assert!(
-            slot < 3 && slot != new.id.slot() && incarnation < new.id.incarnation(),
+            slot < 4 && slot != new.id.slot() && incarnation < new.id.incarnation(),
             "{slot} {incarnation} {new:?}"
         );
     }

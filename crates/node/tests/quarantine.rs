@@ -24,6 +24,9 @@ use wal_testing::SimDisk;
 /// The bytes of garbage that the log may hold. There are so few that the log deletes its files.
 const GARBAGE: u64 = 4 * 1024;
 
+/// The records of a start that makes nothing: the vote of the catalog's member, the first entry of its term, and what the start ends.
+const STARTED: u64 = 3;
+
 /// One process on the disk.
 struct Life {
     log: Log<SimDisk>,
@@ -137,7 +140,7 @@ impl Life {
 fn filled() -> SimDisk {
     let disk = SimDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
-    let (a, b) = (life.declare("a"), life.declare("b"));
+    let (a, b) = (life.declare("queue of a"), life.declare("queue of b"));
     life.publish(a, 1, b"one");
     life.publish(a, 2, b"two");
     life.publish(b, 1, b"three");
@@ -167,24 +170,24 @@ fn a_queue_that_lost_a_record_is_closed_until_it_is_deleted() {
     let disk = spoilt(&filled(), b"one", b"one");
     for told_again in [false, true] {
         let mut life = Life::start(&disk, 100_000).unwrap();
-        assert_eq!(life.written == 0, told_again, "it is written to the log once");
-        let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
+        assert_eq!(life.written == STARTED, told_again, "it is written to the log once");
+        let (a, b) = (life.queue("queue of a").unwrap(), life.queue("queue of b").unwrap());
         assert_eq!(life.take(a), Err(Refusal::Damaged));
         assert_eq!(life.ready(a), 1, "its remaining messages are kept");
         assert_eq!(life.ready(b), 2);
         life.stop();
     }
     let mut life = Life::start(&disk, 200_000).unwrap();
-    let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
+    let (a, b) = (life.queue("queue of a").unwrap(), life.queue("queue of b").unwrap());
     assert_eq!(life.take(b), Ok(2));
     let delete = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
     assert!(matches!(life.ask(a, delete), Effect::Done { .. }));
-    let anew = life.declare("a");
+    let anew = life.declare("queue of a");
     assert_ne!(anew, a);
     life.publish(anew, 1, b"five");
     life.stop();
     let mut life = Life::start(&disk, 300_000).unwrap();
-    assert_eq!(life.queue("a"), Some(anew));
+    assert_eq!(life.queue("queue of a"), Some(anew));
     assert_eq!(life.take(anew), Ok(1));
 }
 
@@ -193,13 +196,13 @@ fn a_damaged_queue_stays_closed_after_its_file_is_deleted() {
     let disk = spoilt(&filled(), b"one", b"one");
     let damaged = disk.files().into_keys().next().unwrap();
     let mut life = Life::start(&disk, 100_000).unwrap();
-    let b = life.queue("b").unwrap();
+    let b = life.queue("queue of b").unwrap();
     life.churn(b);
     assert!(!disk.files().contains_key(&damaged), "its file is deleted");
     drop(life);
     let mut life = Life::start(&disk, 200_000).unwrap();
-    let a = life.queue("a").unwrap();
-    assert_eq!((life.written, life.take(a), life.ready(a)), (0, Err(Refusal::Damaged), 1));
+    let a = life.queue("queue of a").unwrap();
+    assert_eq!((life.written, life.take(a), life.ready(a)), (STARTED, Err(Refusal::Damaged), 1));
 }
 
 /// Changes the octets of `what` on the disk itself, as damage does between two starts within one boot of the
@@ -215,7 +218,7 @@ fn spoil(disk: &SimDisk, what: &[u8]) {
 fn damage_to_the_last_message_before_a_kill_is_noticed() {
     let disk = SimDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
-    let (a, b) = (life.declare("a"), life.declare("b"));
+    let (a, b) = (life.declare("queue of a"), life.declare("queue of b"));
     life.publish(b, 1, b"one");
     life.publish(a, 1, b"two");
     // The log becomes idle, and then the process is killed.
@@ -252,7 +255,7 @@ fn damage_to_the_last_definition_before_a_kill_is_noticed() {
 fn damage_without_a_known_owner_closes_every_durable_queue_of_its_time() {
     let disk = spoilt(&filled(), b"one", b"three");
     let mut life = Life::start(&disk, 100_000).unwrap();
-    let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
+    let (a, b) = (life.queue("queue of a").unwrap(), life.queue("queue of b").unwrap());
     assert_eq!((life.take(a), life.take(b)), (Err(Refusal::Damaged), Err(Refusal::Damaged)));
     let c = life.declare("c");
     life.publish(c, 1, b"five");
@@ -267,13 +270,15 @@ fn a_node_does_not_start_without_its_definitions() {
     let disk = filled();
     // In the first case the damage names its owners. In the second it is only known that something synced was
     // lost.
-    for (from, to) in [(&b"a"[..], &b"a"[..]), (b"a", b"one")] {
-        let (name, bytes) = disk.files().pop_first().unwrap();
-        let declared = bytes.windows(from.len()).position(|w| w == from).unwrap();
+    for (from, to) in [(&b"queue of a"[..], &b"queue of a"[..]), (b"queue of a", b"one")] {
+        let has = |bytes: &[u8]| bytes.windows(from.len()).position(|w| w == from);
+        let (name, bytes) = disk.files().into_iter().find(|(_, bytes)| has(bytes).is_some()).unwrap();
+        let declared = has(&bytes).unwrap();
         let last = bytes.windows(to.len()).position(|w| w == to).unwrap();
         let mut changed = bytes.clone();
         changed[declared..last + to.len()].iter_mut().for_each(|octet| *octet ^= 0x55);
         let spoilt = SimDisk::new(3);
+        disk.files().iter().for_each(|(name, bytes)| spoilt.put(name, bytes));
         spoilt.put(&name, &changed);
         let refused = Life::start(&spoilt, 100_000).err().unwrap();
         let DefinitionsLost::Damage(damage) = &refused else { panic!("{refused:?}") };
@@ -284,17 +289,17 @@ fn a_node_does_not_start_without_its_definitions() {
         // If the loss is accepted, the remaining queues are closed, and the next start knows that.
         for (accept, now_ms) in [(true, 200_000), (false, 300_000)] {
             let mut life = Life::start_with(&spoilt, now_ms, accept).unwrap();
-            assert_eq!(life.written == 0, !accept, "it is written to the log once");
-            assert_eq!(life.queue("a"), None, "its definition is lost");
-            let b = life.queue("b");
-            assert_eq!(b.is_some(), to == b"a", "its definition is lost as well, or not");
+            assert_eq!(life.written == STARTED, !accept, "it is written to the log once");
+            assert_eq!(life.queue("queue of a"), None, "its definition is lost");
+            let b = life.queue("queue of b");
+            assert_eq!(b.is_some(), to == b"queue of a", "its definition is lost as well, or not");
             if let Some(b) = b {
                 assert_eq!((life.take(b), life.ready(b)), (Err(Refusal::Damaged), 2));
             }
             life.stop();
         }
         let mut life = Life::start(&spoilt, 400_000).unwrap();
-        let anew = life.declare("a");
+        let anew = life.declare("queue of a");
         life.publish(anew, 1, b"five");
         assert_eq!(life.take(anew), Ok(1));
     }

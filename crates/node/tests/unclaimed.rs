@@ -10,15 +10,18 @@ use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
 use catalog::access::Access;
 use catalog::ids::{Origin, QueueId};
-use catalog::{Arguments, Change, Command, DeclareQueue, QueueRecord, encode_change};
+use catalog::{
+    Answer, Arguments, Asker, Change, Command, DeclareQueue, QueueRecord, encode_change, encode_entry,
+};
 use message::{Message, Parts, Route};
-use node::facts::{Unclaimed, push_change, push_local_fact};
+use node::facts::{Restored, Unclaimed, push_local_fact};
 use node::recovery::{Disks, Mutation, Purpose, RecoverError, Recovered, recover};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{
     Ages, ConsumerId, Effect, LocalFact, Publish, PublisherId, Refusal, Request, Seqs, Stored, Ticket,
 };
+use replica::Payload;
 use wal::{Handover, Log, Options, PackOptions, Packs, Record, Records, Run};
 use wal_testing::{Crash, Op, Random, SimDisk, forget};
 
@@ -215,9 +218,8 @@ impl Scene {
             if is_hurt {
                 append(&log, std::mem::take(&mut all));
             }
-            if !is_declaration(&record, &declaration) {
-                all.push(record.owner, record.seq, record.kind, &[&record.body]);
-            }
+            let body = without(&record, &declaration).unwrap_or(record.body);
+            all.push(record.owner, record.seq, record.kind, &[&body]);
             if all.bytes() > 1500 || is_hurt {
                 append(&log, std::mem::take(&mut all));
             }
@@ -234,9 +236,7 @@ impl Scene {
 
     /// Gives the declaration back.
     fn claim(&self) {
-        let mut records = Records::new();
-        push_change(&mut records, 1000, &Change::QueueDeclared(self.declared.clone()));
-        append(&self.disks.log, records);
+        declare_again(&self.disks.log, &self.declared);
     }
 
     /// Damages a message of the queue `hurt`, if the log still has one.
@@ -258,9 +258,31 @@ fn declaration(declared: &Arc<QueueRecord>) -> Bytes {
     body.freeze()
 }
 
-fn is_declaration(record: &Record, declaration: &Bytes) -> bool {
+/// Returns the body of the record with an entry in place of the declaration that changes nothing, if it has the declaration.
+fn without(record: &Record, declaration: &Bytes) -> Option<Bytes> {
     // The owner of definitions is 0.
-    record.owner == 0 && record.body == declaration
+    let has = record.owner == 0 && record.body.windows(declaration.len()).any(|at| at == declaration);
+    let mut body = record.body.clone().split_off(4);
+    let replica::Record::Entry { mut entry, committed } =
+        has.then(|| replica::Record::decode(body.split_off(0)).unwrap())?
+    else {
+        panic!("the declaration is an entry");
+    };
+    let mut empty = BytesMut::new();
+    encode_entry(&Asker::default(), &[], &Answer::Done { changed: true }, &mut empty);
+    entry.payload = Payload::Facts(empty.freeze());
+    let mut changed = record.body[..4].to_vec();
+    let tail = replica::Record::Entry { entry, committed }.encode_head(&mut changed);
+    changed.extend_from_slice(&tail);
+    Some(changed.into())
+}
+
+/// Writes the declaration of a queue to the log of a broker that does not run.
+fn declare_again(disk: &SimDisk, declared: &Arc<QueueRecord>) {
+    let mut restored = Restored::default();
+    drop(Log::open(disk.clone(), options(), &mut |record| restored.handle_record(record)).unwrap());
+    restored.change(Change::QueueDeclared(declared.clone()));
+    append(disk, restored.write_changes().unwrap());
 }
 
 fn quorum() -> Arguments {
@@ -535,9 +557,7 @@ fn lost_definitions_leave_unclaimed_data() {
         life.evacuate(churn);
         drop(life);
     }
-    let mut records = Records::new();
-    push_change(&mut records, 1000, &Change::QueueDeclared(declared));
-    append(&disks.log, records);
+    declare_again(&disks.log, &declared);
     let mut life = Life::start(&disks, 900_000, None).unwrap();
     assert_eq!((life.unclaimed.len(), life.take(lost, 1)), (0, Err(Refusal::Damaged)));
     let report = life.ask(lost, |ticket| Request::Report { ticket });

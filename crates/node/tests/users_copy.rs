@@ -10,7 +10,7 @@ use amqp10::sasl::Secret;
 use broker::settings::Settings;
 use catalog::access::{Access, Hashing, Permissions, TopicPermissions, UserLimits, Users};
 use catalog::{AccountChange, Arguments, Change, Command, DeclareQueue};
-use node::facts::{Restored, push_change};
+use node::facts::Restored;
 use node::quarantine::DefinitionsLost;
 use node::recovery::{RecoverError, Recovered};
 use node::shard::Shard;
@@ -60,12 +60,8 @@ impl Process {
 
     /// Changes users, in one commit. Returns `None` if that was not answered.
     fn change(&mut self, changes: &[Change]) -> Option<()> {
-        let mut records = Records::new();
-        for change in changes {
-            self.restored.catalog.apply(change);
-            push_change(&mut records, self.restored.catalog.version(), change);
-        }
-        append(&mut self.log, records)?;
+        changes.iter().for_each(|change| self.restored.change(change.clone()));
+        append(&mut self.log, self.restored.write_changes().unwrap())?;
         match self.copy.replace(&users_copy::encode(self.restored.catalog.users())) {
             CopyEnd::Written | CopyEnd::Removed(_) => Some(()),
             CopyEnd::Refused(_) => None,

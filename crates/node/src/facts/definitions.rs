@@ -28,7 +28,7 @@ use crate::users_copy;
 const CONTENT_FORMAT: u8 = 1;
 
 /// Returns the content of a base after so many definitions.
-pub(crate) fn content(definitions: u64) -> Bytes {
+pub fn content(definitions: u64) -> Bytes {
     let mut content = BytesMut::with_capacity(1 + 8);
     content.put_u8(CONTENT_FORMAT);
     content.put_u64(definitions);
@@ -216,9 +216,17 @@ impl Restored {
 
     /// Applies a change. [`Self::write_changes`] writes it.
     pub fn change(&mut self, change: Change) {
+        self.finish_if_open();
         self.note_forgotten(&change);
         self.catalog.apply(&change);
         self.definitions.changes.push(change);
+    }
+
+    /// Without a recovery, nobody says that the whole log has been read.
+    fn finish_if_open(&mut self) {
+        if !self.definitions.is_finished {
+            self.finish_definitions(Origin::default(), false);
+        }
     }
 
     /// Replaces the users by those of their copy, because the log may have lost some.
@@ -234,9 +242,7 @@ impl Restored {
     /// # Errors
     /// See there.
     pub fn begin(&mut self, access: &Access) -> Result<Records, NotAlone> {
-        if !self.definitions.is_finished {
-            self.finish_definitions(Origin::default(), false);
-        }
+        self.finish_if_open();
         let changes = [self.catalog.begin_users(access), self.catalog.begin_exchanges()].concat();
         self.definitions.changes.extend(changes);
         self.write_changes()
@@ -250,6 +256,13 @@ impl Restored {
     /// The group has other members.
     pub fn write_changes(&mut self) -> Result<Records, NotAlone> {
         let mut records = Records::new();
+        self.add_changes(&mut records)?;
+        Ok(records)
+    }
+
+    /// As [`Self::write_changes`], but adds the records to others. They are written in one batch with these.
+    pub(crate) fn add_changes(&mut self, records: &mut Records) -> Result<(), NotAlone> {
+        self.finish_if_open();
         let mut changes = std::mem::take(&mut self.definitions.changes);
         let restored = std::mem::take(&mut self.definitions.group);
         let number = restored.number();
@@ -261,13 +274,13 @@ impl Restored {
             // The definitions are the catalog after the changes.
             None | Some(Err(_)) => {
                 changes.clear();
-                found(&self.catalog, number + 1, &mut records)
+                found(&self.catalog, number + 1, records)
             }
         };
         if member.group.members().voters() != [member.group.me()] {
             return Err(NotAlone);
         }
-        lead(&mut member.group, &mut records);
+        lead(&mut member.group, records);
         if !changes.is_empty() {
             let asker = Asker { origin: self.definitions.origin, ..Asker::default() };
             let mut entry = BytesMut::new();
@@ -275,11 +288,11 @@ impl Restored {
             let term = member.group.standing().term;
             // Only a member that others depose is refused.
             member.group.propose(term, entry.freeze()).map_err(|_| NotAlone)?;
-            settle(&mut member.group, &mut records);
+            settle(&mut member.group, records);
         }
         (self.definitions.has_base, self.definitions.is_broken) = (true, false);
         self.definitions.member = Some(member);
-        Ok(records)
+        Ok(())
     }
 
     /// Removes and returns the catalog's member of its group, which leads, and the index of the last entry that the catalog has applied.

@@ -33,7 +33,8 @@ impl Nodes {
         let (mut decides, mut follows) = (House::new(2, settings.clone()), House::new(2, settings));
         decides.is_lost = |mail| matches!(mail, Mail::Entry(_));
         follows.is_lost = |mail| matches!(mail, Mail::Propose(_));
-        let mut nodes = Self { decides, follows, entries: 0 };
+        // Entries of other nodes come after those of the start.
+        let mut nodes = Self { decides, follows, entries: 100 };
         let mut catalog = Catalog::default();
         catalog.set_rules(declare_rules);
         nodes.apply(OTHER, catalog.begin_exchanges());

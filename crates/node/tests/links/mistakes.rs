@@ -86,9 +86,10 @@ fn a_proposal_is_lost(mutation: Option<Mutation>) -> bool {
 
 /// A message is sent to a quorum queue.
 fn an_entry_is_committed(mutation: Option<Mutation>) -> bool {
-    let mut house = house(mutation);
+    let mut house = house(None);
     let quorum = [("x-queue-type".to_owned(), Value::from("quorum"))].into();
     let queue = house.declare("q", quorum);
+    mutate(&mut house.shards, mutation);
     let publisher = house.connect(0);
     let out = house.sender(publisher, "/queues/q");
     house.send(publisher, out, b"1");

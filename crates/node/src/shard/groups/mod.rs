@@ -54,6 +54,11 @@ pub(in crate::shard) enum GroupId {
 }
 
 impl GroupId {
+    /// Returns true if the group counts in the figures of Raft groups, which are those of queues.
+    fn is_counted(self) -> bool {
+        !matches!(self, Self::Catalog)
+    }
+
     /// Returns the owner of the group's records in the log.
     pub(in crate::shard) fn log_owner(self) -> QueueId {
         match self {

@@ -60,7 +60,9 @@ fn drive<O: Owner, R>(owner: &mut O, act: impl FnOnce(&mut Hosted) -> R) -> Opti
     let before = hosted.reached();
     let result = act(hosted);
     let after = hosted.reached();
-    owner.shard().counters.raft.advance(&before, &after);
+    if owner.id().is_counted() {
+        owner.shard().counters.raft.advance(&before, &after);
+    }
     Some(result)
 }
 
@@ -108,8 +110,10 @@ fn write<O: Owner>(owner: &mut O, number: u64, records: &[Record], after_sync: V
     });
     let Some((me, (entries, bytes))) = noted else { return };
     let shard = owner.shard();
-    shard.counters.raft_entries += entries;
-    shard.counters.raft_bytes += bytes;
+    if group.is_counted() {
+        shard.counters.raft_entries += entries;
+        shard.counters.raft_bytes += bytes;
+    }
     if !records.is_empty() {
         let owner = group.log_owner();
         shard
@@ -126,7 +130,8 @@ fn commit<O: Owner>(owner: &mut O, entry: Entry) {
     // A term has one leader, so an entry of the term in which this member leads is its own.
     let is_mine = hosted.leads_in() == Some(entry.at.term);
     owner.handle_committed(entry, is_mine);
-    took_ms.into_iter().for_each(|ms| owner.shard().groups.note_commit(ms));
+    let is_counted = owner.id().is_counted();
+    took_ms.filter(|_| is_counted).into_iter().for_each(|ms| owner.shard().groups.note_commit(ms));
 }
 
 /// Called when the storage has synced the records of a round.

@@ -544,6 +544,7 @@ mod tests {
         let mut restored = Restored::default();
         let options = wal::Options { seed: Some(1), ..wal::Options::default() };
         let _ = wal::Log::open(disk, options, &mut |record| restored.handle_record(record)).unwrap();
+        restored.begin(&Access::default()).unwrap();
         for catalog in [&restored.catalog, shard.catalog()] {
             let mut names: Vec<_> = catalog.queues().map(|queue| queue.name.to_string()).collect();
             names.sort();
