@@ -1,5 +1,5 @@
-//! The steps of a change of the catalog, without a shard and without the log: a command is offered, its changes are taken as
-//! synced, and are applied.
+//! The steps of a change of the catalog, without a shard and without the log: a command is offered, its entry is taken as
+//! committed, and its changes are applied.
 
 use catalog::{
     Answer, Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Offered, Pending,
@@ -48,11 +48,11 @@ fn with_queues() -> (Catalog, Pending<()>) {
     (catalog, pending)
 }
 
-/// Carries out a command whose changes are durable.
+/// Carries out a command that changes something.
 fn change(catalog: &mut Catalog, pending: &mut Pending<()>, command: Command) -> Answer {
-    let offered = pending.offer(catalog, command, ());
-    assert!(matches!(offered, Offered::Decided { .. }), "it is durable");
-    let committed = pending.handle_synced().expect("it is synced");
+    let offered = pending.offer(catalog, command, (), 1);
+    assert!(matches!(offered, Offered::Decided { .. }), "it is allowed, and changes something");
+    let committed = pending.handle_committed().expect("its entry is committed");
     committed.changes.iter().for_each(|change| catalog.apply(change));
-    committed.result.expect("it is allowed")
+    committed.answer
 }
