@@ -87,8 +87,8 @@ impl Catalog {
     /// The start of a node removes bindings that it does not name: those to what it ends. The receiver keeps those to what it has not been
     /// told yet. So after a start, all exchanges are deleted, and told from the first on.
     ///
-    /// A call with 1,000 rows takes less than 2 ms with queues or bindings. Virtual hosts, users and policies are one step that takes
-    /// some 0.5 µs for each of them, however many queues there are: 10,000 users with permissions take 10 ms.
+    /// 1,000 queues or bindings take some 1 ms if `each` encodes them. Virtual hosts, users and policies are one step, which does not
+    /// depend on the number of queues: it takes 14 ms with 10,000 users who have permissions in one virtual host each.
     pub fn walk_definitions(
         &self,
         cursor: &mut DefinitionsCursor,

@@ -25,8 +25,8 @@ impl Catalog {
     ///
     /// The places of the queues are free for a [`super::Pending`] that is made afterwards.
     ///
-    /// Looks at all queues and exchanges once, and at all bindings if something ends: 10 ms with 50,000 exclusive queues and a binding of
-    /// each, and 1 ms if nothing ends.
+    /// Looks at all queues and exchanges once, and at all bindings if something ends. This is one step: it takes some 0.15 s if 50,000
+    /// exclusive queues end with a binding of each, and 1 ms if there are 50,000 queues and none ends.
     pub(super) fn start_node(&mut self, node: NodeNumber, origin: Origin) {
         self.starts += 1;
         if self.has(Mutation::KeepTransient) {
