@@ -7,7 +7,13 @@ use crate::access::{UserLimits, UserRecord, Users};
 
 /// The position at which the next call of [`Catalog::walk_definitions`] continues.
 #[derive(Debug, Default)]
-pub struct DefinitionsCursor(Next);
+pub struct DefinitionsCursor {
+    next: Next,
+    /// The number of starts of nodes that the catalog had applied at the last call.
+    starts: u64,
+    /// True if a node has started, and the exchanges are not deleted yet.
+    has_start: bool,
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Next {
@@ -16,6 +22,8 @@ enum Next {
     Few,
     /// Continues with the queue at this place.
     Queue(usize),
+    /// Continues with the deletion of the exchange at this place.
+    Deleted(usize),
     /// Continues with the exchange at this place.
     Exchange(usize),
     /// Continues with the bindings of the exchange at this place, from this age on.
@@ -26,7 +34,7 @@ enum Next {
 impl DefinitionsCursor {
     /// Returns true if no definitions are left.
     pub fn is_at_end(&self) -> bool {
-        self.0 == Next::Nothing
+        self.next == Next::Nothing
     }
 }
 
@@ -75,12 +83,26 @@ impl Catalog {
     /// The catalog may change between two calls. A receiver that also applies those changes, in their order, ends with
     /// the same catalog. A row that changes before its call is passed in its new state. A binding of an exchange that
     /// the receiver does not know yet has no effect.
+    ///
+    /// The start of a node removes bindings that it does not name: those to what it ends. The receiver keeps those to what it has not been
+    /// told yet. So after a start, all exchanges are deleted, and told from the first on.
+    ///
+    /// 1,000 queues or bindings take some 1 ms if `each` encodes them. Virtual hosts, users and policies are one step, which does not
+    /// depend on the number of queues: it takes 14 ms with 10,000 users who have permissions in one virtual host each.
     pub fn walk_definitions(
         &self,
         cursor: &mut DefinitionsCursor,
         rows_max: usize,
         mut each: impl FnMut(Change),
     ) -> usize {
+        if cursor.starts != self.starts && !self.has(Mutation::WalkOverStart) {
+            cursor.starts = self.starts;
+            (cursor.next, cursor.has_start) = match cursor.next {
+                Next::Few | Next::Nothing => (cursor.next, false),
+                Next::Queue(_) => (cursor.next, true),
+                Next::Deleted(_) | Next::Exchange(_) | Next::Bindings(..) => (Next::Deleted(0), false),
+            };
+        }
         let mut rows = 0;
         while rows < rows_max && !cursor.is_at_end() {
             rows += self.walk_part(cursor, rows_max - rows, &mut each);
@@ -110,7 +132,7 @@ impl Catalog {
                 each(change);
             }
         };
-        cursor.0 = match cursor.0 {
+        cursor.next = match cursor.next {
             Next::Few => {
                 emit(Change::Incarnations { next: self.next_incarnation });
                 self.user_definitions().into_iter().for_each(&mut emit);
@@ -118,11 +140,26 @@ impl Catalog {
                 policies.cloned().map(Change::PolicySet).for_each(&mut emit);
                 Next::Queue(0)
             }
-            Next::Queue(place) if place >= self.queue_places() => Next::Exchange(0),
+            Next::Queue(place) if place >= self.queue_places() => {
+                if std::mem::take(&mut cursor.has_start) {
+                    Next::Deleted(0)
+                } else {
+                    Next::Exchange(0)
+                }
+            }
             Next::Queue(place) => {
                 self.queues.at(place).iter().for_each(|row| emit(Change::QueueDeclared(row.record.clone())));
                 rows = 1;
                 Next::Queue(place + 1)
+            }
+            Next::Deleted(place) if place >= self.exchange_places() => Next::Exchange(0),
+            Next::Deleted(place) => {
+                if let Some(table) = self.table_at(place) {
+                    let (vhost, name) = (table.exchange.vhost.clone(), table.exchange.name.clone());
+                    emit(Change::ExchangeDeleted { vhost, name });
+                }
+                rows = 1;
+                Next::Deleted(place + 1)
             }
             Next::Exchange(place) if place >= self.exchange_places() => Next::Nothing,
             Next::Exchange(place) => {

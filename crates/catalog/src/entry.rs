@@ -96,7 +96,7 @@ pub fn decode_entry(index: u64, bytes: &[u8]) -> Option<Entry> {
     });
     let changes: Arc<[Change]> = changes.collect::<Option<_>>()?;
     let says = fields.boolean(6)?;
-    let answer = match fields.number(5)? as u8 {
+    let answer = match u8::try_from(fields.number(5)?).ok()? {
         QUEUE => {
             let declared = changes.iter().find_map(|change| match change {
                 Change::QueueDeclared(record) => Some(record.clone()),

@@ -139,15 +139,6 @@ impl QueueRecord {
         self.config.quorum.is_some()
     }
 
-    /// Returns true if the queue ends when this node starts: its connection was one of an earlier start, or the queue is not durable and
-    /// lived there.
-    fn ends_at_start(&self, node: NodeNumber, origin: Origin) -> bool {
-        match self.exclusive {
-            Some(ConnectionId { origin: of, .. }) => of.node == origin.node && of.boot < origin.boot,
-            None => !self.durable && self.members.has(node),
-        }
-    }
-
     /// Returns true if the queue exists after a restart. An exclusive queue ends with its connection.
     pub fn outlives_restart(&self) -> bool {
         self.durable && self.exclusive.is_none()
@@ -386,6 +377,8 @@ pub struct Catalog {
     /// The virtual host and the name of each exchange, by its place.
     exchange_places: Slab<(Arc<str>, Arc<str>)>,
     next_incarnation: u64,
+    /// The number of starts of nodes that were applied.
+    starts: u64,
     users: Arc<Users>,
     parameters: Parameters,
     rules: DeclareRules,
@@ -402,6 +395,7 @@ impl Default for Catalog {
             queues: Slots::default(),
             exchange_places: Slab::new(),
             next_incarnation: 1,
+            starts: 0,
             users: Arc::default(),
             parameters: Parameters::new(),
             rules: DeclareRules::default(),
@@ -415,8 +409,8 @@ impl Default for Catalog {
 
 impl Catalog {
     /// Returns the number of changes that this copy has applied so far. All shards of a node count the same. A restart counts anew, because
-    /// only durable changes are stored. So no change has a version, and nobody compares versions of two nodes. A route that was cached
-    /// for another version is stale.
+    /// a base has fewer changes than were made. So no change has a version, and nobody compares versions of two nodes. A route that was
+    /// cached for another version is stale.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -683,8 +677,9 @@ impl Catalog {
         QueueIds::new(&self.queues, self.next_incarnation)
     }
 
-    /// Returns true if this replica has not applied the declaration of the queue yet.
+    /// Returns true if this replica has not applied the declaration of the queue yet. Entries declare queues in the order of their
+    /// incarnations, because ids are taken in the order of the entries.
     pub fn is_to_come(&self, id: QueueId) -> bool {
-        self.queues.is_to_come(id)
+        id.incarnation() >= self.next_incarnation
     }
 }

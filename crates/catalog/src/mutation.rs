@@ -25,11 +25,15 @@ pub enum Mutation {
     ForgetIncarnations,
     /// A base leaves out what is not durable.
     ForgetTransient,
+    /// A base that is being written when a node starts goes on as if nothing had happened.
+    WalkOverStart,
+    /// A start of a node ends exclusive queues of connections of other nodes.
+    EndOthers,
 }
 
 impl Mutation {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::ApplyReadsSetting,
         Self::BatchForgetsOwner,
         Self::ReuseIncarnation,
@@ -40,6 +44,8 @@ impl Mutation {
         Self::ForgetPolicies,
         Self::ForgetIncarnations,
         Self::ForgetTransient,
+        Self::WalkOverStart,
+        Self::EndOthers,
     ];
 }
 

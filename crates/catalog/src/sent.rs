@@ -257,6 +257,7 @@ mod tests {
 
     use super::super::{ParameterKey, VhostPatch};
     use crate::access::{Hashing, Permissions, TopicPermissions};
+    use crate::ids::{NodeId, Origin};
     use crate::pattern::Pattern;
     use crate::{Arguments, Binding, Destination};
 

@@ -8,16 +8,9 @@ use crate::ids::{INCARNATIONS_END, QUEUES_MAX, QueueId};
 /// The queues of a catalog, by the slots of their ids.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
-    slots: Vec<Slot>,
+    slots: Vec<Option<QueueRow>>,
     /// The number of slots that have a queue.
     count: usize,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Slot {
-    /// The incarnation of the queue that is at this place, or was last at it. 0 if there has been none.
-    incarnation: u64,
-    row: Option<QueueRow>,
 }
 
 impl Slots {
@@ -31,7 +24,7 @@ impl Slots {
     }
 
     pub(super) fn at(&self, place: usize) -> Option<&QueueRow> {
-        self.slots.get(place)?.row.as_ref()
+        self.slots.get(place)?.as_ref()
     }
 
     pub(super) fn get(&self, id: QueueId) -> Option<&QueueRow> {
@@ -41,29 +34,22 @@ impl Slots {
     /// Returns the queues from a place on, each with its place.
     pub(super) fn from(&self, place: usize) -> impl Iterator<Item = (usize, &QueueRow)> {
         let slots = self.slots.iter().enumerate().skip(place);
-        slots.filter_map(|(place, at)| Some((place, at.row.as_ref()?)))
+        slots.filter_map(|(place, at)| Some((place, at.as_ref()?)))
     }
 
     /// Puts a new queue in its place, or replaces the record of a queue.
     pub(super) fn insert(&mut self, row: QueueRow) {
-        let (slot, incarnation) = (row.record.id.slot(), row.record.id.incarnation());
+        let slot = row.record.id.slot();
         if self.slots.len() <= slot {
-            self.slots.resize_with(slot + 1, Slot::default);
+            self.slots.resize_with(slot + 1, || None);
         }
-        let before = std::mem::replace(&mut self.slots[slot], Slot { incarnation, row: Some(row) });
-        self.count += usize::from(before.row.is_none());
+        self.count += usize::from(self.slots[slot].replace(row).is_none());
     }
 
     pub(super) fn remove(&mut self, id: QueueId) -> Option<QueueRow> {
-        let gone = self.slots.get_mut(id.slot())?.row.take_if(|row| row.record.id == id)?;
+        let gone = self.slots.get_mut(id.slot())?.take_if(|row| row.record.id == id)?;
         self.count -= 1;
         Some(gone)
-    }
-
-    /// Returns true if this replica has not applied the declaration of the queue yet. Queues of different slots are
-    /// declared in any order, but queues of one slot in the order of their incarnations.
-    pub(super) fn is_to_come(&self, id: QueueId) -> bool {
-        self.slots.get(id.slot()).is_none_or(|place| place.incarnation < id.incarnation())
     }
 }
 

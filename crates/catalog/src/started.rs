@@ -2,55 +2,73 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
-use super::{Catalog, Destination, Mutation};
-use crate::ids::{NodeNumber, Origin, QueueId};
+use super::{Catalog, Destination, Mutation, QueueRecord};
+use crate::ids::{ConnectionId, NodeNumber, Origin, QueueId};
+
+impl QueueRecord {
+    /// Returns true if the queue ends when this node starts: its connection was one of an earlier start, or the queue is not durable and
+    /// lived there.
+    fn ends_at_start(&self, node: NodeNumber, origin: Origin) -> bool {
+        match self.exclusive {
+            Some(ConnectionId { origin: of, .. }) => of.node == origin.node && of.boot < origin.boot,
+            None => !self.durable && self.members.has(node),
+        }
+    }
+}
 
 impl Catalog {
     /// Removes what is not durable and belonged to an earlier start of this node: exclusive queues of its connections, queues that lived
     /// there, exchanges of which it was the last node, and the bindings of all of these. Nothing ends as a consequence: an exchange that
-    /// has lost its last binding in this way stays.
+    /// has lost its last binding in this way stays, also if it deletes itself with its last binding.
+    ///
+    /// The places of the queues are free for a [`super::Pending`] that is made afterwards.
+    ///
+    /// Looks at all queues and exchanges once, and at all bindings if something ends. This is one step: it takes some 0.15 s if 50,000
+    /// exclusive queues end with a binding of each, and 1 ms if there are 50,000 queues and none ends.
     pub(super) fn start_node(&mut self, node: NodeNumber, origin: Origin) {
+        self.starts += 1;
         if self.has(Mutation::KeepTransient) {
             return;
         }
-        let ended = self.queues.from(0).filter(|(_, row)| row.record.ends_at_start(node, origin));
+        let ends = |record: &QueueRecord| {
+            record.ends_at_start(node, origin) || record.exclusive.is_some() && self.has(Mutation::EndOthers)
+        };
+        let ended = self.queues.from(0).filter(|(_, row)| ends(&row.record));
         let ended: Vec<QueueId> = ended.map(|(_, row)| row.record.id).collect();
-        let mut gone: HashSet<(Arc<str>, Destination)> = HashSet::new();
+        let mut gone: HashMap<Arc<str>, HashSet<Destination>> = HashMap::new();
         for id in ended {
             let Some(row) = self.queues.remove(id) else { continue };
-            let record = row.record;
-            if let Some(vhost) = self.vhosts.get_mut(&record.vhost) {
-                vhost.queues.remove(&record.name);
+            let QueueRecord { vhost, name, .. } = &*row.record;
+            if let Some(vhost) = self.vhosts.get_mut(vhost) {
+                vhost.queues.remove(name);
             }
-            gone.insert((record.vhost.clone(), Destination::Queue(record.name.clone())));
+            gone.entry_ref(vhost).or_default().insert(Destination::Queue(name.clone()));
         }
         let mut places = Vec::new();
         for (name, vhost) in &mut self.vhosts {
             vhost.exchanges.retain(|exchange, table| {
-                let stays = table.exchange.durable || {
-                    let nodes = table.exchange.nodes.without(node);
-                    let stays = !nodes.is_empty();
-                    Arc::make_mut(&mut table.exchange).nodes = nodes;
-                    stays
-                };
-                if !stays {
-                    places.push(table.id);
-                    gone.insert((name.clone(), Destination::Exchange(exchange.clone())));
+                if table.exchange.durable || !table.exchange.nodes.has(node) {
+                    return true;
                 }
-                stays
+                let nodes = table.exchange.nodes.without(node);
+                if !nodes.is_empty() {
+                    Arc::make_mut(&mut table.exchange).nodes = nodes;
+                    return true;
+                }
+                places.push(table.id);
+                gone.entry_ref(name).or_default().insert(Destination::Exchange(exchange.clone()));
+                false
             });
         }
         self.free_places(places.into_iter());
-        if gone.is_empty() {
-            return;
-        }
-        for (name, vhost) in &mut self.vhosts {
+        for (name, gone) in gone {
+            let Some(vhost) = self.vhosts.get_mut(&name) else { continue };
             for table in vhost.exchanges.values_mut() {
-                let of_gone = |to: &Destination| gone.contains(&(name.clone(), to.clone()));
+                let bindings = table.bindings.iter();
                 let unbound: Vec<_> =
-                    table.bindings.iter().filter(|binding| of_gone(&binding.destination)).cloned().collect();
+                    bindings.filter(|binding| gone.contains(&binding.destination)).cloned().collect();
                 unbound.iter().for_each(|binding| table.unbind(binding));
             }
         }

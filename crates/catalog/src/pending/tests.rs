@@ -1,5 +1,6 @@
 //! Tests [`Pending`] against a naive model that carries out one command after the other.
 
+mod entries;
 mod mistakes;
 mod order;
 mod queries;
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::access::{Hashing, Permissions, TopicPermissions};
 use crate::exchange::topic::NODES_MAX;
-use crate::ids::{ConnectionId, QueueId};
+use crate::ids::{ConnectionId, NodeId, Origin, QueueId};
 use crate::{
     AccountChange, Arguments, Binding, Caller, DeclareExchange, DeclareQueue, Destination, Mutation,
     ParameterKey, SetPolicy, VhostPatch,
@@ -33,7 +34,9 @@ enum Step {
 struct World {
     catalog: Catalog,
     pending: Pending<usize>,
-    /// The number of decisions that the log has received but not synced.
+    /// The number of entries that the log has received.
+    received: u64,
+    /// The number of these that are not synced.
     unsynced: usize,
     answers: BTreeMap<usize, Result<String, CatalogError>>,
     proposed: usize,
@@ -42,7 +45,7 @@ struct World {
 impl World {
     fn new(catalog: Catalog) -> Self {
         let pending = Pending::new(&catalog);
-        Self { catalog, pending, unsynced: 0, answers: BTreeMap::new(), proposed: 0 }
+        Self { catalog, pending, received: 0, unsynced: 0, answers: BTreeMap::new(), proposed: 0 }
     }
 
     fn propose(&mut self, command: Command) {
@@ -51,15 +54,17 @@ impl World {
     }
 
     fn offer(&mut self, command: Command, who: usize) {
-        match self.pending.offer(&self.catalog, command, who) {
+        match self.pending.offer(&self.catalog, command, who, self.received + 1) {
             Offered::Waits | Offered::Repeated => {}
-            Offered::Decided { .. } => self.unsynced += 1,
-            Offered::Committed(committed) => self.commit(committed),
+            Offered::Decided { .. } => {
+                self.received += 1;
+                self.unsynced += 1;
+            }
+            Offered::Ended { who, result } => self.answer(who, result),
         }
     }
 
-    fn commit(&mut self, Committed { who, changes, result }: Committed<usize>) {
-        changes.iter().for_each(|change| self.catalog.apply(change));
+    fn answer(&mut self, who: usize, result: Result<Answer, CatalogError>) {
         assert!(self.answers.insert(who, result.map(told)).is_none(), "{who} is answered twice");
     }
 
@@ -67,8 +72,9 @@ impl World {
         let count = self.unsynced.min(usize::from(part) + 1);
         self.unsynced -= count;
         for _ in 0..count {
-            let committed = self.pending.handle_synced().expect("it was decided");
-            self.commit(committed);
+            let Committed { who, changes, answer } = self.pending.handle_committed().expect("it was decided");
+            changes.iter().for_each(|change| self.catalog.apply(change));
+            self.answer(who, Ok(answer));
         }
         for (command, who) in self.pending.take_line() {
             self.offer(command, who);
@@ -125,7 +131,7 @@ const VHOSTS: [&str; 2] = ["/", "v"];
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 fn declare(vhost: &str, name: &str, durable: bool) -> Command {
-    let connection = (!durable).then(ConnectionId::default);
+    let connection = (!durable).then_some(connections()[0]);
     let declare = DeclareQueue::new(vhost, name, Arguments::new());
     Command::DeclareQueue(DeclareQueue { durable, exclusive: !durable, connection, ..declare })
 }
@@ -187,10 +193,13 @@ fn set_permissions(user: &str, vhost: &str) -> Command {
     })
 }
 
-/// Two connections that own queues.
+/// Two connections that own queues. They are of two nodes.
 fn connections() -> [ConnectionId; 2] {
-    [ConnectionId::default(), ConnectionId { number: 2, ..ConnectionId::default() }]
+    NODES.map(|node| ConnectionId { origin: Origin { node, boot: 0 }, number: 1 })
 }
+
+/// The ids of the nodes 1 and 2.
+const NODES: [NodeId; 2] = [NodeId(0), NodeId(7)];
 
 fn callers() -> [Caller; 3] {
     let [one, two] = connections();
@@ -288,15 +297,18 @@ fn parameter() -> impl Strategy<Value = ParameterKey> {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 0..80)
+}
+
+fn step() -> impl Strategy<Value = Step> {
     let place = (prop::sample::select(&VHOSTS[..]), prop::sample::select(&NAMES[..]));
     let batch = prop::collection::vec(command(), 0..4).prop_map(Command::Batch);
     let command = prop_oneof![19 => command(), 1 => batch];
-    let step = prop_oneof![
+    prop_oneof![
         20 => command.prop_map(Step::Command),
         3 => place.prop_map(|(vhost, name)| Step::Forget(vhost, name)),
         4 => (0..4_u8).prop_map(Step::Sync),
-    ];
-    prop::collection::vec(step, 0..80)
+    ]
 }
 
 /// Every command gets the same answer as if each command were carried out before the next one is decided. The
@@ -364,34 +376,42 @@ fn commands_without_conflicts_share_a_sync() {
     assert!(world.answers.values().all(Result::is_ok) && world.answers.len() == 12);
 }
 
+/// What is not durable is an entry as everything else, and has its place in the order of decisions.
 #[test]
-fn changes_that_are_not_durable_wait_for_no_sync() {
+fn changes_that_are_not_durable_wait_for_the_log_too() {
     let mut world = World::new(Catalog::default());
     world.propose(exchange("/", "x", true, false));
     world.propose(declare("/", "durable", true));
     world.propose(declare("/", "own", false));
     let bind = |source: &str, to: &str| {
-        Command::Bind(binding("/", source, Destination::Queue(to.into()), ""), Caller::Management)
+        Command::Bind(
+            binding("/", source, Destination::Queue(to.into()), ""),
+            Caller::Connection(connections()[0]),
+        )
     };
-    world.propose(bind("amq.fanout", "own"));
-    assert_eq!(world.answers.keys().collect::<Vec<_>>(), [&3, &4]);
-    // This binding depends on an exchange whose declaration is not synced.
     world.propose(bind("x", "own"));
-    assert_eq!(world.answers.len(), 2);
-    let own = world.catalog.listed_queue("/", "own").unwrap().id;
-    world.sync(0);
-    assert_eq!(world.answers.len(), 4, "its exchange exists now");
-    world.propose(Command::ForgetQueue { queue: own });
-    assert_eq!(world.answers.len(), 5);
-    world.propose(declare("/", "next", false));
-    let next = world.catalog.listed_queue("/", "next").unwrap().id;
-    assert_eq!(next.slot(), own.slot(), "its place is free");
-    assert!(world.catalog.is_to_come(QueueId::new(next.incarnation() + 1, own.slot() as u32)));
-    assert!(!world.catalog.is_to_come(own) && world.catalog.is_to_come(QueueId::new(1, 0)), "one is pending");
+    assert_eq!((world.unsynced, world.pending.waiting.len(), world.answers.len()), (3, 1, 0));
+    world.sync(1);
+    assert_eq!((world.unsynced, world.pending.waiting.len(), world.answers.len()), (1, 1, 2));
+    let durable = world.catalog.listed_queue("/", "durable").unwrap();
+    assert_eq!(durable.declared, 2, "the index of its entry");
+    let own = QueueId::new(durable.id.incarnation() + 1, durable.id.slot() as u32 + 1);
+    assert!(world.catalog.is_to_come(own) && !world.catalog.is_to_come(durable.id));
     world.settle();
-    let durable = world.catalog.listed_queue("/", "durable").unwrap().id;
-    assert_ne!(durable.slot(), next.slot());
-    assert!(durable.incarnation() < own.incarnation(), "ids are not given in the order of the commits");
+    assert!(world.answers.values().all(Result::is_ok) && world.answers.len() == 4);
+    let of_own = world.catalog.listed_queue("/", "own").unwrap();
+    assert_eq!((of_own.id, of_own.declared), (own, 3));
+    world.propose(Command::ForgetQueue { queue: own });
+    world.propose(declare("/", "next", false));
+    world.settle();
+    world.propose(declare("/", "last", false));
+    world.settle();
+    let [next, last] = ["next", "last"].map(|name| world.catalog.listed_queue("/", name).unwrap().id);
+    assert_ne!(next.slot(), own.slot(), "the place is free when its queue is forgotten, and not before");
+    assert_eq!(last.slot(), own.slot());
+    assert!(own.incarnation() < next.incarnation() && next.incarnation() < last.incarnation());
+    let to_come = QueueId::new(last.incarnation() + 1, own.slot() as u32);
+    assert!(world.catalog.is_to_come(to_come) && !world.catalog.is_to_come(own), "it has been there");
 }
 
 /// Two administrators who change a user at the same time do not know of each other.

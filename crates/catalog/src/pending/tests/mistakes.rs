@@ -2,8 +2,8 @@
 
 use proptest::test_runner::{Config, TestError, TestRunner};
 
-use super::order::{a_batch_is_its_commands, decisions_commute, with_batch, with_restart};
-use super::same::{restored_is_live, settings_change_nothing, with_evacuation, with_settings};
+use super::order::{a_batch_is_its_commands, log_restores_live, with_batch, with_restart};
+use super::same::{restored_is_live, settings_change_nothing, with_base, with_settings};
 use super::*;
 use crate::Mutation;
 
@@ -32,17 +32,17 @@ fn each_mutation_is_found() {
     let is_found = |mutation| match mutation {
         Mutation::ApplyReadsSetting => finds(&with_settings(), mutation, settings_change_nothing),
         Mutation::BatchForgetsOwner => finds(&with_batch(), mutation, a_batch_is_its_commands),
-        Mutation::ReuseIncarnation | Mutation::ForgetPending => {
-            finds(&with_restart(), mutation, decisions_commute)
-        }
-        Mutation::IgnoreClaims => {
-            finds(&with_restart(), mutation, decisions_commute) && finds(&steps(), mutation, one_by_one)
-        }
-        Mutation::OvertakeWaiting => finds(&steps(), mutation, one_by_one),
-        Mutation::StoreTransient
+        Mutation::ReuseIncarnation => finds(&with_restart(), mutation, log_restores_live),
+        Mutation::IgnoreClaims | Mutation::OvertakeWaiting => finds(&steps(), mutation, one_by_one),
+        Mutation::KeepTransient
+        | Mutation::ForgetTransient
         | Mutation::ForgetBinding
         | Mutation::ForgetPolicies
-        | Mutation::ForgetIncarnations => finds(&with_evacuation(), mutation, restored_is_live),
+        | Mutation::ForgetIncarnations => {
+            finds(&with_restart(), mutation, log_restores_live)
+                && finds(&with_base(), mutation, restored_is_live)
+        }
+        Mutation::WalkOverStart | Mutation::EndOthers => finds(&with_base(), mutation, restored_is_live),
     };
     let not_found: Vec<_> = Mutation::ALL.into_iter().filter(|mutation| !is_found(*mutation)).collect();
     assert_eq!(not_found, []);

@@ -1,7 +1,8 @@
 //! Everything that anybody can ask of a catalog, as texts that can be compared.
 
 use super::*;
-use crate::{Catalog, DefinitionsCursor, Routable, decode_change, encode_change};
+use crate::ids::{Members, NodeNumber};
+use crate::{Catalog, DefinitionsCursor, Exchange, QueueRecord, Routable, decode_change, encode_change};
 
 /// Returns the change as a log or another node reads it.
 pub(super) fn sent(change: &Change) -> Change {
@@ -19,24 +20,27 @@ pub(super) fn definitions(catalog: &Catalog, rows: usize) -> Vec<String> {
     all
 }
 
-/// Returns the answers to all questions about what exists, which are equal on all nodes. The numbers that a node gives to its own copy are
-/// in [`numbers`]. Nobody may rely on the order of lists, except that of the bindings of an exchange whose order counts, so
-/// everything is sorted.
+/// Returns the answers to all questions about what exists, which are equal on all nodes: the records of queues and exchanges have also where
+/// they live and the entries that declared them. The numbers that a node gives to its own copy are in [`numbers`]. Nobody may rely on the
+/// order of lists, except that of the bindings of an exchange whose order counts, so everything else is sorted.
 pub(super) fn answers(catalog: &Catalog) -> Vec<String> {
     let mut all = contents(catalog);
-    all.extend(
-        definitions(catalog, usize::MAX).into_iter().filter(|change| !change.starts_with("Incarnations")),
-    );
+    all.extend(definitions(catalog, usize::MAX));
     all.push(format!("{} queues, {} exchanges", catalog.queue_count(), catalog.exchange_count()));
     all.extend(catalog.exchanges().map(|exchange| format!("{exchange:?}")));
+    for exchange in catalog.exchanges().filter(|exchange| exchange.kind.order_counts()) {
+        let of_exchange =
+            |binding: &Arc<Binding>| binding.vhost == exchange.vhost && binding.source == exchange.name;
+        let in_order: Vec<_> = catalog.bindings().into_iter().filter(of_exchange).collect();
+        all.push(format!("{in_order:?}"));
+    }
+    // Also of queues that are gone, and of the next one.
+    let next = catalog.next_incarnation();
+    let ids = (1..=next).flat_map(|incarnation| (0..4).map(move |slot| QueueId::new(incarnation, slot)));
+    all.push(format!("{next} {:?}", ids.filter(|id| catalog.is_to_come(*id)).collect::<Vec<_>>()));
     for queue in catalog.queues() {
         let id = queue.id;
-        let named = (
-            catalog.names_of(id),
-            catalog.is_stream(id),
-            catalog.is_to_come(id),
-            catalog.queue_id_at(id.slot()),
-        );
+        let named = (catalog.names_of(id), catalog.is_stream(id), catalog.queue_id_at(id.slot()));
         all.push(format!(
             "{queue:?} {named:?} {:?} {:?}",
             catalog.queue_by_id(id),
@@ -75,8 +79,7 @@ pub(super) fn answers(catalog: &Catalog) -> Vec<String> {
     all
 }
 
-/// Returns where messages to an exchange go. If there is an exchange whose bindings have an order, the catalog must have the same history to
-/// find the same routes.
+/// Returns where messages to an exchange go.
 fn routes(catalog: &Catalog, vhost: &str, exchange: &str) -> Vec<String> {
     let route = |key: &str| {
         let keys = [key.into()];
@@ -85,14 +88,7 @@ fn routes(catalog: &Catalog, vhost: &str, exchange: &str) -> Vec<String> {
         targets.sort_by_key(|target| format!("{target:?}"));
         format!("{targets:?}")
     };
-    match has_ordered_bindings(catalog) {
-        true => Vec::new(),
-        false => ["", "k", "a"].into_iter().map(route).collect(),
-    }
-}
-
-fn has_ordered_bindings(catalog: &Catalog) -> bool {
-    catalog.exchanges().any(|exchange| exchange.kind.order_counts())
+    ["", "k", "a"].into_iter().map(route).collect()
 }
 
 /// Returns the numbers that a node gives to its own copy of the catalog: they follow from the order of changes since its start. No change
@@ -107,23 +103,62 @@ pub(super) fn numbers(catalog: &Catalog) -> Vec<String> {
     places.chain([versions, queues]).collect()
 }
 
-/// Returns what is left of a catalog after a restart: a copy from which everything was removed that is not durable.
+/// Returns what is left of a catalog when all nodes have started again: what is durable.
 pub(super) fn kept(catalog: &Catalog) -> Catalog {
-    let mut kept = catalog.clone().with_mutation(None);
-    let all = kept.clone();
-    let declared = all.bindings().into_iter().filter(|binding| !binding.source.is_empty());
-    let bindings = declared.map(Change::Unbound);
-    let queues = all.queues().map(|queue| Change::QueueForgotten { queue: queue.id });
-    let exchanges = all.exchanges().map(|exchange| Change::ExchangeDeleted {
-        vhost: exchange.vhost.clone(),
-        name: exchange.name.clone(),
-    });
-    for change in bindings.chain(queues).chain(exchanges) {
-        if !all.is_durable(&change) {
-            kept.apply(&change);
+    without(
+        catalog,
+        |queue| !queue.outlives_restart(),
+        |exchange| (!exchange.durable).then(|| Members::new(&[])),
+    )
+}
+
+/// Returns what the start of a node leaves: exclusive queues end with their connections, and what is not durable with its last node.
+pub(super) fn left_by(catalog: &Catalog, node: NodeNumber, origin: Origin) -> Catalog {
+    let ends = |queue: &QueueRecord| match queue.exclusive {
+        Some(owner) => owner.origin.node == origin.node && owner.origin.boot < origin.boot,
+        None => !queue.durable && queue.members.nodes().contains(&node),
+    };
+    let strike = |exchange: &Exchange| {
+        let others = exchange.nodes.nodes().iter().copied().filter(|of| *of != node);
+        (!exchange.durable).then(|| Members::new(&others.collect::<Vec<_>>()))
+    };
+    without(catalog, ends, strike)
+}
+
+/// Builds a catalog from the definitions, without these queues, and without the exchanges that have lost their last node.
+/// `nodes` returns the nodes that remain, for an exchange that is not durable.
+fn without(
+    catalog: &Catalog,
+    ends: impl Fn(&QueueRecord) -> bool,
+    nodes: impl Fn(&Exchange) -> Option<Members>,
+) -> Catalog {
+    let ends_exchange = |exchange: &Exchange| nodes(exchange).is_some_and(|nodes| nodes.nodes().is_empty());
+    let mut left = Catalog::default();
+    for change in catalog.clone().with_mutation(None).definitions() {
+        match &change {
+            Change::QueueDeclared(queue) if ends(queue) => {}
+            Change::ExchangeDeclared(exchange) if ends_exchange(exchange) => {}
+            Change::ExchangeDeclared(exchange) => {
+                let nodes = nodes(exchange).unwrap_or_default();
+                left.apply(&Change::ExchangeDeclared(Arc::new(Exchange { nodes, ..(**exchange).clone() })));
+            }
+            Change::Bound(binding) => {
+                let ends_to = match &binding.destination {
+                    Destination::Queue(name) => {
+                        catalog.listed_queue(&binding.vhost, name).is_none_or(|q| ends(&q))
+                    }
+                    Destination::Exchange(name) => {
+                        catalog.exchange(&binding.vhost, name).is_none_or(|exchange| ends_exchange(&exchange))
+                    }
+                };
+                if !ends_to {
+                    left.apply(&change);
+                }
+            }
+            change => left.apply(change),
         }
     }
-    kept
+    left
 }
 
 /// Checks that two catalogs have given the same answers. The error has those that differ.
