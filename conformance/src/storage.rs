@@ -38,6 +38,7 @@ impl Storage {
             log_options: Options { file_bytes: 1 << 20, seed: Some(1), ..Options::default() },
             pack_options: PackOptions::default(),
             keep_damaged: &mut |_, _| Ok(()),
+            origin: catalog::ids::Origin::default(),
             mutation: None,
         };
         // The shards make the first users.
