@@ -2,6 +2,7 @@
 
 mod policies;
 mod searches;
+mod started;
 mod stored;
 mod vhosts;
 

@@ -180,7 +180,8 @@ pub struct Exchange {
     /// The policy that applies to the exchange. It follows from the name, so it is never stored with the
     /// exchange.
     pub policy: Option<Arc<Policy>>,
-    /// The nodes that there were when the exchange was declared. One that is not durable is gone when all of them have started again.
+    /// The nodes that there were when the exchange was declared. One that is not durable is gone when all of them have started again. They
+    /// are not stored for a durable exchange, which has the default.
     pub nodes: Members,
 }
 

@@ -212,7 +212,7 @@ fn command() -> impl Strategy<Value = Command> {
         if is_queue { Destination::Queue(name.into()) } else { Destination::Exchange(name.into()) }
     });
     let source = prop::sample::select(&["a", "b", "c", "amq.topic"][..]);
-    let bound = (place.clone(), source, destination, prop::sample::select(&["", "k"][..]))
+    let bound = (place.clone(), source, destination, prop::sample::select(&["", "k", "2"][..]))
         .prop_map(|((vhost, _), source, to, key)| binding(vhost, source, to, key));
     let kind = prop::sample::select(
         &[

@@ -88,16 +88,22 @@ fn placed(change: &Change) -> Change {
     }
 }
 
-/// Returns commands that declare exchanges and queues, durable or not, and bind all exchanges to all.
+/// Returns commands that declare exchanges and queues, durable or not, and bind all exchanges to all. The order of the bindings of two
+/// exchanges counts.
 fn crowd() -> impl Iterator<Item = Command> {
-    let declared = ["c", "b", "a"]
-        .into_iter()
-        .flat_map(|name| [exchange("/", name, name == "c", false), declare("/", name, name == "c")]);
+    let declared = ["c", "b", "a"].into_iter().flat_map(|name| {
+        let Command::DeclareExchange(fanout) = exchange("/", name, name == "c", false) else {
+            unreachable!()
+        };
+        let kind = if name == "b" { fanout.kind.clone() } else { "x-consistent-hash".to_owned() };
+        let exchange = Command::DeclareExchange(DeclareExchange { kind, ..fanout });
+        [exchange, declare("/", name, name == "c")]
+    });
     let [of_owner, ..] = connections().map(Caller::Connection);
-    let pairs = NAMES.into_iter().flat_map(|source| NAMES.map(|to| (source, to)));
+    let pairs = NAMES.into_iter().flat_map(|source| ["b", "a", "c"].map(|to| (source, to)));
     let bound = pairs.flat_map(move |(source, to)| {
         [Destination::Queue(to.into()), Destination::Exchange(to.into())]
-            .map(|to| Command::Bind(binding("/", source, to, ""), of_owner))
+            .map(|to| Command::Bind(binding("/", source, to, "1"), of_owner))
     });
     declared.chain(bound)
 }

@@ -1,0 +1,149 @@
+//! What the start of a node ends, and what it leaves.
+
+use super::*;
+use crate::Pending;
+use crate::ids::{Members, NodeNumber};
+
+/// Two nodes: number 1 with the id 10, and number 2 with the id 20.
+fn origin(node: NodeNumber, boot: u32) -> Origin {
+    Origin { node: NodeId(node * 10), boot }
+}
+
+fn start(catalog: &mut Catalog, node: NodeNumber, boot: u32) {
+    catalog.apply(&Change::NodeStarted { node, origin: origin(node, boot) });
+}
+
+/// Declares an exclusive queue of a connection.
+fn own(catalog: &mut Catalog, name: &str, node: NodeNumber, boot: u32) {
+    let connection = Some(ConnectionId { origin: origin(node, boot), number: 1 });
+    let declare = DeclareQueue::new("/", name, Arguments::new());
+    run(catalog, Command::DeclareQueue(DeclareQueue { exclusive: true, connection, ..declare }));
+}
+
+/// Declares a queue that is not durable, and lives on this node.
+fn transient(catalog: &mut Catalog, name: &str, node: NodeNumber) {
+    let declare = DeclareQueue { durable: false, ..DeclareQueue::new("/", name, Arguments::new()) };
+    for change in decide(catalog, Command::DeclareQueue(declare)).unwrap().changes {
+        let Change::QueueDeclared(record) = change else { continue };
+        let members = Members::new(&[node]);
+        catalog.apply(&Change::QueueDeclared(Arc::new(QueueRecord { members, ..(*record).clone() })));
+    }
+}
+
+fn exchange(catalog: &mut Catalog, name: &str, durable: bool, nodes: &[NodeNumber]) {
+    let exchange = Exchange::new("/".into(), name.into(), ExchangeKind::Fanout, Arguments::new());
+    let nodes = Members::new(nodes);
+    catalog.apply(&Change::ExchangeDeclared(Arc::new(Exchange {
+        durable,
+        auto_delete: true,
+        nodes,
+        ..exchange
+    })));
+}
+
+fn bind(catalog: &mut Catalog, source: &str, destination: Destination) {
+    let (vhost, source, key) = ("/".into(), source.into(), "".into());
+    let binding = Binding { vhost, source, destination, key, arguments: Arguments::new() };
+    catalog.apply(&Change::Bound(Arc::new(binding)));
+}
+
+fn to_queue(name: &str) -> Destination {
+    Destination::Queue(name.into())
+}
+
+fn names(catalog: &Catalog) -> Vec<Arc<str>> {
+    let mut names: Vec<_> = catalog.queues().map(|queue| queue.name.clone()).collect();
+    names.sort();
+    names
+}
+
+fn destinations(catalog: &Catalog, source: &str) -> Vec<Destination> {
+    let all = catalog.bindings().into_iter().filter(|binding| &*binding.source == source);
+    all.map(|binding| binding.destination.clone()).collect()
+}
+
+#[test]
+fn queues_end_with_the_node_of_their_connection_or_their_own() {
+    let mut catalog = Catalog::default();
+    run(&mut catalog, queue("durable", &[]));
+    own(&mut catalog, "of-1", 1, 1);
+    own(&mut catalog, "of-1-since", 1, 2);
+    own(&mut catalog, "of-2", 2, 1);
+    transient(&mut catalog, "on-1", 1);
+    transient(&mut catalog, "on-2", 2);
+    exchange(&mut catalog, "x", true, &[1]);
+    for name in names(&catalog) {
+        bind(&mut catalog, "x", Destination::Queue(name));
+    }
+    let mut again = catalog.clone();
+    start(&mut catalog, 1, 2);
+    assert_eq!(names(&catalog).join(" "), "durable of-1-since of-2 on-2");
+    assert_eq!(destinations(&catalog, "x"), ["durable", "of-1-since", "of-2", "on-2"].map(to_queue));
+    start(&mut catalog, 2, 2);
+    assert_eq!(names(&catalog).join(" "), "durable of-1-since");
+    assert_eq!(catalog.queue_count(), 2);
+    // Starts of two nodes can come in any order.
+    start(&mut again, 2, 2);
+    start(&mut again, 1, 2);
+    assert_eq!(names(&again), names(&catalog));
+}
+
+/// An exchange that is not durable is gone when all nodes that there were have started again. One whose last binding has ended with its
+/// queue stays, even if it deletes itself with its last binding.
+#[test]
+fn exchanges_end_with_their_last_node() {
+    let mut catalog = Catalog::default();
+    own(&mut catalog, "own", 1, 1);
+    exchange(&mut catalog, "durable", true, &[1]);
+    exchange(&mut catalog, "of-both", false, &[1, 2]);
+    exchange(&mut catalog, "of-1", false, &[1]);
+    exchange(&mut catalog, "of-2", false, &[2]);
+    for name in ["durable", "of-both", "of-1", "of-2"] {
+        bind(&mut catalog, name, to_queue("own"));
+        bind(&mut catalog, "amq.fanout", Destination::Exchange(name.into()));
+    }
+    let count = catalog.exchange_count();
+    start(&mut catalog, 1, 2);
+    let has = |catalog: &Catalog| {
+        ["durable", "of-both", "of-1", "of-2"].map(|name| catalog.exchange("/", name).is_some())
+    };
+    assert_eq!(has(&catalog), [true, true, false, true]);
+    assert_eq!(
+        (catalog.exchange_count(), catalog.exchange("/", "of-both").unwrap().nodes.nodes()),
+        (count - 1, &[2][..])
+    );
+    assert!(destinations(&catalog, "durable").is_empty(), "its queue is gone");
+    let left = ["durable", "of-both", "of-2"].map(|name| Destination::Exchange(name.into()));
+    assert_eq!(destinations(&catalog, "amq.fanout"), left);
+    // Node 1 has been struck out.
+    start(&mut catalog, 1, 3);
+    assert_eq!(has(&catalog), [true, true, false, true]);
+    start(&mut catalog, 2, 2);
+    assert_eq!(has(&catalog), [true, false, false, false]);
+    assert_eq!(destinations(&catalog, "amq.fanout"), left[..1]);
+}
+
+/// The places of queues that have ended are free, but their ids are not given again.
+#[test]
+fn what_has_ended_leaves_its_place_but_not_its_id() {
+    let mut catalog = Catalog::default();
+    for name in ["a", "b", "c"] {
+        own(&mut catalog, name, 1, 1);
+    }
+    let before: Vec<_> = catalog.queues().map(|queue| queue.id).collect();
+    start(&mut catalog, 1, 2);
+    let mut pending = Pending::new(&catalog);
+    for at in 0..3_u64 {
+        let Offered::Decided { changes, .. } = pending.offer(&catalog, queue(&format!("q{at}"), &[]), (), at)
+        else {
+            panic!("not decided")
+        };
+        pending.handle_committed().unwrap();
+        changes.iter().for_each(|change| catalog.apply(change));
+    }
+    let after: Vec<_> = catalog.queues().map(|queue| queue.id).collect();
+    let slots = |ids: &[QueueId]| ids.iter().map(|id| id.slot()).collect::<Vec<_>>();
+    assert_eq!(slots(&after), slots(&before));
+    assert!(after.iter().all(|id| before.iter().all(|old| old.incarnation() < id.incarnation())));
+    assert!(before.iter().all(|id| catalog.queue_by_id(*id).is_none() && !catalog.is_to_come(*id)));
+}
