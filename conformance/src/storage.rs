@@ -1,6 +1,7 @@
 //! The storage of a world: the real log and the real streams, each on its own simulated disk, without threads.
 //! All their jobs are done in one round and answered at once.
 
+use catalog::ids::Origin;
 use node::facts::Restored;
 use node::recovery::{Disks, Purpose, Recovered, recover};
 use node::shard::Shard;
@@ -11,6 +12,8 @@ use wal_testing::{Crash, SimDisk};
 pub(crate) struct Storage {
     log_disk: SimDisk,
     stream_disk: SimDisk,
+    /// The number of starts.
+    boots: u32,
     running: Option<Running>,
 }
 
@@ -25,7 +28,7 @@ struct Running {
 
 impl Storage {
     pub(crate) fn new() -> Self {
-        Self { log_disk: SimDisk::new(1), stream_disk: SimDisk::new(2), running: None }
+        Self { log_disk: SimDisk::new(1), stream_disk: SimDisk::new(2), running: None, boots: 0 }
     }
 
     /// Recovers the stored state.
@@ -38,9 +41,10 @@ impl Storage {
             log_options: Options { file_bytes: 1 << 20, seed: Some(1), ..Options::default() },
             pack_options: PackOptions::default(),
             keep_damaged: &mut |_, _| Ok(()),
-            origin: catalog::ids::Origin::default(),
+            origin: Origin { boot: self.boots, ..Origin::default() },
             mutation: None,
         };
+        self.boots += 1;
         // The shards make the first users.
         let recovered = recover(disks, Purpose::Offline).expect("disks that only crashed can be recovered");
         let Recovered { restored, log, streams, .. } = recovered;

@@ -14,7 +14,7 @@ use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::Names;
 use catalog::access::Access;
-use catalog::ids::{Origin, ShardId};
+use catalog::ids::ShardId;
 use catalog::unguessable::KEY_BYTES;
 use tokio::sync::mpsc;
 use wal::files::Sharing;
@@ -359,7 +359,7 @@ pub fn make_shards(
     limits: StorageLimits,
     now_ms: u64,
 ) -> Vec<Shard> {
-    let names = Names { origin: Origin::default(), random: random_key };
+    let names = Names { origin: restored.origin(), random: random_key };
     make_named_shards(restored, count, settings, access, limits, now_ms, names)
 }
 

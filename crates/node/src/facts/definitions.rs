@@ -222,6 +222,11 @@ impl Restored {
         self.definitions.changes.push(change);
     }
 
+    /// Returns the start of the node for which the log was recovered. The default without a recovery.
+    pub(crate) fn origin(&self) -> Origin {
+        self.definitions.origin
+    }
+
     /// Without a recovery, nobody says that the whole log has been read.
     fn finish_if_open(&mut self) {
         if !self.definitions.is_finished {

@@ -60,6 +60,8 @@ pub(crate) struct World {
     shard_count: ShardId,
     now_ms: u64,
     disk: SimDisk,
+    /// The number of starts.
+    boots: u32,
     log: Option<Log<SimDisk>>,
     packs_disk: SimDisk,
     packs: Option<(Packs<SimDisk>, PackReader<SimDisk>)>,
@@ -279,6 +281,7 @@ impl World {
             shard_count: 1 + (seed % 3) as ShardId,
             now_ms: 1_000_000,
             disk: SimDisk::new(seed),
+            boots: 0,
             log: None,
             packs_disk: SimDisk::new(!seed),
             packs: None,
@@ -320,6 +323,7 @@ impl World {
 
     /// Starts a process on the disk as it is.
     fn start(&mut self) {
+        self.boots += 1;
         let (seed, reserve_bytes) = (Some(self.random.next()), self.reserve_bytes);
         let of_streams = self.streams.as_ref().map_or_else(|| SimDisk::new(0), StreamWorld::disk);
         let disks = Disks {
@@ -330,7 +334,7 @@ impl World {
             pack_options: PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 },
             keep_damaged: &mut |_, _| Ok(()),
             unclaimed: &mut |_| Ok(None),
-            origin: Origin::default(),
+            origin: Origin { boot: self.boots, ..Origin::default() },
             mutation: None,
         };
         let start = Start {
