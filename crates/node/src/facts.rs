@@ -44,7 +44,8 @@ use queue::{
 use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
-use crate::{entries, marks, users_copy};
+use crate::entries::{self, Content};
+use crate::{marks, users_copy};
 
 const PUT: u8 = 1;
 const GONE: u8 = 2;
@@ -74,6 +75,8 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact) {
         }
         Fact::Gone(Span { first, last }) => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
         Fact::Returned { seq, marks } => push_marked(records, queue, *seq, marks),
+        // Only entries of a group say so (kind 10). Of other queues, the catalog alone says that they are deleted.
+        Fact::Ended { .. } => {}
     }
 }
 
@@ -490,7 +493,9 @@ impl RestoredQueue {
         }
         match &record {
             replica::Record::Base(base) => {
-                self.facts.note_next_seq(entries::next_seq(base.content.clone())?);
+                let Content { next_seq, ended } = entries::decode_content(base.content.clone())?;
+                self.facts.note_next_seq(next_seq);
+                ended.into_iter().for_each(|reason| self.facts.handle(Fact::Ended { reason }));
                 group.base_file = file;
                 (group.base_index, group.log_bytes) = (base.at.index, 0);
             }
