@@ -328,6 +328,8 @@ impl Shard {
 }
 
 #[cfg(test)]
+mod ends;
+#[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
     use std::sync::Arc;
@@ -346,17 +348,17 @@ mod tests {
     use crate::facts::{FinishedGroup, Restored, RestoredQueue};
     use crate::{StorageLimits, make_shards};
 
-    fn message() -> Message {
+    pub(super) fn message() -> Message {
         let parts = Parts { wire: vec![0, 0x53, 0x75, 0xa0, 1, 7].into(), durable: true, ..Parts::default() };
         Message::new(parts, Arc::new(Route::simple("", "q")))
     }
 
-    fn publish(shard: &mut Shard, queue: QueueId, seq: u64) {
+    pub(super) fn publish(shard: &mut Shard, queue: QueueId, seq: u64) {
         let publish = Publish { publisher: PublisherId(1), seq, message: message(), pipelines: false };
         shard.apply_one(queue, Request::Publish(publish));
     }
 
-    fn write_all(shard: &mut Shard) {
+    pub(super) fn write_all(shard: &mut Shard) {
         while let Some(handover) = shard.poll_handover() {
             for step in [Step::Written, Step::Synced] {
                 let (ticket, size) = (handover.ticket, Size::default());
@@ -366,7 +368,7 @@ mod tests {
     }
 
     /// Returns a shard with a quorum queue that has one message, and whose member leads.
-    fn leading() -> (Shard, QueueId) {
+    pub(super) fn leading() -> (Shard, QueueId) {
         let mut restored = Restored::default();
         let quorum: Arguments = [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into();
         let declare = Command::DeclareQueue(DeclareQueue::new("/", "q", quorum));
@@ -394,16 +396,16 @@ mod tests {
     }
 
     /// Returns the publishes that are answered now.
-    fn answers(shard: &mut Shard) -> Vec<(u64, Verdict)> {
+    pub(super) fn answers(shard: &mut Shard) -> Vec<(u64, Verdict)> {
         let receipts: Vec<_> = shard.mail.receipts.drain().collect();
         receipts.iter().flat_map(|of| (of.first..=of.last).map(|seq| (seq, of.verdict))).collect()
     }
 
-    fn ready(shard: &Shard, queue: QueueId) -> u64 {
+    pub(super) fn ready(shard: &Shard, queue: QueueId) -> u64 {
         shard.queue_report(queue).unwrap().ready
     }
 
-    fn decides(shard: &Shard, queue: QueueId) -> bool {
+    pub(super) fn decides(shard: &Shard, queue: QueueId) -> bool {
         shard.queues.get(queue).unwrap().driver.decides()
     }
 
