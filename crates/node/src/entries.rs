@@ -7,7 +7,9 @@
 //!   1 put       seq u64 | source u32 | number u64 | at u64 (ms since the epoch) | length u32 | stored message
 //!   2 gone      first u64 | last u64
 //!   3 returned  seq u64 | length u32 | marks, see [`crate::marks`]
+//!   4 ended     reason u8 (1 requested, 2 unused, 3 expired)
 //! content  format u8 (1) | next seq u64 | sources u32 (0)
+//!          of a queue that has ended: format u8 (2) | next seq u64 | sources u32 (0) | reason u8
 //! ```
 //!
 //! `source` identifies the sequence of publishes that the message belongs to, and `number` is its position in that sequence.
@@ -15,18 +17,25 @@
 
 use bytes::{Buf, BufMut, Bytes};
 use message::{LastRoute, Message};
-use queue::{Fact, Put, Span};
+use queue::{DeletedReason, Fact, Put, Span};
 
 use crate::marks;
 
 const PUT: u8 = 1;
 const GONE: u8 = 2;
 const RETURNED: u8 = 3;
+const ENDED: u8 = 4;
 
 /// Bytes of a put before the message.
 const PUT_HEAD: usize = 8 + 4 + 8 + 8 + 4;
 
 const CONTENT_FORMAT: u8 = 1;
+
+/// The format of the content if the queue has ended.
+const CONTENT_FORMAT_ENDED: u8 = 2;
+
+/// Bytes of the content before the reason.
+const CONTENT_BYTES: usize = 1 + 8 + 4;
 
 /// Appends a message.
 pub fn push_put(entry: &mut Vec<u8>, put: Put<'_>) {
@@ -64,6 +73,10 @@ pub fn push_fact(entry: &mut Vec<u8>, fact: &Fact) {
             entry.extend_from_slice(&head);
             entry.extend_from_slice(annotations);
         }
+        Fact::Ended { reason } => {
+            entry.put_u8(ENDED);
+            entry.put_u8(reason_number(*reason));
+        }
     }
 }
 
@@ -89,6 +102,7 @@ pub fn decode(mut entry: Bytes, route: &mut LastRoute) -> Option<Vec<Fact>> {
                 let seq = entry.get_u64();
                 Fact::Returned { seq, marks: marks::decode(take(&mut entry)?)? }
             }
+            ENDED if !entry.is_empty() => Fact::Ended { reason: reason(entry.get_u8())? },
             _ => return None,
         });
     }
@@ -97,17 +111,60 @@ pub fn decode(mut entry: Bytes, route: &mut LastRoute) -> Option<Vec<Fact>> {
 
 /// Returns the content of a base: the part of the queue's state that is in no fact.
 pub fn content(next_seq: u64) -> Bytes {
-    let mut content = Vec::with_capacity(1 + 8 + 4);
-    content.put_u8(CONTENT_FORMAT);
+    content_of(next_seq, None)
+}
+
+/// [`content`] of a queue that may have ended.
+pub fn content_of(next_seq: u64, ended: Option<DeletedReason>) -> Bytes {
+    let mut content = Vec::with_capacity(CONTENT_BYTES + 1);
+    content.put_u8(if ended.is_some() { CONTENT_FORMAT_ENDED } else { CONTENT_FORMAT });
     content.put_u64(next_seq);
     content.put_u32(0);
+    content.extend(ended.map(reason_number));
     content.into()
 }
 
-/// Returns the next seq from the content of a base, or `None` if the content is damaged.
-pub fn next_seq(mut content: Bytes) -> Option<u64> {
-    let is_known = content.len() == 1 + 8 + 4 && content.get_u8() == CONTENT_FORMAT;
-    is_known.then(|| content.get_u64()).filter(|seq| is_seq(*seq))
+/// What the content of a base says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    pub next_seq: u64,
+    /// Why the queue has ended, if it has.
+    pub ended: Option<DeletedReason>,
+}
+
+/// Returns what the content of a base says, or `None` if the content is damaged.
+pub fn decode_content(mut content: Bytes) -> Option<Content> {
+    let bytes = content.len();
+    let format = content.try_get_u8().ok()?;
+    let reason_bytes = match format {
+        CONTENT_FORMAT => 0,
+        CONTENT_FORMAT_ENDED => 1,
+        _ => return None,
+    };
+    if bytes != CONTENT_BYTES + reason_bytes {
+        return None;
+    }
+    let next_seq = Some(content.get_u64()).filter(|seq| is_seq(*seq))?;
+    content.advance(4);
+    let ended = if reason_bytes > 0 { Some(reason(content.get_u8())?) } else { None };
+    Some(Content { next_seq, ended })
+}
+
+fn reason_number(reason: DeletedReason) -> u8 {
+    match reason {
+        DeletedReason::Requested => 1,
+        DeletedReason::Unused => 2,
+        DeletedReason::Expired => 3,
+    }
+}
+
+fn reason(number: u8) -> Option<DeletedReason> {
+    match number {
+        1 => Some(DeletedReason::Requested),
+        2 => Some(DeletedReason::Unused),
+        3 => Some(DeletedReason::Expired),
+        _ => None,
+    }
 }
 
 /// Removes a length, and then as many bytes, from the front. Returns these bytes.
@@ -145,6 +202,7 @@ mod tests {
                 seq: 7,
                 marks: Marks { delivery_count: 2, redelivered: true, ..Marks::default() },
             },
+            Fact::Ended { reason: DeletedReason::Unused },
         ];
         let mut entry = Vec::new();
         facts.iter().for_each(|fact| push_fact(&mut entry, fact));
@@ -156,7 +214,16 @@ mod tests {
         let (facts, entry) = entry();
         let decoded = decode(entry.into(), &mut LastRoute::default()).unwrap();
         assert_eq!(format!("{decoded:?}"), format!("{facts:?}"));
-        assert_eq!(next_seq(content(12)), Some(12));
+        let reasons = [DeletedReason::Requested, DeletedReason::Unused, DeletedReason::Expired];
+        for ended in reasons.map(Some).into_iter().chain([None]) {
+            assert_eq!(decode_content(content_of(12, ended)), Some(Content { next_seq: 12, ended }));
+        }
+        for reason in reasons {
+            let mut entry = Vec::new();
+            push_fact(&mut entry, &Fact::Ended { reason });
+            let decoded = decode(entry.into(), &mut LastRoute::default()).unwrap();
+            assert!(matches!(decoded[..], [Fact::Ended { reason: read }] if read == reason));
+        }
     }
 
     #[test]
@@ -169,10 +236,15 @@ mod tests {
             damaged[length] ^= 0x81;
             drop(decode(damaged.into(), &mut LastRoute::default()));
         }
-        for kind in [0, 4, 255] {
-            assert!(decode(vec![kind].into(), &mut LastRoute::default()).is_none());
+        for entry in [&[0][..], &[4], &[5], &[255], &[4, 0], &[4, 4]] {
+            assert!(decode(entry.to_vec().into(), &mut LastRoute::default()).is_none());
         }
-        assert_eq!(next_seq(Bytes::from_static(&[2; 13])), None);
-        assert_eq!(next_seq(content(u64::MAX)), None);
+        assert_eq!(decode_content(Bytes::new()), None);
+        assert_eq!(decode_content(Bytes::from_static(&[2; 13])), None);
+        assert_eq!(decode_content(Bytes::from_static(&[3; 14])), None);
+        assert_eq!(decode_content(content(u64::MAX)), None);
+        let mut unknown = content_of(12, Some(DeletedReason::Requested)).to_vec();
+        unknown[CONTENT_BYTES] = 4;
+        assert_eq!(decode_content(unknown.into()), None);
     }
 }

@@ -48,7 +48,8 @@ use wal::{Extent, Record, Records};
 
 use self::definitions::Definitions;
 pub use self::definitions::{NotAlone, content as catalog_base};
-use crate::{entries, marks};
+use crate::entries::{self, Content};
+use crate::marks;
 
 const PUT: u8 = 1;
 const GONE: u8 = 2;
@@ -79,6 +80,8 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact) {
         }
         Fact::Gone(Span { first, last }) => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
         Fact::Returned { seq, marks } => push_marked(records, queue, *seq, marks),
+        // Only entries of a group say so (kind 10). Of other queues, the catalog alone says that they are deleted.
+        Fact::Ended { .. } => {}
     }
 }
 
@@ -558,7 +561,9 @@ impl RestoredQueue {
         let group = self.group.get_or_insert_default();
         let Some(record) = group.read(body)? else { return Some(()) };
         if let replica::Record::Base(base) = &record {
-            self.facts.note_next_seq(entries::next_seq(base.content.clone())?);
+            let Content { next_seq, ended } = entries::decode_content(base.content.clone())?;
+            self.facts.note_next_seq(next_seq);
+            ended.into_iter().for_each(|reason| self.facts.handle(Fact::Ended { reason }));
         }
         group.handle(record, file).ok()?;
         let committed = group.take_committed(file);

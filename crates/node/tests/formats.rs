@@ -21,7 +21,10 @@ use node::facts::{
     Restored, catalog_base, push_change, push_definition, push_fact, push_group, push_local_fact, push_noted,
 };
 use node::quarantine::quarantine;
-use queue::{Ages, Fact, Fifo, GoneFromRun, LocalFact, Logged, Marks, QueueType, Seqs, Span, Stored, Ticket};
+use queue::{
+    Ages, DeletedReason, Fact, Fifo, GoneFromRun, LocalFact, Logged, Marks, QueueType, Seqs, Span, Stored,
+    Ticket,
+};
 use replica::{Base, Entry, Member, Payload, Position, Vote};
 use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
 use wal_testing::{Crash, SimDisk};
@@ -87,7 +90,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     let mut all = Vec::new();
     let mut arguments = Arguments::new();
     arguments.insert("x-max-length".into(), amqp10::Value::Uint(1000));
-    let quorum = [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into();
+    let quorum: Arguments = [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into();
     let queue = |name: &str| Command::DeclareQueue(DeclareQueue::new("/", name, arguments.clone()));
     let exchange = Command::DeclareExchange(DeclareExchange {
         vhost: "/".into(),
@@ -147,7 +150,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     let commands = [
         queue("first"),
         queue("second"),
-        Command::DeclareQueue(DeclareQueue::new("/", "third", quorum)),
+        Command::DeclareQueue(DeclareQueue::new("/", "third", quorum.clone())),
         exchange,
         Command::Bind(binding("a.*"), Caller::Management),
         Command::Bind(binding("gone"), Caller::Management),
@@ -193,6 +196,8 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         Command::Account(AccountChange::CloseVhost { name: "gone".into() }),
         Command::Account(AccountChange::DeleteVhost { name: "gone".into() }),
         Command::Account(AccountChange::DeleteUser { name: "gone".into() }),
+        Command::DeclareQueue(DeclareQueue::new("/", ENDED[0], quorum.clone())),
+        Command::DeclareQueue(DeclareQueue::new("/", ENDED[1], quorum)),
     ];
     for command in commands {
         for change in catalog.decide(command, &mut catalog.queue_ids()).expect("a sound command").changes {
@@ -300,6 +305,34 @@ fn catalog_group(catalog: &mut Catalog, definitions: u64) -> Vec<replica::Record
     all
 }
 
+/// Returns the records of two groups whose queues have ended. Of the first, an entry says so, and of the second the base.
+fn ended_groups() -> [Vec<replica::Record>; 2] {
+    let vote = Vote { term: 2, candidate: Some(Member { node: 1, number: 1 }), applied: 1 };
+    let mut facts = Vec::new();
+    let message = message(b"\x00\x53\x75\xa0\x03one");
+    for fact in
+        [Fact::Put { seq: 1, message, at_ms: 5_000 }, Fact::Ended { reason: DeletedReason::Requested }]
+    {
+        entries::push_fact(&mut facts, &fact);
+    }
+    let entry = |index, payload, committed| {
+        let entry = Entry { at: Position { term: 2, index }, payload };
+        replica::Record::Entry { entry, committed }
+    };
+    let by_entry = vec![
+        replica::Record::Base(Base::founding(&[1], entries::content(1))),
+        replica::Record::Vote(vote),
+        entry(2, Payload::Facts(facts.into()), 1),
+        entry(3, Payload::Empty, 2),
+    ];
+    let content = entries::content_of(9, Some(DeletedReason::Expired));
+    let by_base = vec![replica::Record::Base(Base::founding(&[1], content))];
+    [by_entry, by_base]
+}
+
+/// The queues that have ended, since version 9.
+const ENDED: [&str; 2] = ["ended", "ended with its base"];
+
 /// Appends one fact of a queue.
 fn push(records: &mut Records, queue: QueueId, fact: Logged) {
     match fact {
@@ -338,6 +371,10 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     push_noted(&mut records, "00000001.log", 48);
     let quorum = catalog.listed_queue("/", "third").expect("it is declared").id;
     group().iter().for_each(|record| push_group(&mut records, quorum, me, record));
+    for (name, group) in ENDED.iter().zip(ended_groups()) {
+        let queue = catalog.listed_queue("/", name).expect("it is declared").id;
+        group.iter().for_each(|record| push_group(&mut records, queue, me, record));
+    }
     let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true }];
     let mut done = Vec::new();
     log.append(&mut handovers, &mut done);
@@ -402,7 +439,7 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     let all = catalog.queues().map(|queue| (queue.id.slot(), queue.id.incarnation()));
     for (slot, incarnation) in all {
         assert!(
-            slot < 4 && slot != new.id.slot() && incarnation < new.id.incarnation(),
+            slot < 6 && slot != new.id.slot() && incarnation < new.id.incarnation(),
             "{slot} {incarnation} {new:?}"
         );
     }
@@ -416,6 +453,17 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
         assert_eq!((queue.is_damaged(), queue.len()), (false, 1));
         let fifo = Fifo::restore((*third.config).clone(), queue.into_facts(), 6_000);
         assert_eq!(fifo.next_seq(), 3);
+    }
+    if version >= 9 {
+        for (name, reason, next_seq) in
+            [(ENDED[0], DeletedReason::Requested, 2), (ENDED[1], DeletedReason::Expired, 9)]
+        {
+            let record = catalog.listed_queue("/", name).expect("the queue").clone();
+            let queue = restored.queues.remove(&record.id).expect("it has ended");
+            assert_eq!((queue.is_damaged(), queue.len()), (false, 0), "{name}");
+            let fifo = Fifo::restore((*record.config).clone(), queue.into_facts(), 6_000);
+            assert_eq!((fifo.ended(), fifo.next_seq()), (Some(reason), next_seq), "{name}");
+        }
     }
     let queue = restored.queues.remove(&first.id).expect("its messages");
     assert_eq!(queue.len(), 2 + 4 + u64::from(version >= 7));

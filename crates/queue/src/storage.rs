@@ -15,7 +15,7 @@ use message::{Annotations, Message};
 use ranges::{Range, Span};
 
 use crate::Seqs;
-use crate::contract::{Deliver, PublisherId};
+use crate::contract::{DeletedReason, Deliver, PublisherId};
 
 /// Which messages of a queue have facts. The driver of the queue chooses ([`crate::Drive::policy`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,9 @@ pub enum Fact {
     Gone(Span),
     /// The message was requeued and has these marks now. They replace earlier marks.
     Returned { seq: u64, marks: Marks },
+    /// The queue has ended, with all of its messages. Facts that follow mean nothing. Only a queue whose turns can be rolled back
+    /// has this fact ([`FactPolicy::Always`]): it ends when the fact is committed, and not when it decides to.
+    Ended { reason: DeletedReason },
 }
 
 /// A record about the disk of one member, which its group does not share. It depends on no turn. In the log it follows

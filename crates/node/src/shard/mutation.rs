@@ -15,16 +15,19 @@ pub enum Mutation {
     ProposeOnce,
     /// Entries that a round of a Raft group commits are dropped.
     IgnoreCommitted,
+    /// The catalog is told that a quorum queue has ended when the queue decides so, and not when that is committed.
+    DeleteWithoutEnded,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::ActWhereDecided,
         Self::AnswerBeforeAll,
         Self::ApplyBeforeSync,
         Self::ProposeOnce,
         Self::IgnoreCommitted,
+        Self::DeleteWithoutEnded,
     ];
 }
 

@@ -97,6 +97,28 @@ fn an_entry_is_committed(mutation: Option<Mutation>) -> bool {
     house.shards.iter().any(|shard| shard.queue_report(queue).is_some_and(|report| report.ready == 1))
 }
 
+/// A quorum queue is deleted, and the entry that says so is not committed.
+fn an_end_is_not_committed(mutation: Option<Mutation>) -> bool {
+    let mut house = house(mutation);
+    let quorum = [("x-queue-type".to_owned(), Value::from("quorum"))].into();
+    house.declare("q", quorum);
+    let publisher = house.connect(1);
+    let out = house.sender(publisher, "/queues/q");
+    house.send(publisher, out, b"1");
+    house.settle();
+    let queue = house.shards[1].catalog().listed_queue("/", "q").expect("it is declared").id;
+    assert!(house.shards[1].queue_report(queue).is_some(), "it lives where its first client is");
+    house.is_lost = |mail| matches!(mail, Mail::Propose(_));
+    house.log_stopped = true;
+    let request = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
+    house.shards[1].ask(queue, request, Box::new(|_| ()));
+    house.settle();
+    let is_early = !house.lost.is_empty();
+    house.log_stopped = false;
+    house.settle();
+    !is_early && house.lost.len() == 1
+}
+
 #[test]
 fn each_mistake_is_found() {
     for mutation in Mutation::ALL {
@@ -106,6 +128,7 @@ fn each_mistake_is_found() {
             Mutation::ApplyBeforeSync => the_log_stands_still,
             Mutation::ProposeOnce => a_proposal_is_lost,
             Mutation::IgnoreCommitted => an_entry_is_committed,
+            Mutation::DeleteWithoutEnded => an_end_is_not_committed,
         };
         assert!(scene(None), "the scene of {mutation:?} without it");
         assert!(!scene(Some(mutation)), "{mutation:?} is not found");

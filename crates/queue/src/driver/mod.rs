@@ -180,6 +180,7 @@ impl Driver {
         let mut fifo = Fifo::restore(config, facts, now_ms).with_policy(self.policy());
         if let Self::Replica(replica) = self {
             replica.advance_time(latest_ms, now_ms, &mut fifo);
+            replica.handle_restored(&fifo);
         }
         fifo
     }
@@ -323,6 +324,11 @@ impl Driver {
     /// See [`Replica::has_doubts`].
     pub fn has_doubts(&self) -> bool {
         matches!(self, Self::Replica(replica) if replica.has_doubts())
+    }
+
+    /// See [`Replica::follows`].
+    pub fn follows(&self) -> bool {
+        matches!(self, Self::Replica(replica) if replica.follows())
     }
 
     /// See [`Replica::handle_decided`].

@@ -9,10 +9,16 @@ pub(super) enum Mutation {
     RejectAtRollback,
     /// The entry at an index counts as the one that was proposed, whoever proposed it.
     TakeAnyEntryForMine,
+    /// Those who wait for commits are answered when the queue decides to end, and not when that is committed.
+    AnswerBeforeTheEnd,
 }
 
 impl Mutation {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 3] =
-        [Self::DropSettledAtRollback, Self::RejectAtRollback, Self::TakeAnyEntryForMine];
+    pub(super) const ALL: [Self; 4] = [
+        Self::DropSettledAtRollback,
+        Self::RejectAtRollback,
+        Self::TakeAnyEntryForMine,
+        Self::AnswerBeforeTheEnd,
+    ];
 }

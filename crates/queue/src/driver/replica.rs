@@ -12,6 +12,9 @@
 //! Raft cannot withdraw an entry. When this member leads no longer, the next leader may still commit what this one has
 //! proposed. So nobody who waits for an entry is answered before it is known which entry the group has committed there.
 //!
+//! That the queue ends is a decision of a turn, too ([`crate::Fact::Ended`]). From this turn on requests wait. When the entry is committed,
+//! the queue ends, and everybody who waits is told so. After a rollback the queue goes on as before.
+//!
 //! The group itself belongs to the owner of the queue: this module has no messages and no log.
 
 use std::collections::VecDeque;
@@ -56,9 +59,32 @@ pub struct Replica {
     turns: VecDeque<Turn>,
     /// What waits for entries of earlier terms, oldest first.
     doubts: VecDeque<Doubt>,
+    end: End,
     time: Time,
     #[cfg(test)]
     pub(super) mutation: Option<Mutation>,
+}
+
+/// Whether the queue ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum End {
+    /// It goes on.
+    #[default]
+    None,
+    /// It has decided to, and that is not committed. Requests wait.
+    Decided,
+    /// It has ended. It answers everybody that there is no such queue, whoever leads.
+    Committed,
+}
+
+impl End {
+    fn of(fifo: &Fifo) -> Self {
+        match fifo.ended() {
+            Some(_) => Self::Committed,
+            None if fifo.is_ending() => Self::Decided,
+            None => Self::None,
+        }
+    }
 }
 
 /// The place of an entry in the log of its group. There is only one entry with a given term and index.
@@ -131,6 +157,11 @@ impl Replica {
         is_due
     }
 
+    /// Called with the restored machine of the queue, which may have ended.
+    pub(super) fn handle_restored(&mut self, fifo: &Fifo) {
+        self.end = End::of(fifo);
+    }
+
     /// Frees memory that is not in use.
     pub(super) fn shrink(&mut self) {
         self.turns.shrink_to_fit();
@@ -160,10 +191,10 @@ impl Replica {
         self.leadership == Leadership::Leads
     }
 
-    /// Returns whether receipts or effects wait for the commit of a turn that is in no entry yet.
+    /// Returns whether anybody waits for the commit of a turn that is in no entry yet. If the queue ends, all requests do.
     pub fn is_waited_for(&self) -> bool {
         let waits = |turn: &Turn| !turn.receipts.is_empty() || !turn.effects.is_empty();
-        self.turns.iter().rev().take_while(|turn| turn.entry.is_none()).any(waits)
+        self.end == End::Decided || self.turns.iter().rev().take_while(|turn| turn.entry.is_none()).any(waits)
     }
 
     /// Returns whether turns are in no entry yet.
@@ -221,8 +252,13 @@ impl Replica {
         Mark { turn: self.committed }
     }
 
+    /// Returns true if another member leads. Then it is for that member to say that the queue has ended.
+    pub fn follows(&self) -> bool {
+        matches!(self.leadership, Leadership::Follows { .. })
+    }
+
     /// Called when the facts up to `mark` are committed. Afterwards, `output` holds the receipts and effects that waited
-    /// for this.
+    /// for this. If the queue ends with them, the others are released at the end of this turn.
     pub fn handle_committed(
         &mut self,
         mark: Mark,
@@ -232,7 +268,8 @@ impl Replica {
         deliver: &mut dyn Deliver,
     ) {
         self.committed = self.committed.max(mark.turn);
-        while let Some(turn) = self.turns.pop_front_if(|turn| turn.number <= mark.turn) {
+        let ends = fifo.ends_by(mark.turn);
+        while !ends && let Some(turn) = self.turns.pop_front_if(|turn| turn.number <= mark.turn) {
             send(turn.receipts, turn.effects, output);
         }
         fifo.commit_turns(mark.turn, self.queue_ms(now_ms), output, deliver);
@@ -266,6 +303,7 @@ impl Replica {
         }
         let queue_ms = self.queue_ms(now_ms);
         fifo.roll_back_turns(mark.turn, queue_ms, output);
+        self.end = End::of(fifo);
         refuse(receipts, effects, fifo, queue_ms, output);
     }
 
@@ -331,12 +369,14 @@ impl Drive for Replica {
     fn admit(&self, request: &Request, health: Health) -> Admission {
         let Health { log_refuses, memory_is_stuck } = health;
         match (self.leadership, request) {
+            _ if self.end == End::Committed => Admission::Now,
             // The settings of a queue are no matter of its leader alone.
             (Leadership::Follows { .. }, Request::Configure(_)) => Admission::Hold,
             (Leadership::Follows { leader }, _) => Admission::Elsewhere(leader),
             (_, Request::Publish(_)) if log_refuses || memory_is_stuck => {
                 Admission::Refuse(RejectReason::Unavailable)
             }
+            (Leadership::Leads, _) if self.end == End::Decided => Admission::Hold,
             (Leadership::Leads, _) => Admission::Now,
             (Leadership::Leaderless { .. }, request) if self.has_given_up && may_be_refused(request) => {
                 Admission::NoLeader
@@ -347,8 +387,14 @@ impl Drive for Replica {
 
     fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Awaits {
         let turn = fifo.close_turn();
-        if ends(&output.effects) {
+        self.end = End::of(fifo);
+        let answers_early = self.end == End::Decided && self.has(Mutation::AnswerBeforeTheEnd);
+        if ends(&output.effects) || answers_early {
             self.release(output);
+            if self.end == End::Committed {
+                // They would come after the fact that the queue has ended.
+                output.facts.clear();
+            }
         } else {
             self.wait(turn, output);
         }

@@ -91,7 +91,7 @@ impl Solo {
                 });
                 settled < last - first + 1
             }
-            Fact::Put { .. } | Fact::Returned { .. } => {
+            Fact::Put { .. } | Fact::Returned { .. } | Fact::Ended { .. } => {
                 has_other_facts = true;
                 true
             }

@@ -8,8 +8,8 @@ use message::{Message, Parts, Route};
 
 use super::*;
 use crate::{
-    Carrier, Config, ConsumerId, Deliver, DeliveryRef, Fact, GoneReason, LocalFact, Outcome, Publish,
-    PublisherId, Put, SettleAnswer, Span, Ticket, Verdict,
+    Carrier, Config, ConsumerId, DeletedReason, Deliver, DeliveryRef, Fact, GoneReason, LocalFact, Outcome,
+    Publish, PublisherId, Put, SettleAnswer, Span, Ticket, Verdict,
 };
 
 const HEALTHY: Health = Health { log_refuses: false, memory_is_stuck: false };
@@ -55,8 +55,13 @@ impl Queue {
     fn new(driver: Driver) -> Self {
         let fifo = Fifo::new(Config::new("q")).with_policy(driver.policy());
         let mut queue = Self { driver, fifo, out: Output::default() };
-        let consumer = ConsumerId(1);
-        queue.ask(Request::Attach(crate::Attach {
+        queue.attach(ConsumerId(1));
+        queue.close();
+        queue
+    }
+
+    fn attach(&mut self, consumer: ConsumerId) {
+        self.ask(Request::Attach(crate::Attach {
             consumer,
             mode: crate::Mode::Take,
             priority: 0,
@@ -66,9 +71,7 @@ impl Queue {
             message_bytes_max: None,
             timeout: crate::ConsumerTimeout::default(),
         }));
-        queue.ask(Request::Grant { consumer, delivery_count: 0, credit: 99, drain: false, echo: false });
-        queue.close();
-        queue
+        self.ask(Request::Grant { consumer, delivery_count: 0, credit: 99, drain: false, echo: false });
     }
 
     /// Returns the messages that go to the journal at once.
@@ -97,6 +100,7 @@ impl Queue {
             Fact::Put { seq, .. } => format!("put {seq}"),
             Fact::Gone(Span { first, last }) => format!("gone {first}..={last}"),
             Fact::Returned { seq, .. } => format!("returned {seq}"),
+            Fact::Ended { reason } => format!("ended {reason:?}"),
         });
         let facts: Vec<String> = facts.collect();
         assert!(self.out.local.is_empty(), "nothing is paged out");
@@ -207,6 +211,14 @@ impl Queue {
         self.sent()
     }
 
+    /// Commits the entries up to `index`, the last of which ends the queue.
+    fn end_with(&mut self, index: u64) -> (Vec<Answer>, String) {
+        let Self { driver, fifo, out } = self;
+        driver.handle_entries_committed(index, fifo, 1000, out, &mut Nobody);
+        driver.close(fifo, out);
+        self.sent()
+    }
+
     fn sent(&mut self) -> (Vec<Answer>, String) {
         let receipts = self.out.receipts.drain().map(|r| (r.first, r.last, r.verdict, r.journaled)).collect();
         let effects = self.out.effects.drain(..).map(|effect| match effect {
@@ -217,6 +229,8 @@ impl Queue {
             Effect::Gone { consumer, reason: GoneReason::OutOfReach { node: None } } => {
                 format!("lost {}", consumer.0)
             }
+            Effect::Gone { consumer, reason: GoneReason::QueueDeleted } => format!("gone {}", consumer.0),
+            Effect::Deleted { reason } => format!("deleted {reason:?}"),
             other => panic!("{other:?}"),
         });
         let effects: Vec<String> = effects.collect();
@@ -466,19 +480,128 @@ fn a_queue_that_ends_after_a_rollback_releases_what_is_in_doubt() {
     queue.replica().handle_proposed(entry(1));
     queue.depose();
     queue.replica().lead();
-    queue.ask(Request::Delete { ticket: Ticket(1), if_unused: false, if_empty: false });
-    assert_eq!(queue.close().0, vec![(1, 1, Verdict::Released, false)]);
+    queue.ask(DELETE);
+    assert_eq!(queue.close().0, vec![]);
+    queue.replica().handle_proposed(entry(2));
+    let released = (vec![(1, 1, Verdict::Released, false)], "done 0; gone 1; deleted Requested".into());
+    assert_eq!(queue.end_with(2), released);
     assert!(!queue.replica().has_doubts());
 }
 
+const DELETE: Request = Request::Delete { ticket: Ticket(1), if_unused: false, if_empty: false };
+
 #[test]
-fn the_end_of_a_replicated_queue_releases_what_is_not_committed() {
+fn a_replicated_queue_ends_when_its_entry_is_committed_and_not_before() {
     let mut queue = replicated();
     queue.ask(publish(1, true));
     queue.close();
     queue.replica().handle_proposed(entry(1));
-    queue.ask(Request::Delete { ticket: Ticket(1), if_unused: false, if_empty: false });
-    assert_eq!(queue.close().0, vec![(1, 1, Verdict::Released, false)]);
+    queue.ask(publish(2, true));
+    queue.ask(DELETE);
+    assert_eq!(queue.close(), (vec![], "ended Requested".into(), Awaits::Commit(Mark { turn: 2 })));
+    assert!(queue.replica().is_waited_for() && queue.fifo.ended().is_none());
+    // Nothing is admitted from now on, not even a repetition.
+    assert_eq!(queue.driver.admit(&publish(3, true), HEALTHY), Admission::Hold);
+    assert_eq!(queue.driver.admit(&DELETE, HEALTHY), Admission::Hold);
+    queue.replica().handle_proposed(entry(2));
+    // The message of the first entry was in the queue for a moment.
+    assert_eq!(queue.commit(1), (vec![(1, 1, Verdict::Accepted, false)], "deliver 1".into()));
+    assert_eq!(queue.close(), (vec![], String::new(), Awaits::Commit(Mark { turn: 2 })));
+    let released = (vec![(2, 2, Verdict::Released, false)], "done 0; gone 1; deleted Requested".into());
+    assert_eq!(queue.end_with(2), released);
+    assert_eq!(queue.fifo.ended(), Some(DeletedReason::Requested));
+    queue.ask(publish(3, true));
+    assert_eq!(
+        queue.close(),
+        (vec![(3, 3, Verdict::Released, false)], String::new(), Awaits::Commit(Mark { turn: 2 }))
+    );
+}
+
+/// A leader that was cut off has decided on old state that its queue ends.
+#[test]
+fn a_deposed_member_does_not_end_its_queue() {
+    for is_proposed in [false, true] {
+        let mut queue = replicated();
+        queue.ask(publish(1, true));
+        queue.ask(DELETE);
+        queue.close();
+        if is_proposed {
+            queue.replica().handle_proposed(entry(1));
+        }
+        let refused = (vec![(1, 1, Verdict::Rejected(RejectReason::Unavailable), false)], "refused".into());
+        let nothing = (vec![], String::new());
+        let expected = if is_proposed { nothing } else { refused.clone() };
+        assert_eq!(queue.depose(), expected);
+        assert_eq!(queue.fifo.ended(), None);
+        // The next leader has committed another entry.
+        let Queue { driver, fifo, out } = &mut queue;
+        driver.handle_decided(EntryAt { term: 2, index: 1 }, fifo, 1000, out);
+        let expected = if is_proposed { refused } else { (vec![], String::new()) };
+        assert_eq!(queue.sent(), expected);
+        queue.replica().lead();
+        queue.ask(publish(2, true));
+        queue.close();
+        queue.replica().handle_proposed(EntryAt { term: 3, index: 2 });
+        assert_eq!(queue.commit(2), (vec![(2, 2, Verdict::Accepted, false)], "deliver 1".into()));
+    }
+}
+
+#[test]
+fn what_the_next_leader_commits_ends_the_queue_of_a_deposed_member() {
+    let mut queue = replicated();
+    queue.ask(publish(1, true));
+    queue.ask(DELETE);
+    queue.close();
+    queue.replica().handle_proposed(entry(1));
+    assert_eq!(queue.depose(), (vec![], String::new()));
+    let Queue { driver, fifo, out } = &mut queue;
+    driver.learn(Fact::Ended { reason: DeletedReason::Requested }, 1000, fifo, out);
+    driver.close(fifo, out);
+    let released = (vec![(1, 1, Verdict::Released, false)], "done 0; gone 1; deleted Requested".into());
+    assert_eq!(queue.sent(), released);
+    assert!(!queue.replica().has_doubts() && queue.fifo.ended().is_some());
+}
+
+/// Clients that use the queue are elsewhere. What has happened to it here is not forgotten.
+#[test]
+fn a_queue_without_its_last_consumer_ends_when_its_member_leads_again() {
+    let driver = Driver::replicated();
+    let config = Config { auto_delete: true, ..Config::new("q") };
+    let fifo = Fifo::new(config).with_policy(driver.policy());
+    let mut out = Output::default();
+    let mut queue = Queue { driver, fifo, out: Output::default() };
+    queue.replica().lead();
+    let consumer = ConsumerId(1);
+    queue.attach(consumer);
+    queue.ask(publish(1, true));
+    queue.close();
+    queue.replica().handle_proposed(entry(1));
+    queue.commit(1);
+    queue.close();
+    queue.ask(Request::Detach { consumer, failed: true });
+    assert_eq!(queue.close().1, "ended Unused; returned 1");
+    queue.depose();
+    let message = queue.fifo.depth();
+    assert_eq!((message.ready, message.unsettled), (1, 0), "the message is back");
+    let Queue { driver, fifo, .. } = &mut queue;
+    driver.lead(fifo, 1000, &mut out, &mut Nobody);
+    assert!(matches!(out.facts[..], [Fact::Ended { reason: DeletedReason::Unused }]));
+}
+
+#[test]
+fn a_damaged_queue_ends_without_a_commit() {
+    let mut queue = replicated();
+    queue.ask(publish(1, true));
+    queue.close();
+    queue.depose();
+    queue.fifo.quarantine(&mut queue.out);
+    queue.out.effects.clear();
+    queue.out.local.clear();
+    queue.replica().lead();
+    queue.ask(DELETE);
+    let Queue { driver, fifo, out } = &mut queue;
+    driver.close(fifo, out);
+    assert!(ends(&out.effects) && out.facts.is_empty());
 }
 
 #[test]

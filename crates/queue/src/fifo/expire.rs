@@ -12,7 +12,7 @@ use crate::{DeletedReason, Deliver, Overflow};
 impl Fifo {
     /// Returns when [`Fifo::handle_timeout`] must be called next, in milliseconds since the epoch.
     pub fn next_deadline(&self) -> Option<u64> {
-        if self.end.is_some() {
+        if self.end.is_some() || self.is_ending() {
             return None;
         }
         let age = self.age_deadline();
@@ -25,7 +25,7 @@ impl Fifo {
     /// Called at the deadline. Expires messages, sends dead letters again, ends delays, takes back deliveries that consumers
     /// hold for too long, and deletes the queue if it was unused for too long.
     pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
-        if self.end.is_some() {
+        if self.end.is_some() || self.is_ending() {
             return;
         }
         if self.used_ms.is_none() {

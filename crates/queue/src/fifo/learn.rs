@@ -16,7 +16,12 @@ impl Fifo {
 
     /// Applies one committed fact that another member has decided, or this member before a restart or a rollback. The queue
     /// must have no turn that can be rolled back. A message that a consumer still holds is taken away from it.
+    ///
+    /// Facts after [`Fact::Ended`] are ignored.
     pub fn learn(&mut self, fact: Fact, out: &mut Output) {
+        if self.ended().is_some() {
+            return;
+        }
         match fact {
             Fact::Put { seq, message, at_ms } => {
                 let is_next = seq >= self.next_seq;
@@ -63,6 +68,7 @@ impl Fifo {
                 }
                 None => self.journal.runs.mark(seq, marks),
             },
+            Fact::Ended { reason } => self.end_for_good(reason, out),
         }
         self.journal.flush(out);
     }

@@ -116,7 +116,7 @@ pub struct Fifo {
 /// Why the machine has stopped working.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    Deleted,
+    Deleted(DeletedReason),
     Damaged,
 }
 
@@ -544,12 +544,30 @@ impl Fifo {
         messages
     }
 
-    /// Deletes the queue. Writes no facts: the caller that forgets the queue forgets its facts with it.
+    /// Deletes the queue. If its turns can be rolled back, that it ends is a fact, and it ends when this is committed. Otherwise there
+    /// is no fact: the caller that forgets the queue forgets its facts with it. So it is for a damaged queue, whose facts nobody commits.
     fn delete(&mut self, reason: DeletedReason, ticket: Option<Ticket>, out: &mut Output) {
         let messages = self.ready.len();
-        self.end_with(End::Deleted, out);
-        out.effects.extend(ticket.map(|ticket| Effect::Done { ticket, messages, journaled: false }));
+        let is_fact = self.journal.can_roll_back() && self.end.is_none();
+        let done = ticket.map(|ticket| Effect::Done { ticket, messages, journaled: is_fact });
+        if is_fact {
+            out.effects.extend(done);
+            return self.end_when_committed(reason, out);
+        }
+        self.end_with(End::Deleted(reason), out);
+        out.effects.extend(done);
         out.effects.push(Effect::Deleted { reason });
+    }
+
+    /// Ends a queue whose end is committed.
+    fn end_for_good(&mut self, reason: DeletedReason, out: &mut Output) {
+        self.end_with(End::Deleted(reason), out);
+        out.effects.push(Effect::Deleted { reason });
+    }
+
+    /// Returns why the queue has ended for good. `None` if it has not.
+    pub fn ended(&self) -> Option<DeletedReason> {
+        if let Some(End::Deleted(reason)) = self.end { Some(reason) } else { None }
     }
 
     /// Called when messages of the queue cannot be read any more. The queue delivers nothing from now on, and can only
@@ -576,7 +594,7 @@ impl Fifo {
 
     fn end_with(&mut self, end: End, out: &mut Output) {
         let (reason, why) = match end {
-            End::Deleted => (GoneReason::QueueDeleted, Refusal::NotFound),
+            End::Deleted(_) => (GoneReason::QueueDeleted, Refusal::NotFound),
             End::Damaged => (GoneReason::Damaged, Refusal::Damaged),
         };
         let browsers =
@@ -588,7 +606,7 @@ impl Fifo {
             out.effects.push(Effect::Refused { requester: Requester::Ticket(ticket), why });
         }
         self.end = Some(end);
-        if end == End::Deleted {
+        if matches!(end, End::Deleted(_)) {
             self.ready = Ready::new(0, 0);
             self.leaving = Rare::default();
             self.delayed = Delayed::default();
@@ -602,7 +620,7 @@ impl Fifo {
     /// Answers requests after the queue has ended.
     fn apply_ended(&mut self, end: End, request: Request, out: &mut Output) {
         let (verdict, reason, why) = match end {
-            End::Deleted => (Verdict::Released, GoneReason::QueueDeleted, Refusal::NotFound),
+            End::Deleted(_) => (Verdict::Released, GoneReason::QueueDeleted, Refusal::NotFound),
             End::Damaged => (Verdict::Rejected(RejectReason::Damaged), GoneReason::Damaged, Refusal::Damaged),
         };
         let effect = match request {

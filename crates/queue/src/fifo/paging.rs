@@ -11,7 +11,7 @@ use super::rare::Nothing;
 use super::rounds::Rounds;
 use super::sizes::TooLarge;
 use super::unsettled::Unsettled;
-use super::{End, Fifo, Output, lend};
+use super::{Fifo, Output, lend};
 use crate::{
     Ages, Block, ConsumerId, Deliver, Delivery, Effect, Fact, GoneFromRun, Lately, Living, Load, LocalFact,
     Marks, Moved, PageOut, Seqs, Stored, Ticket,
@@ -143,7 +143,7 @@ impl Fifo {
         head: u64,
         mut each: impl FnMut(&Fact) -> u32,
     ) -> Option<PageOut> {
-        if self.end == Some(End::Deleted) || self.writing.is_some() {
+        if self.ended().is_some() || self.writing.is_some() {
             return None;
         }
         // Tries the larger group first, then the other one.
@@ -198,7 +198,7 @@ impl Fifo {
     /// is released at once.
     pub fn handle_stored(&mut self, out: &mut Output) {
         let Some(writing) = self.writing.take() else { return };
-        if self.end == Some(End::Deleted) {
+        if self.ended().is_some() {
             out.released.push(writing.run);
             return;
         }

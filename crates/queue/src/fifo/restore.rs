@@ -9,7 +9,7 @@ use super::annotated::Annotated;
 use super::entry::Entry;
 use super::runs::Life;
 use super::{End, Fifo};
-use crate::{Config, Fact, GoneFromRun, LocalFact, Logged, Marks, Span, Stored};
+use crate::{Config, DeletedReason, Fact, GoneFromRun, LocalFact, Logged, Marks, Span, Stored};
 
 /// The state of one queue, collected from its facts in their order.
 #[derive(Default)]
@@ -29,11 +29,15 @@ pub struct Restoring {
     /// The latest arrival time of a message, in milliseconds since the epoch.
     latest_ms: u64,
     damaged: bool,
+    ended: Option<DeletedReason>,
 }
 
 impl Restoring {
     /// Takes the next fact. The facts of both kinds are in the order of the log.
     pub fn handle(&mut self, fact: Fact) {
+        if self.ended.is_some() {
+            return;
+        }
         match fact {
             Fact::Put { seq, message, at_ms } => {
                 self.used(seq);
@@ -59,11 +63,18 @@ impl Restoring {
                 self.take_from_runs(Span { first, last });
             }
             Fact::Returned { seq, marks } => self.mark(seq, marks),
+            Fact::Ended { reason } => {
+                let Self { last_seq, latest_ms, damaged, .. } = *self;
+                *self = Self { last_seq, latest_ms, damaged, ended: Some(reason), ..Self::default() };
+            }
         }
     }
 
     /// [`Self::handle`] for a fact about the disk of this member.
     pub fn handle_local(&mut self, fact: LocalFact) {
+        if self.ended.is_some() {
+            return;
+        }
         match fact {
             LocalFact::Marked { seq, marks } => self.mark(seq, marks),
             LocalFact::Stored(stored) => {
@@ -170,7 +181,12 @@ impl Restoring {
 
     /// Returns true if the queue has never had a fact.
     pub fn is_unused(&self) -> bool {
-        self.last_seq == 0 && !self.damaged
+        self.last_seq == 0 && !self.damaged && self.ended.is_none()
+    }
+
+    /// Returns why the queue has ended. `None` if it has not.
+    pub fn ended(&self) -> Option<DeletedReason> {
+        self.ended
     }
 
     /// See [`LocalFact::Damaged`].
@@ -217,7 +233,9 @@ impl Fifo {
         fifo.used_ms = NonZeroU64::new(now_ms);
         fifo.journal.annotated = restoring.annotated;
         fifo.journal.acquired = restoring.acquired;
-        fifo.end = restoring.damaged.then_some(End::Damaged);
+        // What was lost does not matter any more if the queue has ended.
+        let ended = restoring.ended.map(End::Deleted);
+        fifo.end = ended.or(restoring.damaged.then_some(End::Damaged));
         // Within a level, runs and single messages do not overlap.
         let mut runs: Vec<(Stored, Life)> = restoring.runs.into_values().collect();
         runs.sort_unstable_by_key(|(stored, _)| stored.first);

@@ -243,12 +243,12 @@ impl Fifo {
         self.consumers.retire(slot)
     }
 
-    fn end_if_unused(&mut self, out: &mut Output) -> bool {
-        let unused = self.config.auto_delete && self.consumers.count() == 0;
-        if unused {
+    /// Deletes the queue if it has lost its last consumer. Returns true if it has ended for good.
+    pub(super) fn end_if_unused(&mut self, out: &mut Output) -> bool {
+        if self.config.auto_delete && self.consumers.count() == 0 {
             self.delete(DeletedReason::Unused, None, out);
         }
-        unused
+        self.end.is_some()
     }
 
     /// Removes a cancelled consumer that has no unsettled messages left.

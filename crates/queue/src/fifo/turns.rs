@@ -9,7 +9,7 @@ use super::journal::Journal;
 use super::level::Rest;
 use super::uncommitted::{Change, Closed, RolledBack, Stage, Uncommitted};
 use super::{Counts, Fifo, Output};
-use crate::{Carrier, ConsumerId, Deliver, Fact, FactPolicy, Marks, Put};
+use crate::{Carrier, ConsumerId, DeletedReason, Deliver, Fact, FactPolicy, Marks, Put};
 
 impl Journal {
     /// Returns whether turns can be rolled back.
@@ -146,6 +146,25 @@ impl Fifo {
         self.shed(now_ms, out);
     }
 
+    /// Called when the queue decides to end, and the decision can be rolled back. It ends when its fact is committed.
+    pub(super) fn end_when_committed(&mut self, reason: DeletedReason, out: &mut Output) {
+        self.journal.flush(out);
+        if self.journal.uncommitted.as_mut().is_some_and(|all| all.end(reason)) {
+            out.facts.push(Fact::Ended { reason });
+        }
+    }
+
+    /// Returns true if the queue has decided to end, and that is not committed.
+    #[inline]
+    pub fn is_ending(&self) -> bool {
+        self.journal.uncommitted.as_ref().is_some_and(|all| all.is_ending())
+    }
+
+    /// Returns true if the queue ends when the turns up to `turn` are committed.
+    pub fn ends_by(&self, turn: u64) -> bool {
+        self.journal.uncommitted.as_ref().is_some_and(|all| all.ends_by(turn).is_some())
+    }
+
     /// Makes a staged message ready when its turn is committed. It may have expired meanwhile.
     #[cold]
     fn enter_late(&mut self, entry: Entry, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
@@ -159,6 +178,10 @@ impl Fifo {
     pub fn commit_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let Some(all) = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none()) else { return };
         all.handle_committed(turn);
+        if let Some(reason) = all.ends_by(turn) {
+            self.end_for_good(reason, out);
+            return self.journal.flush(out);
+        }
         while let Some(entry) = self.journal.uncommitted.as_mut().and_then(|all| all.pop_parked(turn)) {
             self.journal.forget(&entry);
         }
@@ -202,9 +225,12 @@ impl Fifo {
     }
 
     /// Called when the queue may decide again after a rollback. Does what was due meanwhile: sends dead letters, expires and drops
-    /// messages, and delivers those that have returned.
+    /// messages, and delivers those that have returned. Ends the queue if it has lost its last consumer meanwhile.
     pub fn decide_again(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         if self.end.is_none() {
+            if self.journal.uncommitted.as_mut().is_some_and(|all| all.take_unused()) {
+                self.end_if_unused(out);
+            }
             self.retry(now_ms, out, deliver);
             self.journal.flush(out);
         }

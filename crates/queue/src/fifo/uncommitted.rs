@@ -17,6 +17,9 @@
 //! A run on the disk knows the sequence numbers of its messages ([`crate::Stored::seqs`]), because facts that can be
 //! rolled back use them. A message in a run is parked like any other: the run loses it when the removal is committed.
 //! If a whole unread part of a run is removed, the part is parked.
+//!
+//! The end of the queue is a fact, too ([`crate::Fact::Ended`]). A queue that ends stays as it is until this fact is committed, so a
+//! rollback has nothing to restore.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,7 +29,7 @@ use super::Counts;
 use super::entry::Entry;
 use super::level::Rest;
 use super::rare::{Nothing, Rare};
-use crate::{ConsumerId, Marks};
+use crate::{ConsumerId, DeletedReason, Marks};
 
 /// The changes of one queue that can be rolled back.
 pub(super) struct Uncommitted {
@@ -35,6 +38,8 @@ pub(super) struct Uncommitted {
     /// The state at the end of the newest committed turn.
     committed: Closed,
     pending: Rare<Pending>,
+    /// True if the queue was to end because its last consumer had left, and that was rolled back.
+    was_unused: bool,
     /// How far the time of the queue is ahead of the shard's clock, in milliseconds.
     pub(super) ahead_ms: u64,
 }
@@ -51,6 +56,8 @@ struct Pending {
     rests: VecDeque<(u64, usize, Rest)>,
     /// Closed turns, the oldest first.
     closed: VecDeque<Closed>,
+    /// The turn in which the queue has decided to end, and why.
+    ending: Option<(u64, DeletedReason)>,
 }
 
 impl Nothing for Pending {
@@ -60,12 +67,15 @@ impl Nothing for Pending {
         changes: VecDeque::new(),
         rests: VecDeque::new(),
         closed: VecDeque::new(),
+        ending: None,
     };
 }
 
 impl Pending {
     fn is_empty(&self) -> bool {
-        self.staged.is_empty() && self.changes.is_empty() && self.rests.is_empty() && self.closed.is_empty()
+        let Self { staged, staged_bytes: _, changes, rests, closed, ending } = self;
+        let has_changes = !staged.is_empty() || !changes.is_empty() || !rests.is_empty();
+        !has_changes && closed.is_empty() && ending.is_none()
     }
 }
 
@@ -114,7 +124,8 @@ pub(super) struct RolledBack {
 
 impl Uncommitted {
     pub(super) fn new(before: Closed) -> Self {
-        Self { turn: before.turn + 1, committed: before, pending: Rare::default(), ahead_ms: 0 }
+        let turn = before.turn + 1;
+        Self { turn, committed: before, pending: Rare::default(), was_unused: false, ahead_ms: 0 }
     }
 
     /// Returns the number of staged messages and their bytes.
@@ -137,6 +148,29 @@ impl Uncommitted {
     /// Records that an unread part of a run was removed.
     pub(super) fn park_rest(&mut self, level: usize, rest: Rest) {
         self.pending.make().rests.push_back((self.turn, level, rest));
+    }
+
+    /// Records that the queue ends with the open turn. Returns false if it has decided so before.
+    pub(super) fn end(&mut self, reason: DeletedReason) -> bool {
+        let turn = self.turn;
+        let is_first = self.pending.ending.is_none();
+        self.pending.make().ending.get_or_insert((turn, reason));
+        is_first
+    }
+
+    /// Returns true if the queue has decided to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.pending.ending.is_some()
+    }
+
+    /// Returns why the queue ends, if it has decided so in a turn up to `turn`.
+    pub(super) fn ends_by(&self, turn: u64) -> Option<DeletedReason> {
+        self.pending.ending.filter(|(ending, _)| *ending <= turn).map(|(_, reason)| reason)
+    }
+
+    /// Returns true once if the last consumer has left, and the end that follows from it was rolled back.
+    pub(super) fn take_unused(&mut self) -> bool {
+        std::mem::take(&mut self.was_unused)
     }
 
     /// Ends the open turn. Returns its number, or that of the previous turn if it changed nothing that can be rolled
@@ -162,10 +196,11 @@ impl Uncommitted {
     }
 
     fn is_touched(&self) -> bool {
-        let Pending { staged, changes, rests, .. } = &*self.pending;
+        let Pending { staged, changes, rests, ending, .. } = &*self.pending;
         let staged = staged.back().map(|(turn, _)| *turn);
         let changed = changes.back().map(|change| change.turn);
-        staged.max(changed).max(rests.back().map(|(turn, ..)| *turn)) == Some(self.turn)
+        let ending = ending.map(|(turn, _)| turn);
+        staged.max(changed).max(rests.back().map(|(turn, ..)| *turn)).max(ending) == Some(self.turn)
     }
 
     pub(super) fn pop_staged(&mut self, turn: u64) -> Option<Entry> {
@@ -210,7 +245,9 @@ impl Uncommitted {
     /// Takes out everything after `turn`. Committed turns are never rolled back.
     pub(super) fn roll_back(&mut self, turn: u64) -> RolledBack {
         let turn = self.committed.turn.max(turn);
-        let Pending { staged, staged_bytes, changes, rests, closed } = self.pending.make();
+        let Pending { staged, staged_bytes, changes, rests, closed, ending } = self.pending.make();
+        let unended = ending.take_if(|(ending, _)| *ending > turn);
+        self.was_unused |= unended.is_some_and(|(_, reason)| reason == DeletedReason::Unused);
         while closed.pop_back_if(|closed| closed.turn > turn).is_some() {}
         let before = *closed.back().unwrap_or(&self.committed);
         let staged = staged.split_off(staged.partition_point(|(staged, _)| *staged <= turn));

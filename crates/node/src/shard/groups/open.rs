@@ -61,8 +61,8 @@ impl OpenEntry {
         (std::mem::take(&mut self.facts).into(), self.puts.take())
     }
 
-    /// Drops the facts, because the leadership in which they were decided has ended.
-    pub(super) fn clear(&mut self) {
+    /// Drops the facts, because the leadership in which they were decided has ended, or their queue.
+    pub(in crate::shard) fn clear(&mut self) {
         (self.facts, self.puts, self.since_ms) = (Vec::new(), None, None);
     }
 

@@ -4,6 +4,7 @@ use std::{iter, vec};
 
 use broker::ids::{NODE_SHARD, Where};
 use broker::mail::Mail;
+use catalog::Command;
 use catalog::ids::QueueId;
 use hashbrown::HashSet;
 use queue::{
@@ -13,13 +14,13 @@ use queue::{
 };
 
 use crate::facts::{RestoredParts, RestoredQueue};
-use crate::shard::Shard;
 use crate::shard::connections::Gates;
 use crate::shard::groups::{GroupId, Hosted};
 use crate::shard::receipts::Receipt;
 use crate::shard::requests::{RUN_MAX, Requests, is_for_readers};
 use crate::shard::slot::{QueueSlot, RunPlace};
 use crate::shard::storage::{Purpose, Reading, Storage};
+use crate::shard::{Mutation, Shard};
 
 /// Takes the next requests while they are for this queue, at most [`RUN_MAX`].
 fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Request> {
@@ -124,6 +125,7 @@ impl Shard {
         self.queues.insert(slot);
         if is_quorum {
             self.place_group(id, group);
+            self.end_again(id);
         }
     }
 
@@ -407,8 +409,13 @@ impl Shard {
         let before = slot.driver.deferral();
         let awaits = slot.driver.close(&mut slot.fifo, output);
         let never_written = self.storage.recount_deferred(before, slot);
+        let ends = ends(&output.effects);
         if let Some(group) = &mut slot.group {
             output.facts.drain(..).for_each(|fact| group.open.push(&fact, self.here.now_ms));
+            if ends {
+                // Facts that were decided before the end was committed come after it.
+                group.open.clear();
+            }
             if slot.driver.has_unproposed() || !group.open.is_empty() {
                 self.groups.list(GroupId::Queue(queue), group);
             }
@@ -446,13 +453,17 @@ impl Shard {
                 }
             }
         }
-        let ends = ends(&output.effects);
         self.counters.never_written += if ends { 0 } else { never_written };
         self.counters.deliveries_too_large += std::mem::take(&mut output.too_large);
         self.counters.publishes_rejected += std::mem::take(&mut output.publishes_rejected);
         match ends {
             true => self.delete(queue, &mut output.effects),
             false => self.carry_out_all(queue, &mut output.effects),
+        }
+        if self.has(Mutation::DeleteWithoutEnded)
+            && self.queues.get(queue).is_some_and(|slot| slot.fifo.is_ending())
+        {
+            self.mail.post.propose(None, Command::ForgetQueue { queue });
         }
     }
 }

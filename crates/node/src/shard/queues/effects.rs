@@ -7,7 +7,7 @@ use broker::ids::shard_of;
 use broker::mail::{
     ConsumerAddress, DeadLetterWait, Mail, PublisherAddress, Recipient, SeatMail, TicketOwner, recipient,
 };
-use catalog::categories::{PEER, QUEUE};
+use catalog::categories::{PEER, QUEUE, RA};
 use catalog::ids::QueueId;
 use catalog::{Answer, CatalogError, Command, QueueRecord, RouteTarget};
 use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish, Request, Ticket};
@@ -20,7 +20,7 @@ use crate::shard::{Mutation, Shard};
 const GONE_QUEUES_MAX: usize = 8;
 
 impl Shard {
-    /// Called when the queue has decided to end. Whoever asked for its deletion, has cancelled its last consumer, or waits for a
+    /// Called when a queue has ended: a quorum queue when that is committed in its group, others when they decide so. Whoever asked for its deletion, has cancelled its last consumer, or waits for a
     /// settlement, is answered only after the catalog has forgotten the queue.
     pub(in crate::shard) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
         let (mut answers, mut cancelled) = (Vec::new(), None);
@@ -46,11 +46,37 @@ impl Shard {
         }
         self.bound_dead_letters_of_gone(queue);
         let slot = self.queues.get_mut(queue);
+        let is_closed = slot.as_ref().is_some_and(|slot| slot.group.is_none());
+        if is_closed && self.metadata.catalog().queue_by_id(queue).is_some_and(|record| record.is_quorum()) {
+            let (vhost, name) = self.metadata.catalog().names_of(queue);
+            tracing::warn!(
+                target: RA, queue = %name, %vhost,
+                "the quorum queue was closed as damaged, and is deleted now without its Raft group: messages that were confirmed go with it"
+            );
+        }
+        let slot = self.queues.get_mut(queue);
         let extents = slot.map(|slot| std::mem::take(&mut slot.extents)).unwrap_or_default();
         let extents = extents.into_values().map(|run| run.extent).collect();
         let ticket = self.connections.ticket(TicketOwner::Ended(queue));
         self.queues.ended.add(queue, ticket, Forgetting { answers, extents }, self.here.now_ms);
-        self.mail.post.propose(ticket, Command::ForgetQueue { queue });
+        self.tell_of_end(queue);
+    }
+
+    /// Called when a quorum queue was placed. If it had ended before the restart, and the catalog has not forgotten it, the catalog is
+    /// told again.
+    pub(super) fn end_again(&mut self, queue: QueueId) {
+        let has_ended = self.queues.get(queue).is_some_and(|slot| slot.fifo.ended().is_some());
+        if has_ended && !self.queues.ended.contains(queue) {
+            self.delete(queue, &mut Vec::new());
+        }
+    }
+
+    /// Proposes that the catalog forgets a queue, if the queue has ended. While another member of its group leads, that one does so.
+    pub(super) fn tell_of_end(&mut self, queue: QueueId) {
+        let Some(ticket) = self.queues.ended.ticket(queue) else { return };
+        if !self.queues.get(queue).is_some_and(|slot| slot.driver.follows()) {
+            self.mail.post.propose(ticket, Command::ForgetQueue { queue });
+        }
     }
 
     /// Called with the answer to the proposal that the catalog forgets a queue. If it was refused, it is made again later.
@@ -81,7 +107,7 @@ impl Shard {
                 ticket = self.connections.ticket(TicketOwner::Ended(queue));
                 self.queues.ended.set_ticket(queue, ticket);
             }
-            self.mail.post.propose(ticket, Command::ForgetQueue { queue });
+            self.tell_of_end(queue);
         }
     }
 

@@ -136,6 +136,16 @@ impl Ended {
         again
     }
 
+    /// Returns true if the queue has ended, and the catalog has not forgotten it.
+    pub(super) fn contains(&self, queue: QueueId) -> bool {
+        self.queues.contains_key(&queue)
+    }
+
+    /// Returns the ticket of the proposal, `Some(None)` if it has none. `None` if the queue has not ended.
+    pub(super) fn ticket(&self, queue: QueueId) -> Option<Option<Ticket>> {
+        self.queues.get(&queue).map(|ended| ended.ticket)
+    }
+
     /// Sets the ticket of a proposal that had none.
     pub(super) fn set_ticket(&mut self, queue: QueueId, ticket: Option<Ticket>) {
         if let Some(ended) = self.queues.get_mut(&queue) {

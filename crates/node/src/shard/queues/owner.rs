@@ -69,11 +69,15 @@ impl Owner for QueueOwner<'_> {
 
     fn base(&mut self) -> Bytes {
         let slot = self.shard.queues.get(self.queue);
-        slot.map(|slot| entries::content(slot.fifo.next_seq())).unwrap_or_default()
+        slot.map(|slot| entries::content_of(slot.fifo.next_seq(), slot.fifo.ended())).unwrap_or_default()
     }
 
-    /// Closes the queue. The content of a base does not name the queue's messages, and no node can ask another one for them yet.
-    fn install(&mut self, _content: Bytes) {
+    /// Ends the queue if the content says so. Otherwise closes it: the content of a base does not name the queue's messages, and no node
+    /// can ask another one for them yet.
+    fn install(&mut self, content: Bytes) {
+        if let Some(reason) = entries::decode_content(content).and_then(|content| content.ended) {
+            return self.shard.learn_facts(self.queue, vec![Fact::Ended { reason }], 0);
+        }
         let (vhost, name) = self.shard.metadata.catalog().names_of(self.queue);
         tracing::error!(target: RA, queue = %name, %vhost, "the quorum queue has been sent a base without its messages");
         self.shard.close_damaged(self.queue);
@@ -216,6 +220,14 @@ impl Shard {
         self.with_queue(queue, |slot, output, gates| {
             slot.driver.handle_entries_committed(index, &mut slot.fifo, now_ms, output, gates);
         });
+        self.ask_again_if_ended(queue);
+    }
+
+    /// Answers the requests that have waited for the end of a queue, if its entry is committed.
+    fn ask_again_if_ended(&mut self, queue: QueueId) {
+        if self.queues.get(queue).is_some_and(|slot| slot.fifo.ended().is_some()) {
+            self.ask_again(queue);
+        }
     }
 
     /// Called for each entry that is committed and that this member has not proposed in its term. Answers those who wait for an
@@ -236,6 +248,11 @@ impl Shard {
             tracing::error!(target: RA, queue = %name, %vhost, "an entry of the quorum queue is damaged");
             return self.close_damaged(queue);
         };
+        self.learn_facts(queue, facts, index);
+    }
+
+    /// Applies committed facts of the entries up to `index`.
+    fn learn_facts(&mut self, queue: QueueId, facts: Vec<Fact>, index: u64) {
         let now_ms = self.here.now_ms;
         self.with_queue(queue, |slot, output, _| {
             let Some(group) = &mut slot.group else { return };
@@ -250,6 +267,7 @@ impl Shard {
                 slot.driver.learn(fact, now_ms, &mut slot.fifo, output);
             }
         });
+        self.ask_again_if_ended(queue);
     }
 
     /// Called when messages of the queue are lost. The queue only refuses requests from now on, so it needs no group.
@@ -289,7 +307,11 @@ impl Shard {
                 Leadership::Leaderless { since_ms }
             }
         };
+        let followed = slot.driver.follows();
         slot.driver.handle_leadership(leadership);
+        if followed && !slot.driver.follows() {
+            self.tell_of_end(queue);
+        }
         if leadership != Leadership::Alone {
             self.ask_again(queue);
         }
@@ -305,6 +327,8 @@ impl Shard {
     }
 }
 
+#[cfg(test)]
+mod ends;
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -324,17 +348,17 @@ mod tests {
     use crate::facts::{FinishedGroup, Restored, RestoredQueue};
     use crate::{StorageLimits, make_shards};
 
-    fn message() -> Message {
+    pub(super) fn message() -> Message {
         let parts = Parts { wire: vec![0, 0x53, 0x75, 0xa0, 1, 7].into(), durable: true, ..Parts::default() };
         Message::new(parts, Arc::new(Route::simple("", "q")))
     }
 
-    fn publish(shard: &mut Shard, queue: QueueId, seq: u64) {
+    pub(super) fn publish(shard: &mut Shard, queue: QueueId, seq: u64) {
         let publish = Publish { publisher: PublisherId(1), seq, message: message(), pipelines: false };
         shard.apply_one(queue, Request::Publish(publish));
     }
 
-    fn write_all(shard: &mut Shard) {
+    pub(super) fn write_all(shard: &mut Shard) {
         while let Some(handover) = shard.poll_handover() {
             for step in [Step::Written, Step::Synced] {
                 let (ticket, size) = (handover.ticket, Size::default());
@@ -344,7 +368,7 @@ mod tests {
     }
 
     /// Returns a shard with a quorum queue that has one message, and whose member leads.
-    fn leading() -> (Shard, QueueId) {
+    pub(super) fn leading() -> (Shard, QueueId) {
         let mut restored = Restored::default();
         let quorum: Arguments = [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into();
         let declare = Command::DeclareQueue(DeclareQueue::new("/", "q", quorum));
@@ -372,16 +396,16 @@ mod tests {
     }
 
     /// Returns the publishes that are answered now.
-    fn answers(shard: &mut Shard) -> Vec<(u64, Verdict)> {
+    pub(super) fn answers(shard: &mut Shard) -> Vec<(u64, Verdict)> {
         let receipts: Vec<_> = shard.mail.receipts.drain().collect();
         receipts.iter().flat_map(|of| (of.first..=of.last).map(|seq| (seq, of.verdict))).collect()
     }
 
-    fn ready(shard: &Shard, queue: QueueId) -> u64 {
+    pub(super) fn ready(shard: &Shard, queue: QueueId) -> u64 {
         shard.queue_report(queue).unwrap().ready
     }
 
-    fn decides(shard: &Shard, queue: QueueId) -> bool {
+    pub(super) fn decides(shard: &Shard, queue: QueueId) -> bool {
         shard.queues.get(queue).unwrap().driver.decides()
     }
 
@@ -547,7 +571,7 @@ mod tests {
     fn a_queue_whose_messages_are_in_no_base_is_closed() {
         let (mut shard, queue) = leading();
         let content = shard.owner(queue).base();
-        assert_eq!(entries::next_seq(content.clone()), Some(2));
+        assert_eq!(entries::decode_content(content.clone()).map(|content| content.next_seq), Some(2));
         shard.owner(queue).install(content);
         let slot = shard.queues.get(queue).unwrap();
         assert!(slot.fifo.is_damaged() && slot.group.is_none());

@@ -112,7 +112,7 @@ impl Journal {
         self.open.sync |= fsync;
         match fact {
             Fact::Put { seq, .. } => self.note_put(queue, *seq),
-            Fact::Gone(_) | Fact::Returned { .. } => {}
+            Fact::Gone(_) | Fact::Returned { .. } | Fact::Ended { .. } => {}
         }
     }
 

@@ -399,7 +399,9 @@ impl Storage {
                     let ended = slot.keep_gone(*span);
                     ended.iter().for_each(|ended| self.journal.push_fact(queue, ended, fsync));
                 }
-                Fact::Put { .. } | Fact::Returned { .. } => self.journal.push_fact(queue, fact, fsync),
+                Fact::Put { .. } | Fact::Returned { .. } | Fact::Ended { .. } => {
+                    self.journal.push_fact(queue, fact, fsync);
+                }
             }
         }
     }

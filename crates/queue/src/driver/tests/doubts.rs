@@ -17,6 +17,8 @@ enum Step {
     /// Settles the oldest delivery that the consumer holds.
     Settle,
     Purge,
+    /// Deletes the queue.
+    Delete,
     /// Ends the turn.
     Close,
     /// Makes an entry of the closed turns.
@@ -36,6 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => Just(Step::Publish),
         5 => Just(Step::Settle),
         1 => Just(Step::Purge),
+        1 => Just(Step::Delete),
         6 => Just(Step::Close),
         4 => Just(Step::Propose),
         3 => Just(Step::Commit),
@@ -96,6 +99,10 @@ struct World {
     answers: BTreeMap<Asked, bool>,
     next: u64,
     consumer: u64,
+    /// True if the queue has decided to end, and the fact is in this member's log or will be.
+    is_ending: bool,
+    /// Publishes whose messages went with the queue.
+    released: BTreeSet<u64>,
     /// What the consumer holds, by its own numbers.
     held: BTreeSet<u64>,
     /// Consumers that have ended.
@@ -135,6 +142,8 @@ impl World {
             answers: BTreeMap::new(),
             next: 1,
             consumer: 1,
+            is_ending: false,
+            released: BTreeSet::new(),
             held: BTreeSet::new(),
             lost: BTreeSet::new(),
         }
@@ -146,8 +155,17 @@ impl World {
         fifo.apply(request, 1000, out, &mut Putting(&mut self.facts));
     }
 
+    /// Returns true if an entry that is committed says that the queue has ended.
+    fn has_ended(&self) -> bool {
+        let facts = self.log[..self.committed].iter().flat_map(|entry| &entry.facts);
+        facts.into_iter().any(|fact| matches!(fact, Fact::Ended { .. }))
+    }
+
     fn step(&mut self, step: Step) -> Result<(), String> {
         match step {
+            // The driver holds requests, or there is nothing to ask any more.
+            Step::Publish | Step::Settle | Step::Purge | Step::Delete
+                if self.is_ending || self.has_ended() => {}
             Step::Publish if self.leads => {
                 let asked = Asked::Publish(self.next);
                 self.ask(publish(self.next, true), Some(asked));
@@ -164,6 +182,13 @@ impl World {
                 let ticket = Ticket(self.next);
                 self.next += 1;
                 self.ask(Request::Purge { ticket }, Some(Asked::Purge(ticket.0)));
+            }
+            Step::Delete if self.leads => {
+                let ticket = Ticket(self.next);
+                self.next += 1;
+                self.is_ending = true;
+                let delete = Request::Delete { ticket, if_unused: false, if_empty: false };
+                self.ask(delete, Some(Asked::Purge(ticket.0)));
             }
             Step::Close => return self.close(),
             Step::Propose if self.leads => {
@@ -230,7 +255,6 @@ impl World {
         self.committed += 1;
         let Queue { driver, fifo, out } = &mut self.queue;
         driver.handle_entries_committed(self.committed as u64, fifo, 1000, out, &mut Nobody);
-        self.take()?;
         self.close()
     }
 
@@ -240,6 +264,7 @@ impl World {
             *place = Place::Nowhere;
         }
         self.facts.clear();
+        self.is_ending = false;
         let Queue { driver, fifo, out } = &mut self.queue;
         driver.depose(fifo, 1000, out);
         self.take()?;
@@ -252,6 +277,7 @@ impl World {
         let Logged { at, ref facts, .. } = self.log[self.committed - 1];
         let Queue { driver: Driver::Replica(replica), fifo, out } = &mut self.queue else { panic!() };
         facts.iter().cloned().for_each(|fact| fifo.learn(fact, out));
+        replica.close(fifo, out);
         replica.handle_decided(at, fifo, 1000, out);
         self.take()?;
         self.close()
@@ -292,6 +318,12 @@ impl World {
         let receipts: Vec<Receipt> = self.queue.out.receipts.drain().collect();
         let effects: Vec<Effect> = self.queue.out.effects.drain(..).collect();
         for Receipt { first, last, verdict, .. } in receipts {
+            if verdict == Verdict::Released {
+                if !self.has_ended() {
+                    return Err(format!("{first}..={last} are released, and the queue has not ended"));
+                }
+                self.released.extend(first..=last);
+            }
             for publish in first..=last {
                 self.answer(Asked::Publish(publish), verdict == Verdict::Accepted)?;
             }
@@ -318,7 +350,8 @@ impl World {
         }
         // What is refused now, another leader may commit later. So all answers are checked each time.
         for (asked, success) in &self.answers {
-            if !success && self.is_committed(*asked) {
+            let is_released = matches!(asked, Asked::Publish(number) if self.released.contains(number));
+            if !success && !is_released && self.is_committed(*asked) {
                 return Err(format!("{asked:?} was refused, and is committed"));
             }
         }
@@ -359,6 +392,10 @@ impl World {
                 Fact::Put { seq, .. } => _ = alive.insert(seq),
                 Fact::Gone(Span { first, last }) => alive.retain(|seq| !(first..=last).contains(seq)),
                 Fact::Returned { .. } => {}
+                Fact::Ended { .. } => {
+                    alive.clear();
+                    break;
+                }
             }
         }
         let Depth { ready, unsettled, delayed, leaving } = self.queue.fifo.depth();

@@ -730,6 +730,7 @@ proptest! {
                         }
                     }
                     Fact::Returned { seq, .. } => prop_assert!(!gone.contains(&seq)),
+                    Fact::Ended { .. } => panic!("the turns of this queue cannot be rolled back"),
                 }
             }
             let puts = out.facts.iter().filter(|fact| matches!(fact, Fact::Put { .. })).count();

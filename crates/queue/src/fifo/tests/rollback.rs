@@ -36,6 +36,10 @@ enum Step {
         taken: bool,
     },
     Purge,
+    Delete {
+        if_unused: bool,
+        if_empty: bool,
+    },
     Attach {
         priority: i32,
         settled: bool,
@@ -105,6 +109,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(reader, first, len, outcome)| Step::Settle { reader, first, len, outcome }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(which, taken)| Step::DeadLettered { which, taken }),
         1 => Just(Step::Purge),
+        1 => (any::<bool>(), any::<bool>())
+            .prop_map(|(if_unused, if_empty)| Step::Delete { if_unused, if_empty }),
         2 => (0..3i32, prop::bool::weighted(0.2))
             .prop_map(|(priority, settled)| Step::Attach { priority, settled }),
         6 => (any::<usize>(), 0..6u32).prop_map(|(reader, credit)| Step::Grant { reader, credit }),
@@ -134,21 +140,34 @@ fn configs() -> impl Strategy<Value = Config> {
     let ttl_ms = prop::option::weighted(0.2, 0..50u64);
     let max_priority = prop::option::weighted(0.3, 1..4u8);
     let single_active = prop::bool::weighted(0.2);
-    (overflow, limits, dead_letter, ttl_ms, max_priority, single_active, prop::option::of(quorum())).prop_map(
-        |(overflow, limits, dead_letter, message_ttl_ms, max_priority, single_active_consumer, quorum)| {
-            Config {
+    let ends = (prop::bool::weighted(0.2), prop::option::weighted(0.2, 20..60u64));
+    (overflow, limits, dead_letter, ttl_ms, max_priority, single_active, prop::option::of(quorum()), ends)
+        .prop_map(
+            |(
                 overflow,
-                max_length: limits.0,
-                max_length_bytes: limits.1,
-                dead_letter: dead_letter.and_then(dead_letters),
+                limits,
+                dead_letter,
                 message_ttl_ms,
                 max_priority,
                 single_active_consumer,
                 quorum,
-                ..config()
-            }
-        },
-    )
+                ends,
+            )| {
+                Config {
+                    overflow,
+                    max_length: limits.0,
+                    max_length_bytes: limits.1,
+                    dead_letter: dead_letter.and_then(dead_letters),
+                    message_ttl_ms,
+                    max_priority,
+                    single_active_consumer,
+                    quorum,
+                    auto_delete: ends.0,
+                    expires_ms: ends.1,
+                    ..config()
+                }
+            },
+        )
 }
 
 fn quorum() -> impl Strategy<Value = QuorumConfig> {
@@ -177,6 +196,11 @@ enum Call {
     },
     Purge {
         ticket: Ticket,
+    },
+    Delete {
+        ticket: Ticket,
+        if_unused: bool,
+        if_empty: bool,
     },
     Attach {
         consumer: ConsumerId,
@@ -217,6 +241,7 @@ impl Call {
                 Request::DeadLettered { token, arrival, taken_by: Vec::new() }
             }
             Self::Purge { ticket } => Request::Purge { ticket },
+            Self::Delete { ticket, if_unused, if_empty } => Request::Delete { ticket, if_unused, if_empty },
             Self::Attach { consumer, priority, settled } => Request::Attach(Attach {
                 consumer,
                 mode: Mode::Take,
@@ -278,6 +303,8 @@ enum Fate {
     Refused,
     /// Rejected because of a length limit.
     Full,
+    /// Gone with its queue.
+    Released,
 }
 
 struct Run {
@@ -297,7 +324,7 @@ struct Run {
     /// By publish.
     fates: BTreeMap<u64, Fate>,
     receipts: BTreeMap<u64, Vec<Verdict>>,
-    /// The tickets of purges with their turns. Then those that were answered with success.
+    /// The tickets of purges and deletions with their turns. Then those that were answered with success.
     purges: BTreeMap<u64, u64>,
     done: BTreeSet<u64>,
     refused: BTreeSet<u64>,
@@ -372,6 +399,9 @@ impl Run {
                 Call::DeadLettered { seq, arrival: if taken { Arrival::Taken } else { Arrival::Refused } }
             }
             Step::Purge => Call::Purge { ticket: Ticket(self.next_id()) },
+            Step::Delete { if_unused, if_empty } => {
+                Call::Delete { ticket: Ticket(self.next_id()), if_unused, if_empty }
+            }
             Step::Attach { priority, settled } => {
                 let id = self.next_id();
                 self.readers.push(Reader { id, count: 0, limit: 0, number: 0 });
@@ -428,7 +458,9 @@ impl Run {
             }
             // Open until the turn is closed.
             Call::Publish(publish) => _ = self.fates.insert(publish.seq, Fate::Open(u64::MAX)),
-            Call::Purge { ticket } => _ = self.purges.insert(ticket.0, u64::MAX),
+            Call::Purge { ticket } | Call::Delete { ticket, .. } => {
+                _ = self.purges.insert(ticket.0, u64::MAX)
+            }
             Call::Settle { consumer, first, .. } => self.settling.push((consumer.0, *first, u64::MAX)),
             _ => {}
         }
@@ -535,6 +567,14 @@ impl Run {
             match effect {
                 Effect::Settled { consumer, first, .. } => self.settled.push((consumer.0, first)),
                 Effect::Done { ticket, .. } => assert!(self.done.insert(ticket.0)),
+                Effect::Refused {
+                    requester: Requester::Ticket(ticket),
+                    why: Refusal::InUse | Refusal::NotEmpty,
+                } => assert!(self.purges.remove(&ticket.0).is_some()),
+                // A fetch that waits for a block.
+                Effect::Refused { requester: Requester::Ticket(Ticket(0)), why: Refusal::NotFound } => {
+                    assert!(self.fifo.ended().is_some());
+                }
                 Effect::Refused { requester: Requester::Ticket(ticket), why } => {
                     assert_eq!(why, Refusal::Unavailable);
                     assert!(self.refused.insert(ticket.0));
@@ -550,20 +590,38 @@ impl Run {
     }
 
     fn commit(&mut self, turn: u64) {
+        // The queue may end with one of these turns. Then all of their messages go with it.
+        let ends = self.fifo.ends_by(turn);
         for fate in self.fates.values_mut() {
-            if matches!(fate, Fate::Open(open) if *open <= turn) {
-                *fate = Fate::Committed;
+            match fate {
+                Fate::Open(_) if ends => *fate = Fate::Released,
+                Fate::Open(open) if *open <= turn => *fate = Fate::Committed,
+                _ => {}
             }
         }
         self.history.push(Event::Committed(turn));
         self.late.commit(turn, &mut self.fifo, self.now_ms, &mut self.out);
+        assert_eq!(self.fifo.ended().is_some(), ends);
         self.see_deliveries();
+        if ends {
+            self.close();
+        }
+    }
+
+    /// Asks again what the driver has held back.
+    fn ask_again(&mut self) {
+        for call in std::mem::take(&mut self.held) {
+            self.ask(call);
+        }
     }
 
     /// Closes the open turn and commits everything.
     fn commit_all(&mut self) {
         self.close();
-        while let Some(last) = self.late.turns().last().copied().filter(|_| !self.late.is_idle()) {
+        while let Some(last) = self.late.turns().last().copied()
+            && !self.late.is_idle()
+            && !self.has_ended()
+        {
             self.commit(last);
             self.close();
         }
@@ -584,6 +642,11 @@ impl Run {
             self.late.lose(&mut self.fifo, self.now_ms, &mut self.out);
             self.see_deliveries();
         }
+        self.ask_again();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.fifo.ended().is_some()
     }
 
     /// Performs a step that concerns turns or time. Returns false for other steps.
@@ -607,9 +670,7 @@ impl Run {
             }
             Step::Pause => {
                 self.late.set_paused(!self.late.is_paused());
-                for call in std::mem::take(&mut self.held) {
-                    self.ask(call);
-                }
+                self.ask_again();
             }
             Step::Refuse => self.refuses ^= true,
             Step::PageOut { .. } if self.is_writing => {
@@ -718,8 +779,9 @@ fn state(fifo: &Fifo, shelf: &Shelf, now_ms: u64) -> String {
         .collect();
     let leaving: BTreeSet<_> = fifo.leaving.iter().map(entry).collect();
     let next_seq = fifo.next_seq;
+    let ended = fifo.ended();
     format!(
-        "{report:?} next {next_seq}, \nready {ready:?}\nheld {held:?}\nleaving {leaving:?}\ndelayed {delayed:?}"
+        "{ended:?} {report:?} next {next_seq}, \nready {ready:?}\nheld {held:?}\nleaving {leaving:?}\ndelayed {delayed:?}"
     )
 }
 
@@ -752,6 +814,8 @@ fn live_facts(fifo: &Fifo) -> Vec<Logged> {
     fifo.live_facts(0, u64::MAX, |fact| facts.push(fact.into()));
     let runs: Vec<u32> = fifo.runs().collect();
     fifo.run_facts(&runs, |fact| facts.push(fact.into()));
+    // The base of a group says it.
+    facts.extend(fifo.ended().map(|reason| Fact::Ended { reason }.into()));
     facts
 }
 
@@ -778,9 +842,13 @@ proptest! {
     #[test]
     fn a_rollback_restores_the_earlier_state(config in configs(), steps in steps()) {
         let drops = drops_heads(&config);
-        let mut run = Run::new(config);
+        // When the queue was used last is not rolled back.
+        let mut run = Run::new(Config { expires_ms: None, ..config });
         run.loses = false;
         for step in &steps {
+            if run.has_ended() {
+                break;
+            }
             match step {
                 Step::RollBack { .. } => {
                     run.step(step);
@@ -798,7 +866,7 @@ proptest! {
                 | Step::Detach { .. }
                 | Step::Fetch { .. } => {
                     run.commit_all();
-                    if let Some(call) = run.call(step, true) {
+                    if !run.has_ended() && let Some(call) = run.call(step, true) {
                         run.ask(call);
                     }
                     run.commit_all();
@@ -826,6 +894,9 @@ proptest! {
         let mut follower = Fifo::new(follower).with_policy(FactPolicy::Always);
         let mut learned = 0;
         for step in &steps {
+            if run.has_ended() {
+                break;
+            }
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
@@ -851,6 +922,9 @@ proptest! {
         let (mut restored, mut known) = (Restoring::default(), 0);
         let mut restart = None;
         for (number, step) in steps.iter().enumerate() {
+            if run.has_ended() {
+                break;
+            }
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
@@ -884,6 +958,9 @@ proptest! {
     fn committed_requests_are_kept_and_answered_once(config in configs(), steps in steps()) {
         let mut run = Run::new(config);
         for step in &steps {
+            if run.has_ended() {
+                break;
+            }
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
@@ -892,14 +969,20 @@ proptest! {
             let live = restored_state(&run, live_facts(&run.fifo));
             prop_assert_eq!(without_next(committed), without_next(live), "after {:?}", step);
         }
+        if run.has_ended() {
+            // Nobody has told the requests that are held back. They are told that there is no such queue.
+            run.held.clear();
+        }
         run.late.set_paused(true);
         run.step(&Step::Pause);
         run.commit_all();
+        run.held.clear();
         for (publish, fate) in &run.fates {
             let expected = match fate {
                 Fate::Committed => vec![Verdict::Accepted],
                 Fate::RolledBack | Fate::Refused => vec![Verdict::Rejected(RejectReason::Unavailable)],
                 Fate::Full => vec![Verdict::Rejected(RejectReason::MaxLength)],
+                Fate::Released => vec![Verdict::Released],
                 Fate::Open(_) => panic!("{publish} is open"),
             };
             prop_assert_eq!(run.receipts.remove(publish).unwrap_or_default(), expected, "{}", publish);

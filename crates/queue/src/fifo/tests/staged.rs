@@ -197,8 +197,9 @@ fn a_deleted_queue_forgets_its_turns() {
     let mut q = Page::late(config());
     q.publish("a");
     q.delete(false, true).is("refused NotEmpty");
-    q.delete(false, false).is("done 0; deleted Requested");
+    q.delete(false, false).is("done 0 | ended Requested");
     let turn = q.close();
+    q.commit(turn).is("deleted Requested");
     q.roll_back(0).is("");
     q.commit(turn).is("");
     assert_eq!(q.fifo.report().staged, 0);

@@ -358,6 +358,7 @@ fn fact(fact: &Fact) -> String {
         Fact::Gone(Span { first, last }) if first == last => format!("gone {first}"),
         Fact::Gone(Span { first, last }) => format!("gone {first}..={last}"),
         Fact::Returned { seq, marks } => returned(*seq, marks),
+        Fact::Ended { reason } => format!("ended {reason:?}"),
     }
 }
 
