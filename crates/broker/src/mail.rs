@@ -42,6 +42,9 @@ pub enum Mail {
     Placed { version: u64, queue: QueueId, home: Where },
     /// For the node shard: the shard `by` has applied all entries up to `index`.
     Applied { index: u64, by: ShardId },
+    /// For the node shard: the Raft groups of these queues were founded, and the log has their bases. Bounded by the declarations of quorum
+    /// queues.
+    Founded { queues: Vec<QueueId> },
     /// For the node shard: most of the log seems to be garbage. Contains the size of the log in bytes, its oldest
     /// file, the newest file known to the sender, and whether the disk is full. One for each handover that was
     /// written.

@@ -20,13 +20,14 @@
 //!                   (of a vote: its term)         | see [`replica::Record`]; facts: see [`crate::entries`] |
 //!                   owner = 0                     | the same of the catalog, see [`definitions`] |
 //! kind 11 definition  owner = 0, seq = number     | stored change ... |
+//! kind 12 founded   owner = 2^64-1, seq = index   | |
 //! ```
 //!
 //! Numbers are big-endian. The messages of a run are stored in packs, as records of kind 1. Queue ids are never 0,
 //! because incarnations start at 1. `run-gone` says which messages of a run are gone, by their positions.
 //!
 //! A log of version 1 (since 0.1) has the kinds 1 to 8. Version 2 added kind 9, version 3 changes of users and virtual
-//! hosts, version 4 kind 10, and version 9 kind 11. [`wal::LOG_VERSION`] says what later versions changed.
+//! hosts, version 4 kind 10, and version 9 the kinds 11 and 12. [`wal::LOG_VERSION`] says what later versions changed.
 //!
 //! The `version` of a change is the version of the catalog that it was decided for. Recovery ignores it.
 
@@ -62,6 +63,7 @@ const NOTED: u8 = 8;
 const MARKED: u8 = 9;
 const GROUP: u8 = 10;
 const DEFINITION: u8 = 11;
+const FOUNDED: u8 = 12;
 
 /// Bytes of the body of a `stored` record before the sequence numbers.
 const STORED_BYTES: usize = 4 + 8 + 2 + 4 + 4 + 8 + 4 * 8 + 8 + 4 + 4;
@@ -231,6 +233,12 @@ fn push_stored(records: &mut Records, seq: u64, kind: u8, change: &Change) {
 /// Appends a note that the damage at this place of the log was handled, so that the next start does not report it again.
 pub fn push_noted(records: &mut Records, file: &str, offset: u64) {
     records.push(NODE, offset, NOTED, &[file.as_bytes()]);
+}
+
+/// Appends a note that this node has founded its members of all groups that were declared up to this index of the catalog's log, or before.
+/// Their bases are before the note.
+pub fn push_founded(records: &mut Records, index: u64) {
+    records.push(NODE, index, FOUNDED, &[]);
 }
 
 /// What was recovered from the log.
@@ -435,6 +443,10 @@ impl Restored {
             };
         }
         if owner == NODE {
+            if kind == FOUNDED && body.is_empty() {
+                self.definitions.note_founded(seq);
+                return Some(());
+            }
             let file = (kind == NOTED).then(|| String::from_utf8(body.into()).ok()).flatten()?;
             self.noted.insert((file, seq));
             return Some(());
@@ -509,6 +521,11 @@ impl RestoredQueue {
     /// Returns true if the queue has never held a durable message.
     pub fn is_unused(&self) -> bool {
         self.facts.is_unused() && self.group.is_none()
+    }
+
+    /// Returns true if the queue has a Raft group.
+    pub(crate) fn has_group(&self) -> bool {
+        self.group.is_some()
     }
 
     /// See [`LocalFact::Damaged`].

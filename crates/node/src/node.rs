@@ -380,12 +380,23 @@ fn make_named_shards(
     restored.catalog.set_rules(settings.declare_rules.clone());
     let begun = restored.begin(access).expect("a recovery refuses the directory of a cluster");
     let (mut member, applied) = restored.take_member();
+    let founded = restored.founded();
     let Restored { mut catalog, mut queues, keeps_log, .. } = restored;
     catalog.refresh_all();
     access.publish(catalog.users().clone());
     // A queue with messages needs its machine at once, and so does a queue that may expire. The others get
     // their machine with their first link.
     queues.retain(|_, queue| !queue.is_unused());
+    // A quorum queue whose group has no records was never founded, else it would be closed.
+    let founding = catalog.queues().filter(|queue| {
+        let has_group =
+            queues.get(&queue.id).is_some_and(|restored| restored.has_group() || restored.is_damaged());
+        queue.is_quorum() && !has_group
+    });
+    let founding: Vec<_> = founding.map(|queue| (queue.declared, queue.id)).collect();
+    for (_, queue) in &founding {
+        queues.entry(*queue).or_default();
+    }
     // A stream is opened at the start and checked.
     for queue in catalog.queues().filter(|queue| queue.may_expire() || queue.is_stream()) {
         queues.entry(queue.id).or_default();
@@ -419,6 +430,7 @@ fn make_named_shards(
         .collect();
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
     shards[usize::from(DECIDER)].push_begun(begun);
+    shards[usize::from(NODE_SHARD)].begin_founding(founded, &founding);
     if keeps_log {
         shards.iter_mut().for_each(Shard::keep_log);
     }

@@ -17,12 +17,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use catalog::ids::QueueId;
+use catalog::QueueRecord;
+use catalog::ids::{FIRST_NODE, QueueId};
 use queue::LocalFact;
 use wal::files::{Sharing, create_directory};
 use wal::{Cut, Damage, Owners, Records, Recovery, is_cut};
 
-use crate::facts::{self, CATALOG, Restored};
+use crate::facts::{self, CATALOG, Restored, RestoredQueue};
 
 /// The directory for damaged files of the log, inside the data directory.
 pub(crate) const DAMAGED_DIR: &str = "damaged";
@@ -140,6 +141,14 @@ pub fn quarantine(
             "definitions are missing in the log: these queues are closed; the broker starts because accept_lost_definitions is true"
         );
     }
+    let lost = lost_groups(restored);
+    let queues = close(restored, &lost).join(", ");
+    if !queues.is_empty() {
+        tracing::error!(
+            queues,
+            "the records of their Raft groups are missing in the log; these queues are closed"
+        );
+    }
     let unreadable = std::mem::take(&mut restored.unreadable_owners);
     let queues = close(restored, &unreadable).join(", ");
     if !queues.is_empty() {
@@ -147,6 +156,19 @@ pub fn quarantine(
     }
     noted.into_iter().for_each(|(file, offset)| facts::push_noted(&mut records, file, offset));
     Ok(Quarantined { records, definitions_lost })
+}
+
+/// Returns the quorum queues whose groups have lost all of their records. See [`Restored::founded`].
+fn lost_groups(restored: &Restored) -> BTreeSet<u64> {
+    let founded = restored.founded();
+    let is_lost = |record: &QueueRecord| {
+        let has_group = restored.queues.get(&record.id).is_some_and(RestoredQueue::has_group);
+        record.is_quorum() && record.members.has(FIRST_NODE) && record.declared <= founded && !has_group
+    };
+    if founded == 0 {
+        return BTreeSet::new();
+    }
+    restored.catalog.queues().filter(|record| is_lost(record)).map(|record| record.id.0).collect()
 }
 
 /// Returns all owners that may have lost a record: the durable queues, and those of unclaimed data.

@@ -78,6 +78,8 @@ pub enum Mutation {
     DeleteUnclaimed,
     /// Queues that may have lost records are not closed.
     ForgetQuarantine,
+    /// A group whose records are missing is founded again.
+    FoundAgain,
 }
 
 fn has(mutation: Option<Mutation>, mistake: Mutation) -> bool {
@@ -255,6 +257,9 @@ pub fn recover_log<D: Disk>(
         Purpose::Look | Purpose::Offline => (false, None),
     };
     let (mut lost, mut took_users) = (None, false);
+    if has(mutation, Mutation::FoundAgain) {
+        restored.forget_founded();
+    }
     let found = match has(mutation, Mutation::ForgetQuarantine) {
         true => Ok(Quarantined { records: Records::new(), definitions_lost: false }),
         false => quarantine::quarantine(&mut restored, &recovery, accept),

@@ -12,6 +12,7 @@ mod corpus;
 mod endings;
 mod flow;
 mod formats;
+mod founding;
 mod guessing;
 mod links;
 mod quarantine;

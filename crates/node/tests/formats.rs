@@ -282,7 +282,7 @@ fn catalog_group(catalog: &mut Catalog, definitions: u64) -> Vec<replica::Record
         arguments: Arguments::new(),
     };
     let mut all = vec![
-        replica::Record::Base(Base::founding(&[1], catalog_base(definitions))),
+        replica::Record::Base(Base::founding(&[1], catalog_base(definitions, 4))),
         replica::Record::Vote(Vote { term: 2, candidate: Some(Member { node: 1, number: 1 }), applied: 1 }),
     ];
     let mut entry = |index, payload| {

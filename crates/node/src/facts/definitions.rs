@@ -5,7 +5,7 @@
 //!   definition       kind 11, owner 0     1, 2, ... n: changes that make the whole catalog
 //!   base             kind 10, owner 0     "n definitions": from here on they count, and everything before them does not
 //!
-//!   content of a base    format u8 (1) | n u64, big-endian
+//!   content of a base    format u8 (1) | n u64 | founded u64     big-endian; see [`Restored::founded`]
 //! ```
 //!
 //! A base is written over many turns, while entries are applied. The changes of such an entry are added to the definitions, too. So the
@@ -27,18 +27,20 @@ use crate::users_copy;
 
 const CONTENT_FORMAT: u8 = 1;
 
-/// Returns the content of a base after so many definitions.
-pub fn content(definitions: u64) -> Bytes {
-    let mut content = BytesMut::with_capacity(1 + 8);
+/// Returns the content of a base after so many definitions. For `founded` see [`Restored::founded`].
+pub fn content(definitions: u64, founded: u64) -> Bytes {
+    let mut content = BytesMut::with_capacity(1 + 8 + 8);
     content.put_u8(CONTENT_FORMAT);
     content.put_u64(definitions);
+    content.put_u64(founded);
     content.freeze()
 }
 
-/// Returns the number of definitions before a base.
-fn definitions_of(mut content: Bytes) -> Option<u64> {
+/// Returns the number of definitions before a base, and up to which index groups are founded.
+fn decode_content(mut content: Bytes) -> Option<(u64, u64)> {
     (content.try_get_u8().ok()? == CONTENT_FORMAT).then_some(())?;
-    content.try_get_u64().ok().filter(|_| content.is_empty())
+    let both = (content.try_get_u64().ok()?, content.try_get_u64().ok()?);
+    content.is_empty().then_some(both)
 }
 
 /// The catalog's group, as the log says. The catalog itself is [`Restored::catalog`].
@@ -52,6 +54,8 @@ pub(crate) struct Definitions {
     open: Option<Open>,
     /// True if a record of the catalog is missing.
     is_broken: bool,
+    /// See [`Restored::founded`].
+    founded: u64,
     /// True if all records were read.
     is_finished: bool,
     origin: Origin,
@@ -81,6 +85,13 @@ impl std::fmt::Display for NotAlone {
 }
 
 impl std::error::Error for NotAlone {}
+
+impl Definitions {
+    /// Notes up to which index groups are founded.
+    pub(super) fn note_founded(&mut self, index: u64) {
+        self.founded = self.founded.max(index);
+    }
+}
 
 /// How records of the catalog are read.
 impl Restored {
@@ -135,7 +146,9 @@ impl Restored {
     }
 
     fn handle_base(&mut self, base: Base, file: u64) -> Option<()> {
-        let (index, definitions) = (base.at.index, definitions_of(base.content.clone())?);
+        let (definitions, founded) = decode_content(base.content.clone())?;
+        let index = base.at.index;
+        self.definitions.note_founded(founded);
         _ = self.handle_member(Record::Base(base), file);
         // These entries are before the base.
         self.apply_committed(file)?;
@@ -222,6 +235,18 @@ impl Restored {
         self.definitions.changes.push(change);
     }
 
+    /// Returns the index of the catalog's log up to which this node has founded its members of all groups. A group that was declared by an
+    /// entry at or below it, and has no records, has lost them: it must not be founded again, because it would forget its votes and what it has
+    /// acknowledged. A group above it was never founded. 0 if the log is one of an older program, which founded a group with its first use.
+    pub(crate) fn founded(&self) -> u64 {
+        self.definitions.founded
+    }
+
+    /// Makes a mistake that tests must find: groups without records are founded, whether they were before or not.
+    pub(crate) fn forget_founded(&mut self) {
+        self.definitions.founded = 0;
+    }
+
     /// Returns the start of the node for which the log was recovered. The default without a recovery.
     pub(crate) fn origin(&self) -> Origin {
         self.definitions.origin
@@ -279,7 +304,7 @@ impl Restored {
             // The definitions are the catalog after the changes.
             None | Some(Err(_)) => {
                 changes.clear();
-                found(&self.catalog, number + 1, records)
+                found(&self.catalog, (number + 1, self.definitions.founded), records)
             }
         };
         if member.group.members().voters() != [member.group.me()] {
@@ -310,7 +335,7 @@ impl Restored {
 }
 
 /// Returns a new group with this node as its only member, which has this number.
-fn found(catalog: &Catalog, number: u32, records: &mut Records) -> FinishedGroup {
+fn found(catalog: &Catalog, (number, founded): (u32, u64), records: &mut Records) -> FinishedGroup {
     let (mut cursor, mut definitions) = (DefinitionsCursor::default(), 0);
     while !cursor.is_at_end() {
         catalog.walk_definitions(&mut cursor, usize::MAX, |change| {
@@ -320,7 +345,7 @@ fn found(catalog: &Catalog, number: u32, records: &mut Records) -> FinishedGroup
     }
     let me = Member { node: FIRST_NODE, number };
     let members = Members::from_parts(vec![me], Vec::new(), number + 1).expect("one voter");
-    let base = Base { members, ..Base::founding(&[FIRST_NODE], content(definitions)) };
+    let base = Base { members, ..Base::founding(&[FIRST_NODE], content(definitions, founded)) };
     push_group(records, QueueId(CATALOG), me, &Record::Base(base.clone()));
     let mut restoring = Restoring::default();
     let group =

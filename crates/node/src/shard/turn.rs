@@ -150,6 +150,7 @@ impl Shard {
             Mail::Place { queue, home } => self.place(queue, home),
             Mail::Placed { version, queue, home } => self.handle_placed(version, queue, home),
             Mail::Applied { index, by } => self.handle_applied(index, by),
+            Mail::Founded { queues } => self.handle_founded(&queues),
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::Shed(budget) => _ = self.shed(budget),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),

@@ -70,9 +70,10 @@ impl Hosted {
         }
     }
 
-    /// Returns the only member of a new group, and the base that it begins with. `content` is the owner's state.
-    pub(in crate::shard) fn founding(content: Bytes) -> (Self, Record) {
-        let base = Record::Base(Base::founding(&[FIRST_NODE], content));
+    /// Returns this node's member of a new group with members on these nodes, and the base that it begins with. `content` is the owner's
+    /// state.
+    pub(in crate::shard) fn founding(nodes: &[u32], content: Bytes) -> (Self, Record) {
+        let base = Record::Base(Base::founding(nodes, content));
         let me = Member { node: FIRST_NODE, number: 1 };
         let mut restoring = Restoring::default();
         let group = restoring.on_record(base.clone()).and_then(|()| restoring.finish(me, Options::default()));

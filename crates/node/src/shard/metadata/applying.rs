@@ -30,6 +30,9 @@ impl Shard {
             if asks {
                 self.emit_change(change, asker.by.as_deref());
             }
+            if acts_for_node {
+                self.follow_founding(change, *index);
+            }
             self.apply_change(change);
             if acts_for_node {
                 self.follow_history(change);

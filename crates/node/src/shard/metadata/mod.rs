@@ -12,6 +12,7 @@ mod answers;
 mod applying;
 mod copied;
 mod decider;
+mod founding;
 mod history;
 mod owner;
 mod placing;
@@ -31,6 +32,7 @@ use self::answers::Answers;
 use self::copied::Copied;
 pub(crate) use self::decider::DECIDER;
 use self::decider::Decider;
+use self::founding::Founding;
 use self::history::Replay;
 use crate::facts::FinishedGroup;
 
@@ -49,6 +51,8 @@ pub(super) struct Metadata {
     decider: Option<Decider>,
     /// The answers that wait until all shards have applied an entry. Present on the node shard only.
     answers: Option<Answers>,
+    /// The groups that are being founded. Present on the node shard only.
+    founding: Option<Founding>,
     /// The copy of the users. Present on the node shard of a node with a data directory.
     copied: Option<Copied>,
     /// The messages that exchanges remember for later bindings. Used on the node shard only.
@@ -80,6 +84,7 @@ impl Metadata {
             applied,
             decider,
             answers,
+            founding: None,
             copied: None,
             histories: Histories::default(),
             replays: VecDeque::new(),

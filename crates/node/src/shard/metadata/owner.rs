@@ -61,7 +61,9 @@ impl Owner for CatalogOwner<'_> {
 
     /// Returns the number of the definitions that were written for the base.
     fn base(&mut self) -> Bytes {
-        content(self.shard.metadata.decider.as_ref().map_or(0, |decider| decider.definitions))
+        let metadata = &self.shard.metadata;
+        let definitions = metadata.decider.as_ref().map_or(0, |decider| decider.definitions);
+        content(definitions, metadata.founding.as_ref().map_or(0, |founding| founding.noted))
     }
 
     /// Nothing: the content of a base has no definitions, and no node can ask another one for them yet.

@@ -31,13 +31,16 @@ impl Shard {
 
     /// Called on the node shard of the asker after it has applied a change. A queue that may expire gets its machine
     /// at once, because only the machine measures its unused time. So does an exclusive queue, which lives on
-    /// the shard of its connection. `from` is the shard that proposed the change.
+    /// the shard of its connection, and a quorum queue, whose group is founded now. `from` is the shard that proposed the change. Quorum
+    /// queues that one client declares are divided among the shards.
     pub(super) fn place_declared(&mut self, change: &Change, from: ShardId) {
         if let Change::QueueDeclared(declared) = change
             && let Some(queue) = self.metadata.catalog.queue_by_id(declared.id)
-            && (queue.exclusive.is_some() || self.waits(&queue))
+            && (queue.exclusive.is_some() || queue.is_quorum() || self.waits(&queue))
         {
-            self.place(declared.id, from);
+            let shards = self.mail.shards().len();
+            let other = if queue.is_quorum() { declared.id.slot() % shards } else { 0 };
+            self.place(declared.id, ((usize::from(from) + other) % shards) as ShardId);
         }
     }
 

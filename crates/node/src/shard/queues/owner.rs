@@ -89,7 +89,8 @@ impl Shard {
         QueueOwner { shard: self, queue }
     }
 
-    /// Gives a quorum queue its group. A queue without a restored group gets a new one, whose only member is on this node.
+    /// Gives a quorum queue its group. A queue without a restored group gets a new one: it was never founded, as the declaration says
+    /// ([`crate::facts::Restored::founded`]).
     pub(super) fn place_group(&mut self, queue: QueueId, restored: Option<Box<RestoredGroup>>) {
         let Some(slot) = self.queues.get_mut(queue) else { return };
         if slot.fifo.is_damaged() {
@@ -97,7 +98,9 @@ impl Shard {
         }
         let (group, base) = match restored {
             None => {
-                let (group, base) = Hosted::founding(entries::content(1));
+                let members = self.metadata.catalog().queue_by_id(queue).map(|record| record.members.clone());
+                let (group, base) =
+                    Hosted::founding(members.unwrap_or_default().nodes(), entries::content(1));
                 (group, Some(base))
             }
             Some(restored) => match restored.finish(FIRST_NODE) {
@@ -114,6 +117,7 @@ impl Shard {
         slot.group = Some(Box::new(group));
         if let Some(base) = base {
             self.storage.push_records(|into| push_group(into, queue, me, &base));
+            self.storage.note_founded(queue);
         }
         self.note_leadership(queue);
         groups::pump(&mut self.owner(queue));

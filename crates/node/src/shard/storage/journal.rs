@@ -51,6 +51,8 @@ pub(super) struct OnWritten {
     pub answers: Vec<Answer>,
     /// Messages that were put: queue, first and last sequence number.
     pub puts: Vec<(QueueId, u64, u64)>,
+    /// Queues whose groups were founded.
+    pub founded: Vec<QueueId>,
     /// Runs whose `Stored` records are among them.
     pub stored: Vec<(QueueId, u32)>,
     /// All definitions are in this file, in later files, or in these records.
@@ -156,6 +158,11 @@ impl Journal {
     /// Calls `add` to add records that nobody waits for.
     pub(super) fn push_records(&mut self, add: impl FnOnce(&mut Records)) {
         add(&mut self.open.records);
+    }
+
+    /// Notes that the founding base of a queue's group is among the records.
+    pub(super) fn note_founded(&mut self, queue: QueueId) {
+        self.open.on_written.founded.push(queue);
     }
 
     /// Notes that messages between these seqs, inclusive, are among the records.

@@ -64,7 +64,10 @@ impl Shard {
         self.storage.log_file = self.storage.log_file.max(file);
         self.note_log_on_reserve(size.on_reserve);
         self.report_size(size);
-        let OnWritten { mut receipts, answers, puts, stored, definitions, evacuated } = on_written;
+        let OnWritten { mut receipts, answers, puts, founded, stored, definitions, evacuated } = on_written;
+        if !founded.is_empty() {
+            self.mail.send(NODE_SHARD, Mail::Founded { queues: founded });
+        }
         for (queue, first, last) in puts {
             let slot = self.queues.get_mut(queue);
             if let Some(slot) = slot {

@@ -384,6 +384,11 @@ impl Storage {
         self.journal.push_records(add);
     }
 
+    /// Notes that the founding base of a queue's group is among the records. The node shard hears of it when they are written.
+    pub(super) fn note_founded(&mut self, queue: QueueId) {
+        self.journal.note_founded(queue);
+    }
+
     /// Notes that messages between these seqs, inclusive, are among the records.
     pub(super) fn note_puts(&mut self, queue: QueueId, first: u64, last: u64) {
         self.journal.note_puts(queue, first, last);
