@@ -53,7 +53,8 @@ fn ends(disk: &SimDisk) -> Ends {
                 ends.unsaid.insert(queue.0);
             }
         }
-        GROUP if group_has_ended(record.body) => _ = ends.by_group.insert(record.owner),
+        // The catalog has a group, too.
+        GROUP if record.owner != 0 && group_has_ended(record.body) => _ = ends.by_group.insert(record.owner),
         _ => {}
     })
     .unwrap();

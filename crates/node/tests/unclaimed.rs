@@ -262,10 +262,11 @@ fn declaration(declared: &Arc<QueueRecord>) -> Bytes {
 fn without(record: &Record, declaration: &Bytes) -> Option<Bytes> {
     // The owner of definitions is 0.
     let has = record.owner == 0 && record.body.windows(declaration.len()).any(|at| at == declaration);
-    let mut body = record.body.clone().split_off(4);
-    let replica::Record::Entry { mut entry, committed } =
-        has.then(|| replica::Record::decode(body.split_off(0)).unwrap())?
-    else {
+    if !has {
+        return None;
+    }
+    let of_group = replica::Record::decode(record.body.slice(4..)).unwrap();
+    let replica::Record::Entry { mut entry, committed } = of_group else {
         panic!("the declaration is an entry");
     };
     let mut empty = BytesMut::new();

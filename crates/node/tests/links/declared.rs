@@ -79,6 +79,7 @@ fn commands_that_depend_on_declarations_wait_for_them() {
     let mut house = House::new(2, Settings::default());
     let answers = Answers::default();
     // Before that, the start is written.
+    house.settle();
     house.now_ms += 30;
     house.settle();
     house.log_stopped = true;
