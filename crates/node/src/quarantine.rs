@@ -60,7 +60,7 @@ pub struct Quarantined {
 }
 
 /// Closes every queue that may have lost a record where the log is damaged, and every queue with an
-/// unreadable record.
+/// unreadable record. Streams stay open: the log has no messages of them, and their segments are checked by themselves.
 ///
 /// If `accept_lost_definitions` is set and the catalog may have lost a record, every known durable queue is
 /// closed.
@@ -76,6 +76,9 @@ pub fn quarantine(
     if restored.unreadable_owners.contains(&CATALOG) {
         return Err(DefinitionsLost::Unreadable);
     }
+    // Older programs have noted that streams were closed.
+    let Restored { catalog, queues, .. } = restored;
+    queues.retain(|id, _| catalog.is_stream(*id) != Some(true));
     let (mut records, mut definitions_lost) = (Records::new(), false);
     let mut close = |restored: &mut Restored, owners: &BTreeSet<u64>| {
         let mut names = Vec::new();
@@ -83,6 +86,7 @@ pub fn quarantine(
             let id = QueueId(owner);
             // A queue that is not known now may be known later. Then it is closed, too.
             let queue = match (restored.catalog.queue_by_id(id), restored.unclaimed.get_mut(&id)) {
+                (Some(record), _) if record.is_stream() => continue,
                 (Some(record), _) => {
                     names.push(format!("'{}' in vhost '{}'", record.name, record.vhost));
                     restored.queues.entry(id).or_default()
@@ -117,7 +121,8 @@ pub fn quarantine(
             Owners::Only(owners) if !definitions => owners.iter().copied().collect(),
             _ => {
                 noted.push((file, *offset));
-                let known = restored.catalog.queues().filter(|q| q.outlives_restart()).map(|q| q.id);
+                let queues = restored.catalog.queues().filter(|q| q.outlives_restart() && !q.is_stream());
+                let known = queues.map(|q| q.id);
                 known.chain(restored.unclaimed.keys().copied()).map(|id| id.0).collect()
             }
         };
