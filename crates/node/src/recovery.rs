@@ -76,6 +76,8 @@ pub enum Mutation {
     DeleteUnclaimed,
     /// Queues that may have lost records are not closed.
     ForgetQuarantine,
+    /// Queues that may have lost records are closed, but only until the next start: it is not written.
+    ForgetClosed,
 }
 
 fn has(mutation: Option<Mutation>, mistake: Mutation) -> bool {
@@ -256,6 +258,9 @@ pub fn recover_log<D: Disk>(
         (Err(found), Purpose::Look) => lost = Some(found),
         (Err(found), _) => return Err(RecoverError::Definitions(found)),
         (Ok(Quarantined { mut records, definitions_lost }), _) => {
+            if has(mutation, Mutation::ForgetClosed) {
+                records = Records::new();
+            }
             if definitions_lost {
                 took_users = users.is_some();
                 replace_users(&mut restored, users, &mut records);

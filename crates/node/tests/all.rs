@@ -9,6 +9,7 @@ mod world;
 
 mod clocks;
 mod corpus;
+mod damage;
 mod flow;
 mod formats;
 mod guessing;
