@@ -640,7 +640,7 @@ impl Catalog {
                 Arc::make_mut(&mut self.users).clear_topics(user, vhost, exchange.as_deref());
             }
             Change::UsersBegun => Arc::make_mut(&mut self.users).begin(),
-            Change::NodeStarted { node, origin } => self.start_node(*node, *origin),
+            Change::NodeStarted { node, .. } => self.start_node(*node),
             Change::Incarnations { next } => self.next_incarnation = self.next_incarnation.max(*next),
             Change::Bound(binding) => {
                 if let Some(table) = self.table_mut(binding) {

@@ -214,7 +214,7 @@ fn is_seq(seq: u64) -> bool {
     (1..u64::MAX).contains(&seq)
 }
 
-/// Appends one change of the catalog in the form that was written before version 9 of the log. For tests.
+/// Appends one change of the catalog in the form that was written before version 9 of the log. Only tests and benches write it.
 pub fn push_change(records: &mut Records, version: u64, change: &Change) {
     push_stored(records, version, CHANGE, change);
 }
@@ -368,6 +368,17 @@ impl RestoredGroup {
     pub(crate) fn take_rest(&mut self) -> Vec<(Entry, u64)> {
         let rest = self.restoring.take_rest();
         self.with_files(rest, self.base_file)
+    }
+
+    /// Returns what is missing.
+    pub(crate) fn check(&self) -> Result<(), Damaged> {
+        self.restoring.check()
+    }
+
+    /// Returns true if `node` is the only voter, or no base says who votes.
+    pub(crate) fn is_alone(&self, node: u32) -> bool {
+        let voters = self.restoring.members().voters();
+        voters.is_empty() || voters == [Member { node, number: self.number }]
     }
 
     /// The number of the member. 0 if there are no records.

@@ -66,7 +66,7 @@ pub struct Quarantined {
 }
 
 /// Closes every queue that may have lost a record where the log is damaged, and every queue with an
-/// unreadable record.
+/// unreadable record. Streams stay open: the log has no messages of them, and their segments are checked by themselves.
 ///
 /// If `accept_lost_definitions` is set and the catalog may have lost a record, every known durable queue is
 /// closed.
@@ -82,6 +82,9 @@ pub fn quarantine(
     if restored.unreadable_owners.contains(&CATALOG) {
         return Err(DefinitionsLost::Unreadable);
     }
+    // Older programs have noted that streams were closed.
+    let Restored { catalog, queues, .. } = restored;
+    queues.retain(|id, _| catalog.is_stream(*id) != Some(true));
     let (mut records, mut definitions_lost) = (Records::new(), false);
     let mut close = |restored: &mut Restored, owners: &BTreeSet<u64>| {
         let mut names = Vec::new();
@@ -89,6 +92,7 @@ pub fn quarantine(
             let id = QueueId(owner);
             // A queue that is not known now may be known later. Then it is closed, too.
             let queue = match (restored.catalog.queue_by_id(id), restored.unclaimed.get_mut(&id)) {
+                (Some(record), _) if record.is_stream() => continue,
                 (Some(record), _) => {
                     names.push(format!("'{}' in vhost '{}'", record.name, record.vhost));
                     restored.queues.entry(id).or_default()
@@ -109,7 +113,7 @@ pub fn quarantine(
         if restored.noted.contains(&(file.clone(), *offset)) {
             continue;
         }
-        let definitions = concerns_definitions(damage);
+        let definitions = concerns_definitions(restored, damage);
         if definitions && !accept_lost_definitions {
             return Err(DefinitionsLost::Damage(damage.clone()));
         }
@@ -171,14 +175,20 @@ fn lost_groups(restored: &Restored) -> BTreeSet<u64> {
     restored.catalog.queues().filter(|record| is_lost(record)).map(|record| record.id.0).collect()
 }
 
-/// Returns all owners that may have lost a record: the durable queues, and those of unclaimed data.
+/// Returns all owners that may have lost a record: the durable queues that are no streams, and those of unclaimed data.
 fn all_known(restored: &Restored) -> BTreeSet<u64> {
-    let known = restored.catalog.queues().filter(|q| q.outlives_restart()).map(|q| q.id);
+    let queues = restored.catalog.queues().filter(|q| q.outlives_restart() && !q.is_stream());
+    let known = queues.map(|q| q.id);
     known.chain(restored.unclaimed.keys().copied()).map(|id| id.0).collect()
 }
 
 /// Returns true if a definition may be lost in this damage, whether or not an earlier start has handled it.
-pub(crate) fn concerns_definitions(damage: &Damage) -> bool {
+pub(crate) fn concerns_definitions(restored: &Restored, damage: &Damage) -> bool {
+    // A name that is no number is not known to be older than anything.
+    let file = damage.file.split('.').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX);
+    if !restored.may_lack_definitions_of(file) {
+        return false;
+    }
     match &damage.owners {
         Owners::Only(owners) => owners.contains(&CATALOG),
         // Definitions are always synced. If no synced record is missing here, no definition is lost.

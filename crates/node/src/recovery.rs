@@ -80,6 +80,8 @@ pub enum Mutation {
     ForgetQuarantine,
     /// A group whose records are missing is founded again.
     FoundAgain,
+    /// Queues that may have lost records are closed, but only until the next start: it is not written.
+    ForgetClosed,
 }
 
 fn has(mutation: Option<Mutation>, mistake: Mutation) -> bool {
@@ -244,6 +246,7 @@ pub fn recover_log<D: Disk>(
     });
     let (mut log, recovery) = opened.map_err(RecoverError::Log)?;
     restored.finish_definitions(origin, !recovery.damage.is_empty());
+    restored.check_alone().map_err(RecoverError::NotAlone)?;
     let streams = streams(false).map_err(|error| RecoverError::Folder { folder: STREAMS_DIR, error })?;
     let mut streams = streams.map(Streams::new).transpose().map_err(RecoverError::Streams)?;
     let listed = streams.as_mut();
@@ -269,6 +272,9 @@ pub fn recover_log<D: Disk>(
         (Err(found), Purpose::Look) => lost = Some(found),
         (Err(found), _) => return Err(RecoverError::Definitions(found)),
         (Ok(Quarantined { mut records, definitions_lost }), _) => {
+            if has(mutation, Mutation::ForgetClosed) {
+                records = Records::new();
+            }
             if definitions_lost {
                 took_users = users.is_some();
                 restored.accept_definitions();

@@ -9,6 +9,7 @@ mod world;
 
 mod clocks;
 mod corpus;
+mod damage;
 mod endings;
 mod flow;
 mod formats;

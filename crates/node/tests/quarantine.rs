@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
 use crate::recovered;
+use amqp10::Value;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
@@ -263,6 +264,27 @@ fn damage_without_a_known_owner_closes_every_durable_queue_of_its_time() {
     let mut life = Life::start(&disk, 200_000).unwrap();
     assert_eq!((life.take(a), life.take(b)), (Err(Refusal::Damaged), Err(Refusal::Damaged)));
     assert_eq!(life.take(c), Ok(1), "a queue declared later has lost nothing");
+}
+
+/// The log has no messages of streams. Their segments are checked by themselves.
+#[test]
+fn damage_in_the_log_closes_no_stream() {
+    let disk = filled();
+    let mut life = Life::start(&disk, 50_000).unwrap();
+    let kind = ("x-queue-type".to_owned(), Value::from("stream"));
+    let declare = DeclareQueue::new("/", "s", [kind].into_iter().collect());
+    life.shard.propose(Command::DeclareQueue(declare), Box::new(|answer| drop(answer.unwrap())));
+    life.settle();
+    let stream = life.queue("s").unwrap();
+    drop(life);
+    let disk = spoilt(&disk, b"one", b"three");
+    let options = Options { file_bytes: 2048, seed: Some(1), ..Options::default() };
+    for _ in 0..2 {
+        let recovered = recovered::start(&disk, options.clone(), &Access::default(), false, None).unwrap();
+        let mut closed: Vec<_> = recovered.restored.queues.into_iter().collect();
+        closed.retain(|(_, queue)| queue.is_damaged());
+        assert_eq!((closed.len(), closed.iter().any(|(id, _)| *id == stream)), (2, false));
+    }
 }
 
 #[test]

@@ -41,19 +41,31 @@ impl SimDisks {
         users: Option<&Users>,
         mutation: Option<Mutation>,
     ) -> Result<Recovered<SimDisk>, RecoverError> {
+        let rules = &Settings::default().declare_rules;
+        let start = Start { accept_lost_definitions, users, rules, access };
+        self.recover(log_options, PackOptions::default(), Purpose::Start(start), mutation)
+    }
+
+    /// Recovers for any purpose.
+    pub(crate) fn recover(
+        &self,
+        log_options: Options,
+        pack_options: PackOptions,
+        purpose: Purpose<'_>,
+        mutation: Option<Mutation>,
+    ) -> Result<Recovered<SimDisk>, RecoverError> {
         let disks = Disks {
             log: self.log.clone(),
             packs: &mut |_| Ok(Some(self.packs.clone())),
             streams: &mut |_| Ok(Some(self.streams.clone())),
             log_options,
-            pack_options: PackOptions::default(),
+            pack_options,
             unclaimed: &mut |_| Ok(Some(self.unclaimed.clone())),
             keep_damaged: &mut |_, _| Ok(()),
             origin: Origin::default(),
             mutation,
         };
-        let rules = &Settings::default().declare_rules;
-        recover(disks, Purpose::Start(Start { accept_lost_definitions, users, rules, access }))
+        recover(disks, purpose)
     }
 }
 

@@ -113,6 +113,31 @@ impl Restoring {
         rest
     }
 
+    /// Returns the members, as far as the records say.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Returns what [`Self::finish`] would say.
+    ///
+    /// # Errors
+    /// Something is missing.
+    pub fn check(&self) -> Result<(), Damaged> {
+        let Self { vote, floor, has_base, entries, .. } = self;
+        match entries.front() {
+            Some(_) if !has_base => return Err(Damaged::NoBase),
+            _ => check_gap(floor.index, entries)?,
+        }
+        let last = entries.back().map_or(*floor, |last| last.at);
+        if last.term > vote.term {
+            return Err(Damaged::VoteMissing);
+        }
+        if last.index < vote.applied {
+            return Err(Damaged::EntriesMissing { applied: vote.applied });
+        }
+        Ok(())
+    }
+
     /// Returns the index up to which entries are certainly committed, although the records may not say so.
     fn certain(&self, me: Member) -> u64 {
         let last = self.entries.back().map_or(self.floor, |last| last.at);
@@ -132,19 +157,9 @@ impl Restoring {
     /// # Errors
     /// Something is missing.
     pub fn finish(self, me: Member, options: Options) -> Result<Group, Damaged> {
+        self.check()?;
         let applied = self.certain(me);
-        let Self { mut vote, floor, members, has_base, entries, .. } = self;
-        match entries.front() {
-            Some(_) if !has_base => return Err(Damaged::NoBase),
-            _ => check_gap(floor.index, &entries)?,
-        }
-        let last = entries.back().map_or(floor, |last| last.at);
-        if last.term > vote.term {
-            return Err(Damaged::VoteMissing);
-        }
-        if last.index < vote.applied {
-            return Err(Damaged::EntriesMissing { applied: vote.applied });
-        }
+        let Self { mut vote, floor, members, entries, .. } = self;
         vote.applied = applied;
         let entries = entries.into_iter().map(entry_in).collect();
         let store = Store::new(floor, entries, vote, &members);

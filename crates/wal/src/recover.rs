@@ -127,8 +127,8 @@ pub struct Damage {
     /// True if the file does not exist any more.
     pub missing: bool,
     pub owners: Owners,
-    /// True if a handover that asked for a sync may be lost. If false, every lost record was unsynced. Then
-    /// an owner that waits for the sync has shown nothing of the record to others.
+    /// True if a record may be lost that was certainly synced: its handover asked for a sync, or it was written again before files
+    /// were deleted. If false, an owner that waits for the sync has shown nothing of the lost records to others.
     pub synced: bool,
 }
 
@@ -210,8 +210,9 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
     };
 
     let (floor, chain, damage) = directory.valid();
+    let raised = directory.raised(floor, &chain);
     for gap in &damage {
-        directory.damage(disk, gap, &mut recovery.damage)?;
+        directory.damage(disk, gap, raised, &mut recovery.damage)?;
     }
     let damage_inside = recovery.damage.len();
 

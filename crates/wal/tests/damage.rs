@@ -3,7 +3,7 @@
 //! other.
 
 use wal::{Completion, Damage, Handover, Log, Options, Owners, Record, Records, Recovery};
-use wal_testing::{Op, SimDisk};
+use wal_testing::{Op, SimDisk, forget};
 
 const FILE_HEADER: usize = 48;
 const BATCH_HEADER: usize = 64;
@@ -276,6 +276,32 @@ fn a_batch_whose_sync_was_waited_for_may_have_held_a_definition() {
         let told: Vec<_> = recovery.damage.iter().map(|damage| (&damage.owners, damage.synced)).collect();
         let expected: &[_] = if seq == 3 { &[] } else { &[(&Owners::All, synced)] };
         assert_eq!(told, expected, "batch {seq}");
+    }
+}
+
+/// Definitions are written again before files are deleted. Nobody waits for the sync of these copies but the deletion.
+#[test]
+fn a_batch_before_a_deletion_of_files_may_have_held_a_definition() {
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open(&disk);
+    (1..=9).for_each(|seq| drop(write(&mut log, seq, false)));
+    // Batch 10 raises the floor.
+    assert!(forget(&mut log, 1));
+    (11..=13).for_each(|seq| drop(write(&mut log, seq, false)));
+    drop(log);
+    for (seq, synced) in [(6, true), (9, true), (12, false)] {
+        let damaged = SimDisk::new(1);
+        damaged.put_note(&disk.note());
+        for (name, mut bytes) in disk.files() {
+            let body = bytes.windows(BODY).position(|window| window == [seq as u8; BODY]);
+            // The owner of the batch is unknown.
+            body.into_iter().for_each(|at| bytes[at - RECORD_HEADER + 4] ^= 1);
+            damaged.put(&name, &bytes);
+        }
+        let (_, recovery, found) = open(&damaged);
+        assert_eq!(found.len(), 7);
+        let told: Vec<_> = recovery.damage.iter().map(|damage| (&damage.owners, damage.synced)).collect();
+        assert_eq!(told, [(&Owners::All, synced)], "batch {seq}");
     }
 }
 

@@ -143,6 +143,7 @@ struct Batch {
     end: usize,
     number: u64,
     synced: u64,
+    floor: u64,
     owners: Vec<u64>,
 }
 
@@ -153,7 +154,7 @@ fn batches(files: &Files) -> Vec<Batch> {
         let mut offset = FILE_HEADER;
         // Bytes after the last batch may be from an earlier use of the file.
         while offset < bytes.len() && bytes[offset + 8..offset + 16] == bytes[24..32] {
-            let (number, synced) = (word(bytes, offset + 16), word(bytes, offset + 32));
+            let [number, synced, floor] = [16, 32, 40].map(|at| word(bytes, offset + at));
             let end = offset + BATCH_HEADER + word(bytes, offset + 48) as usize;
             let mut owners = BTreeSet::new();
             let mut at = offset + BATCH_HEADER;
@@ -162,7 +163,7 @@ fn batches(files: &Files) -> Vec<Batch> {
                 at += 24 + u32::from_le_bytes(bytes[at + 16..at + 20].try_into().unwrap()) as usize;
             }
             let owners = owners.into_iter().collect();
-            batches.push(Batch { file: file.clone(), offset, end, number, synced, owners });
+            batches.push(Batch { file: file.clone(), offset, end, number, synced, floor, owners });
             offset = end;
         }
     }
@@ -220,7 +221,11 @@ fn check_flip(
         );
         assert!(*owners == Owners::All || *owners == Owners::Only(hit.owners.clone()), "{place}: {owners:?}");
         let behind = batches.iter().filter(|b| b.number > hit.number).min_by_key(|b| b.number).unwrap();
-        assert_eq!(*synced, behind.synced >= hit.number, "{place}");
+        // What is before the first batch with the last floor was synced before files were deleted.
+        let others = || batches.iter().filter(|b| b.number != hit.number);
+        let floor = others().map(|b| b.floor).max().filter(|floor| *floor > 1);
+        let raised = others().filter(|b| Some(b.floor) == floor).map(|b| b.number).min().unwrap_or(0);
+        assert_eq!(*synced, behind.synced >= hit.number || hit.number < raised, "{place}");
         assert_eq!(recovery.cut.as_ref(), former, "{place}");
         let mut kept = files.clone();
         former.inspect(|cut| kept.get_mut(&cut.file).unwrap().truncate(cut.offset as usize));

@@ -17,12 +17,16 @@ fn start(catalog: &mut Catalog, node: NodeNumber, boot: u32) {
 fn own(catalog: &mut Catalog, name: &str, node: NodeNumber, boot: u32) {
     let connection = Some(ConnectionId { origin: origin(node, boot), number: 1 });
     let declare = DeclareQueue::new("/", name, Arguments::new());
-    run(catalog, Command::DeclareQueue(DeclareQueue { exclusive: true, connection, ..declare }));
+    declare_on(catalog, DeclareQueue { exclusive: true, connection, ..declare }, node);
 }
 
 /// Declares a queue that is not durable, and lives on this node.
 fn transient(catalog: &mut Catalog, name: &str, node: NodeNumber) {
     let declare = DeclareQueue { durable: false, ..DeclareQueue::new("/", name, Arguments::new()) };
+    declare_on(catalog, declare, node);
+}
+
+fn declare_on(catalog: &mut Catalog, declare: DeclareQueue, node: NodeNumber) {
     for change in decide(catalog, Command::DeclareQueue(declare)).unwrap().changes {
         let Change::QueueDeclared(record) = change else { continue };
         let members = Members::new(&[node]);
@@ -67,7 +71,8 @@ fn queues_end_with_the_node_of_their_connection_or_their_own() {
     let mut catalog = Catalog::default();
     run(&mut catalog, queue("durable", &[]));
     own(&mut catalog, "of-1", 1, 1);
-    own(&mut catalog, "of-1-since", 1, 2);
+    // Whatever its number of starts says: it may have been lost, with the identity of the node.
+    own(&mut catalog, "of-1-later", 1, 9);
     own(&mut catalog, "of-2", 2, 1);
     transient(&mut catalog, "on-1", 1);
     transient(&mut catalog, "on-2", 2);
@@ -77,11 +82,11 @@ fn queues_end_with_the_node_of_their_connection_or_their_own() {
     }
     let mut again = catalog.clone();
     start(&mut catalog, 1, 2);
-    assert_eq!(names(&catalog).join(" "), "durable of-1-since of-2 on-2");
-    assert_eq!(destinations(&catalog, "x"), ["durable", "of-1-since", "of-2", "on-2"].map(to_queue));
+    assert_eq!(names(&catalog).join(" "), "durable of-2 on-2");
+    assert_eq!(destinations(&catalog, "x"), ["durable", "of-2", "on-2"].map(to_queue));
     start(&mut catalog, 2, 2);
-    assert_eq!(names(&catalog).join(" "), "durable of-1-since");
-    assert_eq!(catalog.queue_count(), 2);
+    assert_eq!(names(&catalog).join(" "), "durable");
+    assert_eq!(catalog.queue_count(), 1);
     // Starts of two nodes can come in any order.
     start(&mut again, 2, 2);
     start(&mut again, 1, 2);

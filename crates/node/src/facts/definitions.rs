@@ -19,7 +19,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use catalog::access::{Access, Users};
 use catalog::ids::{FIRST_NODE, Origin, QueueId};
 use catalog::{Answer, Asker, Catalog, Change, DefinitionsCursor, decode_change, decode_entry, encode_entry};
-use replica::{Base, Damaged, Group, Member, Members, Options, Payload, Record, Restoring, Role, Round};
+use replica::{
+    Base, Damaged, Group, Member, Members, Options, Payload, Position, Record, Restoring, Role, Round, Vote,
+};
 use wal::Records;
 
 use super::{CATALOG, FinishedGroup, Restored, RestoredGroup, push_definition, push_group};
@@ -54,6 +56,8 @@ pub(crate) struct Definitions {
     open: Option<Open>,
     /// True if a record of the catalog is missing.
     is_broken: bool,
+    /// The log file of the last record of the group.
+    last_file: u64,
     /// See [`Restored::founded`].
     founded: u64,
     /// True if all records were read.
@@ -121,7 +125,13 @@ impl Restored {
 
     /// Handles a record of the catalog's group, which is in this log file. Entries that are known to be committed are applied at once.
     pub(crate) fn handle_catalog_group(&mut self, body: Bytes, file: u64) -> Option<()> {
+        let before = self.definitions.group.number();
         let Some(record) = self.definitions.group.read(body)? else { return Some(()) };
+        if before != self.definitions.group.number() {
+            // Another group, which begins with its own base.
+            (self.definitions.has_base, self.definitions.applied) = (false, 0);
+        }
+        self.definitions.last_file = file;
         match record {
             Record::Base(base) => self.handle_base(base, file),
             Record::Entry { ref entry, .. } => {
@@ -156,6 +166,8 @@ impl Restored {
         let has_all = *has_base && *applied >= index;
         let is_whole = |open: &Open| open.is_whole && open.last == definitions;
         match open.take() {
+            // Entries after this base are applied already.
+            _ if *has_base && *applied > index => return Some(()),
             Some(open) if is_whole(&open) => (self.catalog, *is_broken) = (open.catalog, false),
             // All that was before the base has been read, so nothing is missing.
             _ if has_all => {}
@@ -198,9 +210,12 @@ impl Restored {
         definitions.is_finished = true;
         definitions.origin = origin;
         let mut rest = definitions.group.take_certain(FIRST_NODE);
+        // Without a base, a group has no records: both are written at once.
+        definitions.is_broken |=
+            definitions.group.check().is_err() || !definitions.has_base && definitions.group.number() > 0;
         if !definitions.has_base && is_damaged {
             rest = definitions.group.take_rest();
-            definitions.is_broken |= !rest.is_empty() || definitions.open.is_some();
+            definitions.is_broken |= definitions.open.is_some();
             if let Some(open) =
                 definitions.open.take_if(|open| open.catalog.version() > self.catalog.version())
             {
@@ -220,6 +235,18 @@ impl Restored {
     /// Returns true if a record of the catalog is missing.
     pub(crate) fn lacks_definitions(&self) -> bool {
         self.definitions.is_broken
+    }
+
+    /// Returns true if a record of the catalog may be missing that was in this log file. The entries of a group are numbered, so one is missing
+    /// only if there is a gap, or after the last one that was read.
+    pub(crate) fn may_lack_definitions_of(&self, file: u64) -> bool {
+        let Definitions { has_base, is_broken, last_file, .. } = self.definitions;
+        !has_base || is_broken || file >= last_file
+    }
+
+    /// Returns an error if the group has members on other nodes.
+    pub(crate) fn check_alone(&self) -> Result<(), NotAlone> {
+        self.definitions.group.is_alone(FIRST_NODE).then_some(()).ok_or(NotAlone)
     }
 
     /// Called if the catalog is what could be read, although records may be missing. The next records begin a new group.
@@ -304,7 +331,10 @@ impl Restored {
             // The definitions are the catalog after the changes.
             None | Some(Err(_)) => {
                 changes.clear();
-                found(&self.catalog, (number + 1, self.definitions.founded), records)
+                // The index goes on, because declarations have theirs.
+                let declared = self.catalog.queues().map(|queue| queue.declared).max();
+                let index = declared.unwrap_or(0).max(self.definitions.applied) + 1;
+                found(&self.catalog, number + 1, (index, self.definitions.founded), records)
             }
         };
         if member.group.members().voters() != [member.group.me()] {
@@ -334,8 +364,13 @@ impl Restored {
     }
 }
 
-/// Returns a new group with this node as its only member, which has this number.
-fn found(catalog: &Catalog, (number, founded): (u32, u64), records: &mut Records) -> FinishedGroup {
+/// Returns a new group with this node as its only member, which has this number. `index` is that of its base.
+fn found(
+    catalog: &Catalog,
+    number: u32,
+    (index, founded): (u64, u64),
+    records: &mut Records,
+) -> FinishedGroup {
     let (mut cursor, mut definitions) = (DefinitionsCursor::default(), 0);
     while !cursor.is_at_end() {
         catalog.walk_definitions(&mut cursor, usize::MAX, |change| {
@@ -345,7 +380,9 @@ fn found(catalog: &Catalog, (number, founded): (u32, u64), records: &mut Records
     }
     let me = Member { node: FIRST_NODE, number };
     let members = Members::from_parts(vec![me], Vec::new(), number + 1).expect("one voter");
-    let base = Base { members, ..Base::founding(&[FIRST_NODE], content(definitions, founded)) };
+    let founding = Base::founding(&[FIRST_NODE], content(definitions, founded));
+    let at = Position { index, ..founding.at };
+    let base = Base { at, vote: Vote { applied: index, ..founding.vote }, members, ..founding };
     push_group(records, QueueId(CATALOG), me, &Record::Base(base.clone()));
     let mut restoring = Restoring::default();
     let group =

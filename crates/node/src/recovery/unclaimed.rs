@@ -127,7 +127,8 @@ pub(super) fn sort<D: Disk>(
     let in_log: BTreeSet<u64> = restored.queues.keys().map(|id| id.0).chain(voided.iter().copied()).collect();
     let in_streams: BTreeSet<u64> = streams.iter().flat_map(|streams| streams.owners()).collect();
     let owners: BTreeSet<u64> = in_log.iter().chain(&in_streams).chain(files.keys()).copied().collect();
-    let definitions_lost = recovery.damage.iter().any(concerns_definitions);
+    let definitions_lost = restored.lacks_definitions()
+        || recovery.damage.iter().any(|damage| concerns_definitions(restored, damage));
     let mut unclaimed = BTreeSet::new();
     for owner in owners {
         let id = QueueId(owner);

@@ -152,6 +152,8 @@ impl Client {
 
     fn see(&mut self, seen: Seen, story: &mut Story) {
         match seen {
+            // The connection is given up.
+            _ if self.over => {}
             Seen::Attached => self.attached = true,
             Seen::Delivery { id, number, offset } => {
                 self.got.push(number);
@@ -171,8 +173,8 @@ impl Client {
                     known.insert(number);
                 }
             }
-            Seen::Trouble(_) if story.is_damaged => {
-                self.over = true;
+            Seen::Trouble(_) if story.is_damaged || story.is_suspect => {
+                (self.over, story.is_damaged) = (true, true);
                 self.in_flight.clear();
             }
             Seen::Trouble(what) => panic!("the broker reports an error: {what}"),

@@ -2,12 +2,18 @@
 //! seed decides.
 
 mod client;
+mod damaged;
+mod drain;
+mod examination;
+mod faults;
+mod lives;
 mod peer091;
 mod peer10;
+mod story;
 mod streams;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,20 +24,22 @@ use broker::settings::Settings;
 use bytes::BytesMut;
 use catalog::Arguments;
 use catalog::access::{Access, Hashing, Permissions, User};
-use catalog::ids::{Origin, ShardId};
-use node::recovery::{Disks, Purpose, Recovered, Start, recover};
+use catalog::ids::ShardId;
 use node::shard::questions::{Act, Question};
 use node::shard::{Migration, Occupancy, Shard, Writes};
-use node::{StorageLimits, make_shards};
 use wal::{
-    BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
-    ReadJob, StreamAnswer, StreamJob, SyncEnd, SyncJob,
+    BlockRead, Completion, Extent, Handover, Log, PackJob, PackReader, Packed, Packs, ReadJob, StreamAnswer,
+    StreamJob, SyncEnd, SyncJob,
 };
-use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
+use wal_testing::{CHANGES, Op, Random, SimDisk};
 
 use crate::asks::{Asks, keep};
 use crate::quiet::assert_nothing_waits;
 use client::Client;
+pub(crate) use damaged::Counts;
+use damaged::Damaged;
+pub(crate) use faults::{PLACES, Place};
+use story::Story;
 use streams::StreamWorld;
 
 /// The operations of packs that may fail, reads included.
@@ -60,11 +68,11 @@ pub(crate) struct World {
     shard_count: ShardId,
     now_ms: u64,
     disk: SimDisk,
-    /// The number of starts.
-    boots: u32,
     log: Option<Log<SimDisk>>,
     packs_disk: SimDisk,
     packs: Option<(Packs<SimDisk>, PackReader<SimDisk>)>,
+    /// The copies of unclaimed records.
+    unclaimed_disk: SimDisk,
     shards: Vec<Shard>,
     /// The mail in flight from one shard to another.
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
@@ -110,6 +118,10 @@ pub(crate) struct World {
     pub story: Story,
     /// The streams, in worlds that have some.
     pub streams: Option<StreamWorld>,
+    /// The queues besides the main one and that for dead letters, in worlds that have some: names and stories.
+    others: Vec<(String, Story)>,
+    /// What is known about damage, in worlds that meet some.
+    damaged: Damaged,
 }
 
 /// A sync of the log, which runs in parallel with everything else.
@@ -155,73 +167,25 @@ struct Placed {
     key: usize,
     /// The shard to which the connection is moving, and the connection itself.
     moving: Option<(usize, Migration)>,
-    /// The stream that the client publishes to or reads. `None` for a client of the queue.
-    stream: Option<usize>,
+    of: Of,
     /// The bytes in flight from the client to its shard.
     up: Vec<u8>,
     down: Vec<u8>,
 }
 
-/// What the clients have seen, over all restarts.
-#[derive(Default)]
-pub(crate) struct Story {
-    next: u64,
-    /// The number of messages that may still be sent.
-    left: u64,
-    /// The bytes that the log may have to write for messages without a receipt, including those of publishers
-    /// that have left.
-    in_flight: u64,
-    /// Nothing is sent while `in_flight` is at least this.
-    in_flight_max: u64,
-    /// The messages sent, each with its publisher.
-    pub sent: BTreeMap<u64, u32>,
-    pub confirmed: BTreeSet<u64>,
-    /// The messages that a consumer has accepted. They may return after a crash.
-    pub received: BTreeSet<u64>,
-    pub publishers: u32,
-    /// The messages with an outcome other than accepted.
-    rejected: BTreeSet<u64>,
-    /// True if there is a dead-letter queue for messages that are rejected, expire or are dropped.
-    has_dead_letters: bool,
-    /// For a stream: the message that was last written at each offset, and the offset of each message.
-    written: BTreeMap<u64, u64>,
-    places: BTreeMap<u64, u64>,
-    /// The offsets that were reported as written, or as synced if the stream syncs.
-    promised: BTreeSet<u64>,
-    /// The message that a consumer received at each offset.
-    offsets: BTreeMap<u64, u64>,
-    /// The offset below which retention may have removed everything.
-    kept_from: u64,
-    /// True if power was lost. Everything that was not promised may then be missing.
-    lost_power: bool,
-    /// True if the stream may be damaged.
-    is_damaged: bool,
+/// What a client publishes to or reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// The main queue, or that for dead letters.
+    Queue,
+    /// One of [`World::others`].
+    Other(usize),
+    Stream(usize),
 }
 
-impl Story {
-    /// Records that a consumer received this message at this offset. `expected` is the offset that it
-    /// expected, if known.
-    fn show(&mut self, offset: u64, number: u64, expected: Option<u64>) {
-        assert_eq!(self.places.get(&number), Some(&offset), "message {number} comes from another offset");
-        let before = self.offsets.insert(offset, number);
-        assert!(before.is_none_or(|before| before == number), "offset {offset}: {before:?}, then {number}");
-        let Some(expected) = expected else { return };
-        assert!(expected <= offset, "offset {offset} comes behind {expected}");
-        let may_miss =
-            |offset: &u64| *offset < self.kept_from || self.lost_power && !self.promised.contains(offset);
-        let missing = (expected..offset).find(|offset| !may_miss(offset));
-        assert_eq!(missing, None, "{offset} came, {expected} was expected");
-    }
-
-    /// Returns the number of a new message, if another may be sent.
-    pub(crate) fn send(&mut self, publisher: u32) -> Option<u64> {
-        if self.in_flight >= self.in_flight_max {
-            return None;
-        }
-        self.left = self.left.checked_sub(1)?;
-        self.next += 1;
-        self.sent.insert(self.next, publisher);
-        Some(self.next)
+impl Of {
+    fn is_stream(self) -> bool {
+        matches!(self, Self::Stream(_))
     }
 }
 
@@ -281,10 +245,10 @@ impl World {
             shard_count: 1 + (seed % 3) as ShardId,
             now_ms: 1_000_000,
             disk: SimDisk::new(seed),
-            boots: 0,
             log: None,
             packs_disk: SimDisk::new(!seed),
             packs: None,
+            unclaimed_disk: SimDisk::new(seed),
             shards: Vec::new(),
             mail: BTreeMap::new(),
             to_log: Vec::new(),
@@ -316,150 +280,16 @@ impl World {
             access: Arc::new(Access::new([user])),
             story: Story { left: MESSAGES_MAX, in_flight_max: u64::MAX, ..Story::default() },
             streams: None,
+            others: Vec::new(),
+            damaged: Damaged::default(),
         };
         world.start();
         world
     }
 
-    /// Starts a process on the disk as it is.
-    fn start(&mut self) {
-        self.boots += 1;
-        let (seed, reserve_bytes) = (Some(self.random.next()), self.reserve_bytes);
-        let of_streams = self.streams.as_ref().map_or_else(|| SimDisk::new(0), StreamWorld::disk);
-        let disks = Disks {
-            log: self.disk.clone(),
-            packs: &mut |_| Ok(Some(self.packs_disk.clone())),
-            streams: &mut |_| Ok(Some(of_streams.clone())),
-            log_options: Options { file_bytes: 16 * 1024, seed, reserve_bytes, ..Options::default() },
-            pack_options: PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 },
-            keep_damaged: &mut |_, _| Ok(()),
-            unclaimed: &mut |_| Ok(None),
-            origin: Origin { boot: self.boots, ..Origin::default() },
-            mutation: None,
-        };
-        let start = Start {
-            accept_lost_definitions: false,
-            users: None,
-            rules: &self.settings.declare_rules,
-            access: &self.access,
-        };
-        let recovered =
-            recover(disks, Purpose::Start(start)).expect("disks that only crashed can be recovered");
-        let Recovered { restored, log, packs, streams, recovery, .. } = recovered;
-        assert_eq!(recovery.damage, [], "a crash is not damage");
-        assert_eq!(restored.unreadable, Vec::<String>::new());
-        assert!(
-            restored.unclaimed.is_empty(),
-            "whatever a crash leaves has an owner: {:?}",
-            restored.unclaimed
-        );
-        if let Some(world) = &mut self.streams {
-            world.start(streams);
-        }
-        let log_size = log.size();
-        self.log = Some(log);
-        self.packs = Some((packs, PackReader::new(self.packs_disk.clone())));
-        let (garbage_allowed, backlog_memory, unwritten_max) = (20 * 1024, 24 * 1024, self.unwritten_max);
-        let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_max };
-        self.shards =
-            make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
-        self.shards[0].note_log_size(log_size);
-        // In most worlds a turn walks so few rows that an evacuation takes many turns, with other events
-        // between them.
-        let rows = [4, 20, 60, 1000][self.random.next() as usize % 4];
-        self.shards.iter_mut().for_each(|shard| shard.walk_at_most(rows));
-        self.occupancy = self.follows.then(|| Arc::new(Occupancy::new(self.shard_count)));
-        if let Some(occupancy) = &self.occupancy {
-            self.shards.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
-        }
-        self.mail = BTreeMap::new();
-        self.to_log = Vec::new();
-        self.sync = None;
-        self.from_log = VecDeque::new();
-        self.to_packs = VecDeque::new();
-        self.from_packs = VecDeque::new();
-        self.to_reader = VecDeque::new();
-        self.from_reader = VecDeque::new();
-        self.released = Vec::new();
-        self.forget = None;
-        self.clients = Vec::new();
-        self.story.in_flight = 0;
-    }
-
-    pub(crate) fn crash(&mut self, how: Crash) {
-        self.never_written += self.shards.iter().map(|shard| shard.counters.never_written).sum::<u64>();
-        self.disk.heal();
-        self.packs_disk.heal();
-        self.log = None;
-        self.packs = None;
-        self.disk = self.disk.crash(how);
-        self.packs_disk = self.packs_disk.crash(how);
-        if let Some(streams) = &mut self.streams {
-            streams.crash(how);
-        }
-        self.start();
-    }
-
-    /// Limits the log's disk and reserves a part of it. From now on no more is in flight than the reserve is
-    /// meant for: a handover that does not fit into it would wait for others to free space
-    /// (docs/decisions/0014).
-    pub(crate) fn limit(&mut self, bytes: u64, reserve_bytes: u64) {
-        self.reserve_bytes = reserve_bytes;
-        self.story.in_flight_max = reserve_bytes / RESERVE_PART;
-        self.disk.limit(bytes);
-        self.crash(Crash::Process);
-    }
-
     /// Returns true if the log's disk is full.
     pub(crate) fn is_on_reserve(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.size().on_reserve)
-    }
-
-    /// Disconnects all clients, and runs the broker until their messages are requeued.
-    pub(crate) fn leave(&mut self) {
-        std::mem::take(&mut self.clients).into_iter().for_each(|gone| self.disconnect(gone));
-        (0..5000).for_each(|_| self.step_broker());
-    }
-
-    /// Connects a publisher and waits until one of its messages is confirmed. It is the only client: messages
-    /// left by others would fill the disk, with nobody to settle them.
-    pub(crate) fn publish_again(&mut self) {
-        let confirmed = self.story.confirmed.len();
-        // Some messages are rejected before the shards know that there is space.
-        self.story.left = u64::MAX;
-        self.leave();
-        self.story.publishers += 1;
-        let mut client = Client::publisher(self.story.publishers, ADDRESS, self.now_ms);
-        client.fickle = false;
-        self.place_on(0, client, None);
-        for _ in 0..50_000 {
-            self.step_client();
-            self.step_broker();
-            if self.story.confirmed.len() > confirmed {
-                return;
-            }
-        }
-        panic!("no message is accepted any more: {:?}", self.log.as_ref().map(Log::size));
-    }
-
-    /// Fills the disk of the packs. A publisher without a consumer is rejected in the end, and no message
-    /// stays unanswered for long.
-    pub(crate) fn fill_packs(&mut self) {
-        self.packs_disk.limit(0);
-        self.leave();
-        self.story.publishers += 1;
-        let mut client = Client::publisher(self.story.publishers, ADDRESS, self.now_ms);
-        client.fickle = false;
-        self.place_on(0, client, None);
-        let rejected = self.story.rejected.len();
-        for _ in 0..50_000 {
-            self.step_client();
-            self.step_broker();
-            if self.story.rejected.len() > rejected {
-                return;
-            }
-        }
-        panic!("nothing is refused, and {} bytes are under way", self.clients[0].client.in_flight_bytes());
     }
 
     /// Frees the disk of the packs.
@@ -491,9 +321,13 @@ impl World {
     }
 
     fn connect(&mut self) {
+        if !self.others.is_empty() {
+            self.connect_to_any();
+            return;
+        }
         if self.streams.is_some() && !self.random.one_in(4) {
             let (client, stream) = self.client_of_stream();
-            self.place(client, Some(stream));
+            self.place(client, Of::Stream(stream));
             return;
         }
         let any = self.random.below(u64::from(self.shard_count)) as usize;
@@ -507,23 +341,23 @@ impl World {
             Client::consumer(1 + self.random.below(300) as u32, address, self.now_ms)
         };
         let client = client.in_any_protocol(&mut self.random, self.now_ms);
-        self.place_on(shard, client, None);
+        self.place_on(shard, client, Of::Queue);
     }
 
     /// Connects a client to a random shard.
-    fn place(&mut self, client: Client, stream: Option<usize>) {
+    fn place(&mut self, client: Client, of: Of) {
         let shard = self.random.below(u64::from(self.shard_count)) as usize;
-        self.place_on(shard, client, stream);
+        self.place_on(shard, client, of);
     }
 
-    fn place_on(&mut self, shard: usize, client: Client, stream: Option<usize>) {
+    fn place_on(&mut self, shard: usize, client: Client, of: Of) {
         let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
         if let Some(occupancy) = &self.occupancy {
             occupancy.add(shard as ShardId);
         }
         let key = self.shards[shard].connect(peer, peer);
         let (up, down) = (Vec::new(), Vec::new());
-        self.clients.push(Placed { client, shard, key, moving: None, stream, up, down });
+        self.clients.push(Placed { client, shard, key, moving: None, of, up, down });
     }
 
     fn disconnect(&mut self, mut gone: Placed) {
@@ -557,7 +391,7 @@ impl World {
         }
         let i = self.random.below(self.clients.len() as u64) as usize;
         let mut placed = self.clients.remove(i);
-        let story = story_of(&mut self.story, &mut self.streams, &placed);
+        let story = story_of(&mut self.story, &mut self.others, &mut self.streams, placed.of);
         placed.client.act(story, &mut self.random);
         placed.client.take_output(&mut placed.up);
         if placed.moving.is_some() {
@@ -569,7 +403,7 @@ impl World {
         }
         let n = some(&mut self.random, placed.down.len());
         let arrived: Vec<u8> = placed.down.drain(..n).collect();
-        let story = story_of(&mut self.story, &mut self.streams, &placed);
+        let story = story_of(&mut self.story, &mut self.others, &mut self.streams, placed.of);
         placed.client.handle_input(&arrived, story, self.now_ms);
         match self.random.one_in(400) && placed.client.fickle || placed.client.over {
             true => self.disconnect(placed),
@@ -585,7 +419,7 @@ impl World {
             self.adopt(&mut placed);
             let arrived = std::mem::take(&mut placed.up);
             self.arrive(&mut placed, &arrived);
-            let story = story_of(&mut self.story, &mut self.streams, &placed);
+            let story = story_of(&mut self.story, &mut self.others, &mut self.streams, placed.of);
             placed.client.handle_input(&std::mem::take(&mut placed.down), story, self.now_ms);
             self.clients.insert(i, placed);
         }
@@ -762,76 +596,6 @@ impl World {
         }
     }
 
-    /// Ends all trouble. One consumer of each queue takes what is left, and the story must be consistent.
-    pub(crate) fn drain_and_check(&mut self) {
-        self.disk.heal();
-        self.packs_disk.heal();
-        self.leave();
-        let client = Client::consumer(100, ADDRESS, self.now_ms);
-        let mut client = client.in_any_protocol(&mut self.random, self.now_ms);
-        client.fickle = false;
-        self.place_on(0, client, None);
-        if self.story.has_dead_letters {
-            let mut client = Client::consumer(100, DEAD_ADDRESS, self.now_ms);
-            client.fickle = false;
-            self.place_on(0, client, None);
-        }
-        let mut quiet = 0;
-        let mut seen = 0;
-        for _ in 0..DRAIN_STEPS_MAX {
-            self.step_broker();
-            for placed in &mut self.clients {
-                placed.client.act(&mut self.story, &mut self.random);
-            }
-            self.exchange_bytes();
-            let now = self.clients.iter().map(|placed| placed.client.got.len()).sum();
-            // Mail is delivered more slowly here than turns send it. So the world is not quiet while much
-            // mail is in flight.
-            let is_late = self.mail.values().any(|batches| batches.len() > 1);
-            quiet = if now == seen { quiet + u32::from(!is_late) } else { 0 };
-            seen = now;
-            if quiet == 3000 {
-                break;
-            }
-        }
-        self.check_totals();
-        self.check_log_shrinks();
-        let story = &self.story;
-        let lost: Vec<_> = story.confirmed.difference(&story.received).collect();
-        assert!(
-            lost.is_empty(),
-            "{} confirmed but never received: {:?}",
-            lost.len(),
-            &lost[..lost.len().min(20)]
-        );
-        let invented: Vec<_> = story.received.iter().filter(|id| !story.sent.contains_key(id)).collect();
-        assert!(invented.is_empty(), "received but never sent: {invented:?}");
-        let mut last: BTreeMap<u32, u64> = BTreeMap::new();
-        for id in &self.clients[0].client.got {
-            let publisher = story.sent[id];
-            let before = last.insert(publisher, *id);
-            assert!(before.is_none_or(|b| b < *id), "publisher {publisher}: {id} after {before:?}");
-        }
-    }
-
-    /// Checks that the log gives its garbage back if nobody does anything any more. Not with streams, which the passing time may
-    /// shorten.
-    fn check_log_shrinks(&mut self) {
-        if self.streams.is_some() {
-            return;
-        }
-        for _ in 0..IDLE_STEPS_MAX {
-            let Some(log) = &self.log else { return };
-            let bytes = log.size().oldest.map_or(0, |_| log.size().bytes);
-            if self.shards.iter().all(|shard| shard.excess(bytes) == 0) {
-                return;
-            }
-            self.step_broker();
-            self.exchange_bytes();
-        }
-        panic!("the log of an idle broker does not shrink: {:?}", self.log.as_ref().map(Log::size));
-    }
-
     /// Checks that the sums that each shard keeps are those of its rows.
     fn check_totals(&self) {
         for shard in &self.shards {
@@ -871,14 +635,18 @@ fn arguments(fsync: bool) -> Arguments {
     [("x-fsync".to_owned(), Value::Boolean(fsync))].into_iter().collect()
 }
 
-/// Returns the story of the queue, or of the client's stream.
+/// Returns the story of a queue or stream.
 fn story_of<'a>(
     queue: &'a mut Story,
+    others: &'a mut [(String, Story)],
     streams: &'a mut Option<StreamWorld>,
-    placed: &Placed,
+    of: Of,
 ) -> &'a mut Story {
-    let of_stream = streams.as_mut().zip(placed.stream);
-    of_stream.map_or(queue, |(streams, stream)| &mut streams.stories[stream])
+    match of {
+        Of::Queue => queue,
+        Of::Other(other) => &mut others[other].1,
+        Of::Stream(stream) => &mut streams.as_mut().expect("there are streams").stories[stream],
+    }
 }
 
 /// Returns `len`, or by chance a smaller number.

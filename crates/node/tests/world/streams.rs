@@ -14,7 +14,7 @@ use wal::{
 use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
 
 use super::client::{Client, number_in};
-use super::{Story, World};
+use super::{Of, Story, World};
 use crate::asks::Asks;
 
 /// The number of streams in one world.
@@ -53,6 +53,11 @@ impl StreamWorld {
     /// The disk as it is.
     pub(crate) fn disk(&self) -> SimDisk {
         self.disk.clone()
+    }
+
+    /// Replaces the disk while nothing runs.
+    pub(crate) fn put_disk(&mut self, disk: SimDisk) {
+        self.disk = disk;
     }
 
     /// Starts with the streams that were recovered from the disk.
@@ -161,7 +166,7 @@ impl StreamWorld {
             StreamAnswer::Opened { result: Err(StreamError::Io { .. }), .. } => None,
             StreamAnswer::Opened { result: Err(error), .. } => {
                 let story = self.known.get(&stream).map(|at| &mut self.stories[*at]).expect("it has files");
-                assert!(story.lost_power, "damage without power failure: {error}");
+                assert!(story.lost_power || story.is_suspect, "damage without power failure: {error}");
                 (story.is_damaged, self.damaged) = (true, self.damaged + 1);
                 None
             }
@@ -184,7 +189,7 @@ impl StreamWorld {
             self.taken += u64::from(kept.first > story.kept_from);
             story.kept_from = story.kept_from.max(kept.first);
             assert!(
-                story.promised.last().is_none_or(|last| *last < kept.next),
+                story.is_suspect || story.promised.last().is_none_or(|last| *last < kept.next),
                 "the end of what is kept is {}, but {:?} was promised",
                 kept.next,
                 story.promised.last()
@@ -330,14 +335,14 @@ impl World {
         self.disk.heal();
         self.packs_disk.heal();
         for _ in 0..30_000 {
-            if self.clients.iter().all(|placed| placed.stream.is_none() || placed.client.waits_for() == 0) {
+            if self.clients.iter().all(|placed| !placed.of.is_stream() || placed.client.waits_for() == 0) {
                 return;
             }
             self.step_broker();
             self.exchange_bytes();
         }
-        let waits: Vec<_> = self.clients.iter().filter(|placed| placed.stream.is_some()).collect();
-        let waits: Vec<_> = waits.iter().map(|placed| (placed.stream, placed.client.waits_for())).collect();
+        let waits: Vec<_> = self.clients.iter().filter(|placed| placed.of.is_stream()).collect();
+        let waits: Vec<_> = waits.iter().map(|placed| (placed.of, placed.client.waits_for())).collect();
         panic!("messages without receipt, by client: {waits:?}");
     }
 
@@ -346,12 +351,12 @@ impl World {
         self.answer_publishers();
         self.leave();
         for stream in 0..STREAMS as usize {
-            if self.streams.as_ref().is_some_and(|streams| streams.stories[stream].is_damaged) {
+            if self.streams.as_ref().is_some_and(|streams| streams.stories[stream].has_holes()) {
                 continue;
             }
             let client = Client::reader(&address(stream), Value::String("first".into()), self.now_ms);
             let client = client.in_any_protocol(&mut self.random, self.now_ms);
-            self.place(client, Some(stream));
+            self.place(client, Of::Stream(stream));
             let (mut quiet, mut seen) = (0, 0);
             while quiet < 2000 {
                 self.step_broker();
@@ -363,7 +368,13 @@ impl World {
                 quiet = if now == seen { quiet + 1 } else { 0 };
                 seen = now;
             }
+            let is_closed = self.is_closed(Of::Stream(stream));
             let Some(streams) = &mut self.streams else { return };
+            if streams.stories[stream].is_suspect && is_closed {
+                streams.stories[stream].is_damaged = true;
+                self.leave();
+                continue;
+            }
             let (story, got) = (&streams.stories[stream], &self.clients[0].client.got);
             let got: BTreeSet<u64> = got.iter().copied().collect();
             streams.shown += got.len() as u64;

@@ -16,17 +16,27 @@ impl Directory {
         self.same_boot || gap.lowest <= self.synced || self.files.iter().any(|file| file.unreadable)
     }
 
-    /// Reports the places of the missing batches and their possible owners.
+    /// Returns the first of the valid batches that has their floor. 0 if no floor was ever raised.
+    ///
+    /// Before that batch was written, everything that was still needed of deleted files was written again. Nobody asked for the
+    /// sync of these records, but the files were deleted only after it.
+    pub(super) fn raised(&self, floor: u64, chain: &[u64]) -> u64 {
+        let mut valid = chain.iter().filter(|_| floor > 1);
+        valid.find(|&&number| self.place(number).1.header.floor == floor).copied().unwrap_or(0)
+    }
+
+    /// Reports the places of the missing batches and their possible owners. For `raised` see [`Directory::raised`].
     pub(super) fn damage<D: Disk>(
         &mut self,
         disk: &mut D,
         gap: &Gap,
+        raised: u64,
         into: &mut Vec<Damage>,
     ) -> Result<(), OpenError> {
         let (last, above) = self.place(gap.above);
         // The batch after the gap says whether somebody waited for the sync of an earlier one.
         let waited = above.header.has_waited() && self.synced >= gap.lowest;
-        let synced = waited || above.header.synced >= gap.lowest;
+        let synced = waited || above.header.synced >= gap.lowest || gap.lowest < raised;
         let from = match gap.below {
             0 => (0, 0),
             below => {

@@ -176,7 +176,7 @@ pub(super) fn log_restores_live(
     let mut restored = node.restored();
     for (number, of) in (1..).zip(NODES) {
         let origin = Origin { node: of, boot: 1 };
-        let expected = left_by(&node.live, number, origin);
+        let expected = left_by(&node.live, number);
         let start = Change::NodeStarted { node: number, origin };
         [&mut node.live, &mut restored].into_iter().for_each(|catalog| catalog.apply(&sent(&start)));
         same(&answers(&node.live), &answers(&expected))?;

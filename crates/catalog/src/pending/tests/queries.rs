@@ -112,11 +112,10 @@ pub(super) fn kept(catalog: &Catalog) -> Catalog {
     )
 }
 
-/// Returns what the start of a node leaves: exclusive queues end with their connections, and what is not durable with its last node.
-pub(super) fn left_by(catalog: &Catalog, node: NodeNumber, origin: Origin) -> Catalog {
-    let ends = |queue: &QueueRecord| match queue.exclusive {
-        Some(owner) => owner.origin.node == origin.node && owner.origin.boot < origin.boot,
-        None => !queue.durable && queue.members.nodes().contains(&node),
+/// Returns what the start of a node leaves: what is not durable, or exclusive, ends with its node, and an exchange with its last one.
+pub(super) fn left_by(catalog: &Catalog, node: NodeNumber) -> Catalog {
+    let ends = |queue: &QueueRecord| {
+        (!queue.durable || queue.exclusive.is_some()) && queue.members.nodes().contains(&node)
     };
     let strike = |exchange: &Exchange| {
         let others = exchange.nodes.nodes().iter().copied().filter(|of| *of != node);

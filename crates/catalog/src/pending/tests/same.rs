@@ -136,7 +136,7 @@ pub(super) fn restored_is_live(
             }
             Event::Start(at) => {
                 let (node, origin) = (at as u32 + 1, Origin { node: NODES[at], boot: number as u32 + 1 });
-                let expected = left_by(&live, node, origin);
+                let expected = left_by(&live, node);
                 let change = Change::NodeStarted { node, origin };
                 let mut started = live.clone();
                 started.apply(&change);

@@ -150,11 +150,18 @@ impl Hosted {
     /// Proposes an entry that the owner has made itself.
     ///
     /// # Errors
-    /// The member no longer leads, or may not propose now.
-    pub(in crate::shard) fn propose_bytes(&mut self, facts: Bytes, now_ms: u64) -> Result<(), Refused> {
+    /// See [`Self::may_propose`].
+    pub(in crate::shard) fn propose_bytes(&mut self, facts: Bytes, now_ms: u64) -> Result<u64, Refused> {
         let index = self.engine.wake().propose(self.standing.term, facts)?;
         self.measured.get_or_insert((index, now_ms));
-        Ok(())
+        Ok(index)
+    }
+
+    /// # Errors
+    /// The member no longer leads, or may not propose now.
+    pub(in crate::shard) fn may_propose(&mut self) -> Result<(), Refused> {
+        let term = self.leads_in().ok_or(Refused::NotLeader { leader: None })?;
+        self.engine.wake().may_propose(term)
     }
 
     /// Returns the next round.
@@ -215,10 +222,10 @@ impl Hosted {
 
     /// Returns a new base and the entries after it, which replace all records of the member so far. They are to be written to `log_file`
     /// or a later file. `content` is the owner's state.
-    pub(super) fn evacuate(&mut self, content: Bytes, log_file: u64) -> Vec<Record> {
-        let records = self.engine.wake().evacuate(content).unwrap_or_default();
+    pub(super) fn evacuate(&mut self, content: Bytes, log_file: u64) -> Option<Vec<Record>> {
+        let records = self.engine.wake().evacuate(content)?;
         self.note_records(&records, log_file);
-        records
+        Some(records)
     }
 }
 

@@ -171,14 +171,15 @@ pub(in crate::shard) fn propose<O: Owner>(owner: &mut O) -> Option<Proposed> {
     None
 }
 
-/// Writes a new base of a group, and the entries after it, which replace all its records so far. Returns the entries.
-pub(in crate::shard) fn write_base<O: Owner>(owner: &mut O) -> Vec<Entry> {
+/// Writes a new base of a group, and the entries after it, which replace all its records so far. Returns the entries. `None` if there is no base
+/// now: one that a leader has sent is not synced.
+pub(in crate::shard) fn write_base<O: Owner>(owner: &mut O) -> Option<Vec<Entry>> {
     let (group, content, log_file) = (owner.id(), owner.base(), owner.shard().storage.newest_file());
-    let Some(records) = drive(owner, |hosted| hosted.evacuate(content, log_file)) else { return Vec::new() };
-    let Some(me) = owner.hosted().map(|hosted| hosted.engine.me()) else { return Vec::new() };
+    let records = drive(owner, |hosted| hosted.evacuate(content, log_file)).flatten()?;
+    let me = owner.hosted()?.engine.me();
     owner.shard().storage.push_records(|into| {
         records.iter().for_each(|record| push_group(into, group.log_owner(), me, record))
     });
     let entry = |record| if let Record::Entry { entry, .. } = record { Some(entry) } else { None };
-    records.into_iter().filter_map(entry).collect()
+    Some(records.into_iter().filter_map(entry).collect())
 }

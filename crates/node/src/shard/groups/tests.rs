@@ -353,7 +353,7 @@ fn a_new_base_replaces_the_records_so_far() {
         owner.sync();
         owner.receive(SECOND, 2, Body::Appended { index: 3, commit: 2 });
         let left = write_base(&mut owner);
-        assert_eq!(left, [entry(2, 4, Payload::Facts(fact_bytes(2)))], "it is not committed");
+        assert_eq!(left, Some(vec![entry(2, 4, Payload::Facts(fact_bytes(2)))]), "it is not committed");
         assert_eq!((owner.hosted.base_index, owner.hosted.log_bytes), (3, fact_bytes(2).len() as u64));
     }
 }

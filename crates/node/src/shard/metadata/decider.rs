@@ -5,7 +5,6 @@ use std::sync::Arc;
 use broker::ids::NODE_SHARD;
 use broker::mail::{Mail, Proposal};
 use bytes::BytesMut;
-use catalog::categories::RA;
 use catalog::ids::ShardId;
 use catalog::{
     Answer, Asker, Catalog, CatalogError, Command, Committed, Entry, Offered, Pending, encode_entry,
@@ -78,7 +77,7 @@ impl Shard {
     pub(super) fn offer(&mut self, command: Command, asker: Asker) {
         let now_ms = self.here.now_ms;
         let Metadata { catalog, decider: Some(decider), .. } = &mut self.metadata else { return };
-        if decider.hosted.leads_in().is_none() {
+        if decider.hosted.may_propose().is_err() {
             decider.held.push((command, asker));
             return;
         }
@@ -88,10 +87,9 @@ impl Shard {
             Offered::Decided { changes, answer } => {
                 let mut entry = BytesMut::new();
                 encode_entry(&asker, &changes, &answer, &mut entry);
-                if let Err(refused) = decider.hosted.propose_bytes(entry.freeze(), now_ms) {
-                    // The next round says that the member no longer leads.
-                    tracing::debug!(target: RA, "the catalog's member makes no entry: {refused}");
-                }
+                // It was asked above whether it may.
+                let proposed = decider.hosted.propose_bytes(entry.freeze(), now_ms);
+                debug_assert_eq!(proposed, Ok(index));
                 self.groups.list(GroupId::Catalog, &mut decider.hosted);
                 if self.has(Mutation::ApplyBeforeSync) {
                     self.commit_mine(index);

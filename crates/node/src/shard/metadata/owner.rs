@@ -88,11 +88,11 @@ impl Shard {
         self.send_answers();
     }
 
-    /// Writes the base of the catalog's group: so many definitions before it are the whole catalog.
-    pub(in crate::shard) fn write_catalog_base(&mut self, definitions: u64) {
+    /// Writes the base of the catalog's group: so many definitions before it are the whole catalog. Returns false if there is no base now.
+    pub(in crate::shard) fn write_catalog_base(&mut self, definitions: u64) -> bool {
         if let Some(decider) = &mut self.metadata.decider {
             decider.definitions = definitions;
         }
-        groups::write_base(&mut CatalogOwner { shard: self });
+        groups::write_base(&mut CatalogOwner { shard: self }).is_some()
     }
 }

@@ -199,7 +199,7 @@ impl Shard {
     /// Writes a new base of the queue's group, and the entries after it. Returns the index of the base, or `None` if the queue has no
     /// group.
     pub(super) fn write_base(&mut self, queue: QueueId) -> Option<u64> {
-        for entry in groups::write_base(&mut self.owner(queue)) {
+        for entry in groups::write_base(&mut self.owner(queue)).unwrap_or_default() {
             // The messages of an entry that is not committed are repeated with it only. So their new place is noted here.
             if let Payload::Facts(facts) = entry.payload {
                 for fact in entries::decode(facts, &mut LastRoute::default()).unwrap_or_default() {

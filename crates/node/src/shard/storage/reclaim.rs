@@ -45,14 +45,14 @@ pub(super) struct Evacuation {
 pub(super) struct Evacuating {
     file: u64,
     queues: Walk,
-    definitions: Option<Definitions>,
+    definitions: Option<CatalogBase>,
     /// Bytes that this shard has written so far.
     bytes: u64,
 }
 
 /// A base of the catalog that is being written (see [`crate::facts::definitions`]).
 #[derive(Debug)]
-pub(super) struct Definitions {
+pub(super) struct CatalogBase {
     cursor: DefinitionsCursor,
     /// The file where they begin, or an earlier one.
     file: u64,
@@ -61,7 +61,7 @@ pub(super) struct Definitions {
     bytes: u64,
 }
 
-impl Definitions {
+impl CatalogBase {
     /// Adds a definition.
     pub(super) fn push(&mut self, change: &Change, journal: &mut Journal) {
         self.count += 1;
@@ -73,7 +73,7 @@ impl Definitions {
 
 impl Evacuating {
     /// Returns the base of the catalog, if a part of it was written.
-    pub(super) fn definitions(&mut self) -> Option<&mut Definitions> {
+    pub(super) fn definitions(&mut self) -> Option<&mut CatalogBase> {
         self.definitions.as_mut().filter(|definitions| definitions.count > 0)
     }
 }
@@ -223,7 +223,7 @@ impl Shard {
         // The log already writes to a newer file. New records need no evacuation.
         storage.log_file = storage.log_file.max(file + 1);
         let definitions = self.here.id == NODE_SHARD && storage.definitions_file <= file;
-        let definitions = definitions.then(|| Definitions {
+        let definitions = definitions.then(|| CatalogBase {
             cursor: DefinitionsCursor::default(),
             file: storage.log_file,
             count: 0,
@@ -249,14 +249,15 @@ impl Shard {
             is_written = is_written && self.evacuate_definitions(definitions);
         }
         evacuating.bytes += self.storage.journal.open_bytes() - before;
-        if !is_written {
+        // Without the base, the definitions would not count.
+        let count = evacuating.definitions.as_ref().map(|definitions| definitions.count);
+        if !is_written || count.is_some_and(|count| !self.write_catalog_base(count)) {
             self.storage.evacuating = Some(evacuating);
             return;
         }
         let Evacuating { file, definitions, bytes, .. } = evacuating;
         if let Some(definitions) = &definitions {
             self.storage.definitions_bytes = definitions.bytes;
-            self.write_catalog_base(definitions.count);
         }
         self.storage.journal.evacuated(file, bytes, definitions.map(|definitions| definitions.file));
     }
@@ -306,7 +307,7 @@ impl Shard {
     }
 
     /// Writes the next part of the definitions. Returns true if that was the last.
-    fn evacuate_definitions(&mut self, definitions: &mut Definitions) -> bool {
+    fn evacuate_definitions(&mut self, definitions: &mut CatalogBase) -> bool {
         let mut cursor = std::mem::take(&mut definitions.cursor);
         let journal = &mut self.storage.journal;
         let walked = self.metadata.catalog().walk_definitions(&mut cursor, self.rows.left(), |change| {
