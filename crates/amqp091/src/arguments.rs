@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use bytes::{BufMut, BytesMut};
+use buffers::Put;
+use bytes::BytesMut;
 
 use crate::secret::Secret;
 use crate::syntax::{Cursor, SyntaxError};

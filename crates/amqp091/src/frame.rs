@@ -15,7 +15,8 @@
 
 use std::fmt;
 
-use bytes::{BufMut, BytesMut};
+use buffers::Put;
+use bytes::BytesMut;
 
 use crate::constants::{FRAME_END, FRAME_HEARTBEAT};
 

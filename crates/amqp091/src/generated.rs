@@ -3,7 +3,8 @@
 //! One struct for each method, with its arguments as fields. Reserved arguments have no field. `Default` is zero, false
 //! and empty, not the default that the specification suggests.
 
-use bytes::{BufMut, BytesMut};
+use buffers::Put;
+use bytes::BytesMut;
 
 use crate::arguments::{ArgumentError, Reader, put_longstr, put_shortstr, put_table};
 use crate::secret::Secret;

@@ -9,7 +9,8 @@
 
 use std::ops::Range;
 
-use bytes::{BufMut, BytesMut};
+use buffers::Put;
+use bytes::BytesMut;
 
 use crate::syntax::{Cursor, SyntaxError};
 use crate::table::{KEY_BYTES_MAX, Table};

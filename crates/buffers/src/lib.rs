@@ -5,6 +5,8 @@
 
 mod chunk;
 mod output;
+mod put;
 
 pub use chunk::Chunk;
 pub use output::{FrameLen, HIGH_WATER, Output, PayloadOf};
+pub use put::Put;

@@ -1,7 +1,7 @@
 //! Sends methods and contents on channels.
 
-use buffers::{Output, PayloadOf};
-use bytes::{BufMut, Bytes, BytesMut};
+use buffers::{Output, PayloadOf, Put};
+use bytes::{Bytes, BytesMut};
 
 use super::Connection;
 use crate::constants::{FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD};
