@@ -74,7 +74,7 @@ fn damage_is_named_and_costs_only_whom_it_concerns() {
             all;
         let counts =
             [refused, closed, closed_late, harmless, unclaimed, without_room, interrupted, whole, forgotten];
-        assert!(counts.iter().all(|count| *count > 3), "{all:?}, {forgotten} files were deleted");
+        assert!(counts.iter().all(|count| *count > 2), "{all:?}, {forgotten} files were deleted");
     }
 }
 
@@ -88,6 +88,6 @@ fn assert_found(mistake: Mutation, place: Place, what: &str) {
 #[test]
 fn a_recovery_that_forgets_or_deletes_is_found_in_these_worlds() {
     assert_found(Mutation::ForgetQuarantine, Place::Message, "has lost records and is open");
-    assert_found(Mutation::ForgetClosed, Place::Definition, "it starts again without being asked");
+    assert_found(Mutation::ForgetClosed, Place::Definition, "after another start");
     assert_found(Mutation::DeleteUnclaimed, Place::Definition, "is neither known nor unclaimed");
 }

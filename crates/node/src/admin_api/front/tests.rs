@@ -313,10 +313,12 @@ async fn an_exclusive_queue_cannot_be_bound_over_http() {
     let mut restored = Restored::default();
     let (exclusive, connection) = (true, Some(ConnectionId::default()));
     let declare = DeclareQueue { exclusive, connection, ..DeclareQueue::new("/", "own", Arguments::new()) };
+    let access = Arc::new(Access::new([guest()]));
+    // A start ends what is exclusive.
+    drop(restored.begin(&access).unwrap());
     let decision =
         restored.catalog.decide(Command::DeclareQueue(declare), &mut restored.catalog.queue_ids()).unwrap();
-    decision.changes.iter().for_each(|change| restored.catalog.apply(change));
-    let access = Arc::new(Access::new([guest()]));
+    decision.changes.into_iter().for_each(|change| restored.change(change));
     let who = administrator();
     let mut shards = make_shards(restored, 1, &Arc::default(), &access, StorageLimits::default(), 0);
     let (calls, mut called) = mpsc::unbounded_channel();
