@@ -144,6 +144,18 @@ fn a_member_that_knows_no_leader_tells_the_catalog() {
     assert!(scene.proposals().is_empty());
 }
 
+/// It has no group any more, so nobody can commit that it ends.
+#[test]
+fn a_damaged_queue_is_deleted_by_the_catalog_alone() {
+    let mut scene = Scene::new();
+    scene.decide();
+    scene.shard.close_damaged(scene.queue);
+    assert!(!scene.has_ended() && scene.proposals().is_empty(), "the decision was rolled back");
+    assert!(scene.shard.queues.waiting.is_empty());
+    scene.shard.apply_one(scene.queue, DELETE_IF_EMPTY);
+    assert!(scene.has_ended() && is_forget(&scene.proposals()));
+}
+
 #[test]
 fn a_base_says_that_its_queue_has_ended() {
     let mut scene = Scene::new();
