@@ -73,7 +73,7 @@ impl Scene {
         write_all(&mut self.shard);
     }
 
-    /// Returns how often it was proposed since the last call that the catalog forgets the queue.
+    /// Returns what was proposed to the catalog since the last call.
     fn proposals(&mut self) -> Vec<Command> {
         let proposals = std::mem::take(&mut self.shard.mail.post.proposals);
         proposals.into_iter().map(|(_, _, command)| command).collect()
