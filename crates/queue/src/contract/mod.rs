@@ -79,7 +79,8 @@ pub enum Request {
     /// Removes all ready messages, and dead letters that are kept ([`DeadLetter::at_least_once`]). Delayed messages stay.
     /// Answered by [`Effect::Done`].
     Purge { ticket: Ticket },
-    /// Deletes the queue. Answered by [`Effect::Done`] and [`Effect::Deleted`], or by [`Effect::Refused`].
+    /// Deletes the queue. Answered by [`Effect::Done`] and [`Effect::Deleted`], or by [`Effect::Refused`]. A queue whose turns can be
+    /// rolled back ends when that is committed ([`crate::Fact::Ended`]).
     Delete { ticket: Ticket, if_unused: bool, if_empty: bool },
     /// Asks for a report. Answered by [`Effect::Report`].
     Report { ticket: Ticket },

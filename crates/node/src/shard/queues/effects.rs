@@ -20,10 +20,12 @@ use crate::shard::{Mutation, Shard};
 const GONE_QUEUES_MAX: usize = 8;
 
 impl Shard {
-    /// Called when a queue has ended: a quorum queue when that is committed in its group, others when they decide so. Whoever asked for its deletion, has cancelled its last consumer, or waits for a
-    /// settlement, is answered only after the catalog has forgotten the queue.
+    /// Called when a queue has ended: a quorum queue when that is committed in its group, others when they decide so. Whoever asked for
+    /// its deletion, has cancelled its last consumer, or waits for a settlement, is answered only after the catalog has forgotten the
+    /// queue. `effects` are empty if it had ended before a restart.
     pub(in crate::shard) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
         let (mut answers, mut cancelled) = (Vec::new(), None);
+        let ends_now = !effects.is_empty();
         for effect in effects.drain(..) {
             match effect {
                 Effect::Deleted { .. } => {}
@@ -46,7 +48,7 @@ impl Shard {
         }
         self.bound_dead_letters_of_gone(queue);
         let slot = self.queues.get_mut(queue);
-        let is_closed = slot.as_ref().is_some_and(|slot| slot.group.is_none());
+        let is_closed = ends_now && slot.as_ref().is_some_and(|slot| slot.group.is_none());
         if is_closed && self.metadata.catalog().queue_by_id(queue).is_some_and(|record| record.is_quorum()) {
             let (vhost, name) = self.metadata.catalog().names_of(queue);
             tracing::warn!(

@@ -6,12 +6,15 @@
 //!                      └──┘ again, after a wait
 //! ```
 //!
+//! A quorum queue ends when its group has committed that it does, other queues when they decide so.
+//!
 //! A queue ends because something has happened: its connection has closed, its last consumer has gone, nobody has used it, or
 //! somebody has deleted it. So the command that removes it from the catalog is kept and proposed until it is applied. If an
 //! earlier proposal is decided already, or waits to be decided, the repetition is dropped ([`catalog::Pending`]). If the queue is
 //! forgotten already, the repetition is answered, and changes nothing: the id of the queue names its incarnation.
 //!
-//! Nothing of this is written. After a restart an exclusive queue is gone, and an unused queue expires again. But a durable
+//! Nothing of this is written here. The group of a quorum queue says that it has ended, so after a restart the catalog is told again
+//! (`Shard::end_again`). An exclusive queue is gone, and an unused queue expires again. But a durable
 //! auto-delete queue exists again if its end was not synced, and then it lives until its next last consumer leaves.
 
 use std::collections::VecDeque;

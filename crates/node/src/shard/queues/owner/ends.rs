@@ -73,7 +73,7 @@ impl Scene {
         write_all(&mut self.shard);
     }
 
-    /// Returns how often it was proposed since the last call that the catalog forgets the queue.
+    /// Returns what was proposed to the catalog since the last call.
     fn proposals(&mut self) -> Vec<Command> {
         let proposals = std::mem::take(&mut self.shard.mail.post.proposals);
         proposals.into_iter().map(|(_, _, command)| command).collect()
@@ -142,6 +142,18 @@ fn a_member_that_knows_no_leader_tells_the_catalog() {
     let holder = ConsumerId(9);
     scene.shard.apply_one(scene.queue, Request::Fetch { ticket: Ticket(9), holder, n: 1, settled: true });
     assert!(scene.proposals().is_empty());
+}
+
+/// It has no group any more, so nobody can commit that it ends.
+#[test]
+fn a_damaged_queue_is_deleted_by_the_catalog_alone() {
+    let mut scene = Scene::new();
+    scene.decide();
+    scene.shard.close_damaged(scene.queue);
+    assert!(!scene.has_ended() && scene.proposals().is_empty(), "the decision was rolled back");
+    assert!(scene.shard.queues.waiting.is_empty());
+    scene.shard.apply_one(scene.queue, DELETE_IF_EMPTY);
+    assert!(scene.has_ended() && is_forget(&scene.proposals()));
 }
 
 #[test]
