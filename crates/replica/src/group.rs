@@ -336,6 +336,9 @@ impl Group {
         if self.has(Mutation::ForgetVoteAtEvacuation) {
             base.vote.candidate = None;
         }
+        if self.has(Mutation::ForgetTermAtEvacuation) {
+            (base.vote.term, base.vote.candidate) = (base.at.term, None);
+        }
         let after = self.raw.store().after(base.at.index);
         let committed = base.at.index;
         let entries = after.map(|entry| Record::Entry { entry: engine::entry_out(entry), committed });

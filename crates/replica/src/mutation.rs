@@ -9,6 +9,8 @@ pub(crate) enum Mutation {
     VoteBeforeSync,
     /// The base of an evacuation does not carry the vote.
     ForgetVoteAtEvacuation,
+    /// The base of an evacuation does not carry the term of the member, only that of its last entry.
+    ForgetTermAtEvacuation,
     /// A deposed leader hands a proposal to the engine, which sends it to the new leader.
     ForwardProposal,
     /// A proposal that was decided in one term is accepted in a later term.
@@ -22,10 +24,11 @@ pub(crate) enum Mutation {
 
 impl Mutation {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::AcknowledgeBeforeSync,
         Self::VoteBeforeSync,
         Self::ForgetVoteAtEvacuation,
+        Self::ForgetTermAtEvacuation,
         Self::ForwardProposal,
         Self::ProposeInLaterTerm,
         Self::KeepStaged,

@@ -213,7 +213,7 @@ impl World {
             seen: BTreeMap::new(),
             tally: Tally::default(),
         };
-        nodes.iter().for_each(|&node| world.restart(node));
+        nodes.iter().try_for_each(|&node| world.restart(node)).expect("founding bases are whole");
         world
     }
 
@@ -503,11 +503,11 @@ impl World {
     fn restart_somewhere(&mut self) -> Result<(), Violation> {
         let nodes = self.where_replica(|replica| replica.up.is_none() && !replica.damaged);
         let Some(node) = self.random.pick(&nodes) else { return Ok(()) };
-        self.restart(node);
+        self.restart(node)?;
         self.pump(node)
     }
 
-    fn restart(&mut self, node: u32) {
+    fn restart(&mut self, node: u32) -> Result<(), Violation> {
         let (mutation, takes_committed) = (self.mutation, self.random.percent(50));
         let replica = self.replica(node);
         let (mut restoring, mut state) = (Restoring::default(), State { index: 0, digest: 0 });
@@ -528,10 +528,12 @@ impl World {
                 }
             }
         }
-        let mut group = restoring.finish(replica.me, options()).expect("no record is missing");
+        let finished = restoring.finish(replica.me, options());
+        let mut group = finished.map_err(|damaged| format!("no record is missing: {damaged}"))?;
         group.mutation = mutation;
         replica.up =
             Some(Up { group, state, staged: VecDeque::new(), decided: Vec::new(), was_at_rest: false });
+        Ok(())
     }
 
     fn pair(&mut self) -> (u32, u32) {
@@ -784,7 +786,7 @@ impl World {
     fn heal(&mut self) -> Result<(), Violation> {
         self.start_joining();
         for node in self.where_replica(|replica| replica.up.is_none() && !replica.damaged) {
-            self.restart(node);
+            self.restart(node)?;
         }
         for node in self.ups() {
             self.up(node).group.abort_transfer();
