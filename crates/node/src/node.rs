@@ -378,7 +378,10 @@ fn make_named_shards(
 ) -> Vec<Shard> {
     // A recovery has done this already, and written it. Without one it is done at each start.
     restored.catalog.set_rules(settings.declare_rules.clone());
-    let begun = restored.begin(access).expect("a recovery refuses the directory of a cluster");
+    let mut begun = restored.begin(access).expect("a recovery refuses the directory of a cluster");
+    if begun.is_empty() {
+        begun = restored.take_unwritten();
+    }
     let (mut member, applied) = restored.take_member();
     let founded = restored.founded();
     let Restored { mut catalog, mut queues, keeps_log, .. } = restored;

@@ -35,7 +35,7 @@ use catalog::categories::QUEUE;
 use catalog::ids::{Origin, QueueId};
 use wal::{
     Cut, Disk, Handover, Log, OpenError, Options, PackError, PackOptions, Packs, Records, Recovery,
-    StreamError, StreamFlaw, Streams,
+    StreamError, StreamFlaw, Streams, WriteError,
 };
 
 use crate::facts::{NotAlone, Restored, RestoredQueue};
@@ -291,7 +291,16 @@ pub fn recover_log<D: Disk>(
     if let Purpose::Start(Start { rules, access, .. }) = purpose {
         // They are created once in the life of a data directory: a user that is deleted stays deleted.
         restored.catalog.set_rules(rules.clone());
-        write_synced(&mut log, restored.begin(access).map_err(RecoverError::NotAlone)?)?;
+        let records = restored.begin(access).map_err(RecoverError::NotAlone)?;
+        if let Err(refused) = try_write_synced(&mut log, records) {
+            // On a full disk, queues must be emptied. What a start ends is ended in memory, and its records are the first that are written as
+            // soon as there is space: no later change is committed before.
+            if refused.records.is_empty() || restored.has_made_users() {
+                return Err(RecoverError::Write(io::Error::other(refused.to_string())));
+            }
+            tracing::error!("what the start has changed cannot be written yet: {refused}");
+            restored.write_later(refused.records);
+        }
     }
     Ok(RecoveredLog { restored, log, streams, recovery, took_users, lost })
 }
@@ -313,14 +322,19 @@ fn replace_users(restored: &mut Restored, users: Option<&Users>) {
 
 /// Writes records to the log of a node that does not run yet.
 pub(crate) fn write_synced<D: Disk>(log: &mut Log<D>, records: Records) -> Result<(), RecoverError> {
+    try_write_synced(log, records)
+        .map_err(|refused| RecoverError::Write(io::Error::other(refused.to_string())))
+}
+
+/// As [`write_synced`]. The error has the records, if none of them was written.
+fn try_write_synced<D: Disk>(log: &mut Log<D>, records: Records) -> Result<(), WriteError> {
     if records.is_empty() {
         return Ok(());
     }
     let mut done = Vec::new();
     log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
     log.sync(&mut done);
-    let refused = done.into_iter().find_map(|completion| completion.result.err());
-    refused.map_or(Ok(()), |refused| Err(RecoverError::Write(io::Error::other(refused.to_string()))))
+    done.into_iter().find_map(|completion| completion.result.err()).map_or(Ok(()), Err)
 }
 
 fn report(recovery: &Recovery, restored: &Restored) {

@@ -2,24 +2,28 @@
 
 use std::sync::{Arc, Mutex};
 
+use amqp10::sasl::Secret;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
-use catalog::access::Access;
+use catalog::access::{Access, Hashing, Permissions, User};
 use catalog::ids::QueueId;
 use catalog::{Arguments, Command, DeclareQueue};
 use message::{Message, Parts, Route};
 use node::facts::push_change;
-use node::recovery::{Mutation, Recovered};
+use node::recovery::{Mutation, RecoverError, Recovered};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Requester, Ticket};
 use wal::{Handover, Log, Options, Records};
-use wal_testing::{Crash, SimDisk};
+use wal_testing::{Crash, Op, SimDisk};
 
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
 use crate::recovered::SimDisks;
+
+/// The disk is full.
+const ENOSPC: i32 = 28;
 
 fn quorum() -> Arguments {
     [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into_iter().collect()
@@ -208,4 +212,42 @@ fn the_queues_of_an_older_directory_are_founded_once() {
     drop(life);
     let mut life = Life::start(&without(&disks.crash(Crash::Process), &[b]), None);
     assert_eq!((life.take("a"), life.take("b")), (Ok(0), Err(Refusal::Damaged)));
+}
+
+/// A broker that was killed on a full disk starts, so that its queues can be emptied. What its start has changed is written when there is
+/// space, before anything else.
+#[test]
+fn a_start_on_a_full_disk_goes_on() {
+    let mut disks = SimDisks::new(4);
+    disks.log.fail(&[Op::Create, Op::Write], 1000, ENOSPC);
+    let guest = User {
+        name: "guest".into(),
+        hash: Hashing::Sha256.hash([1; 16], &Secret::new("guest".to_owned())),
+        tags: Vec::new(),
+        loopback_only: true,
+        permissions: [("/".into(), Permissions::ALL)].into(),
+    };
+    let fresh = disks.start(options(), &Access::new([guest]), false, None, None);
+    assert!(matches!(fresh, Err(RecoverError::Write(_))), "the first users must be synced");
+    disks.log.heal();
+    let mut life = Life::start(&disks, None);
+    life.propose("q");
+    life.settle();
+    let queue = life.queue("q").unwrap();
+    life.publish(queue, 1);
+    for round in 0..3 {
+        drop(life);
+        disks = disks.crash(Crash::Power);
+        disks.log.fail(&[Op::Create, Op::Write], 1000, ENOSPC);
+        life = Life::start(&disks, None);
+        disks.log.heal();
+        if round > 0 {
+            life.propose("another");
+            life.settle();
+        }
+    }
+    assert_eq!(life.take("q"), Ok(1));
+    drop(life);
+    let mut life = Life::start(&disks.crash(Crash::Power), None);
+    assert_eq!((life.take("q"), life.take("another")), (Ok(0), Ok(0)));
 }

@@ -183,13 +183,13 @@ impl AdminApi {
     /// Returns a quorum queue and the shard that it lives on.
     ///
     /// # Errors
-    /// There is no such quorum queue, or nobody has used it yet.
+    /// There is no such quorum queue, or its declaration has just been answered, and its group does not run yet.
     async fn running(&self, vhost: &str, name: &str) -> Result<(Arc<QueueRecord>, usize), AdminError> {
         let record = self.quorum_record(vhost, name).await?;
         match self.home(&record).await? {
             Some(home) => Ok((record, home)),
             None => Err(AdminError::Refused(format!(
-                "queue '{name}' in vhost '{vhost}' has not been used yet, so its Raft group does not run"
+                "queue '{name}' in vhost '{vhost}' has just been declared, and its Raft group does not run yet"
             ))),
         }
     }

@@ -65,6 +65,10 @@ pub(crate) struct Definitions {
     origin: Origin,
     /// Changes that were made since then. They are applied, but in no record yet.
     changes: Vec<Change>,
+    /// True if the first users are among the changes of this start.
+    has_made_users: bool,
+    /// Records of this start that could not be written.
+    unwritten: Records,
     /// This node's member, which leads. Until the changes are written there is none.
     member: Option<FinishedGroup>,
 }
@@ -302,7 +306,23 @@ impl Restored {
         self.finish_if_open();
         let changes = [self.catalog.begin_users(access), self.catalog.begin_exchanges()].concat();
         self.definitions.changes.extend(changes);
+        self.definitions.has_made_users |= self.definitions.changes.iter().any(Change::is_of_users);
         self.write_changes()
+    }
+
+    /// Returns true if [`Self::begin`] has changed users. Nobody may log in before these changes are synced.
+    pub(crate) fn has_made_users(&self) -> bool {
+        self.definitions.has_made_users
+    }
+
+    /// Keeps records of this start that the log has refused. [`Self::take_unwritten`] returns them.
+    pub(crate) fn write_later(&mut self, records: Records) {
+        self.definitions.unwritten = records;
+    }
+
+    /// Removes and returns the records that must be written before all others.
+    pub(crate) fn take_unwritten(&mut self) -> Records {
+        std::mem::take(&mut self.definitions.unwritten)
     }
 
     /// Returns the records of all changes that were made. They must be written and synced before anyone can log in. Afterwards the catalog's
