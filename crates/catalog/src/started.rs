@@ -16,8 +16,9 @@ impl QueueRecord {
 }
 
 impl Catalog {
-    /// Removes what is not durable and belonged to an earlier start of this node: exclusive queues and others that lived there, exchanges of which it was the last node, and the bindings of all of these. Nothing ends as a consequence: an exchange that
-    /// has lost its last binding in this way stays, also if it deletes itself with its last binding.
+    /// Removes what is not durable and belonged to an earlier start of this node: exclusive queues and others that lived there, exchanges of
+    /// which it was the last node, and the bindings of all of these. Nothing ends as a consequence: an exchange that has lost its last binding
+    /// in this way stays, also if it deletes itself with its last binding.
     ///
     /// The places of the queues are free for a [`super::Pending`] that is made afterwards.
     ///

@@ -7,6 +7,8 @@
 //!                              those of known queues   Damaged, for each of them ──► the log, synced
 //!                              any queue's             Damaged, for all durable queues, and Noted, so that
 //!                                                      no queue declared later is closed for this damage
+//!              definitions are missing                 as if damage concerned the catalog
+//!              the records of a group are missing      Damaged, for its queue
 //! ```
 //!
 //! The damaged files are also kept beside the log, because the log deletes its own files in time. The same
@@ -61,6 +63,8 @@ pub struct Quarantined {
     /// The records that must be written and synced before the queues are used. They are empty if the log says all of this
     /// already.
     pub records: Records,
+    /// Which damage is handled then. They are written when everything else is that follows from it.
+    pub noted: Records,
     /// True if definitions may be lost, which an earlier start has not handled. Users may be among them.
     pub definitions_lost: bool,
 }
@@ -158,8 +162,9 @@ pub fn quarantine(
     if !queues.is_empty() {
         tracing::error!(queues, "records in the log cannot be read; these queues are closed");
     }
-    noted.into_iter().for_each(|(file, offset)| facts::push_noted(&mut records, file, offset));
-    Ok(Quarantined { records, definitions_lost })
+    let mut of_noted = Records::new();
+    noted.into_iter().for_each(|(file, offset)| facts::push_noted(&mut of_noted, file, offset));
+    Ok(Quarantined { records, noted: of_noted, definitions_lost })
 }
 
 /// Returns the quorum queues whose groups have lost all of their records. See [`Restored::founded`].

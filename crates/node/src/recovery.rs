@@ -16,12 +16,13 @@
 //! | 5. keep the damaged files | later the log may delete its own files |
 //! | 6. write which queues are closed, and sync it | they stay closed, even if the next step fails |
 //! | 7. copy the records of unclaimed owners aside, and sync them | the copies have everything up to step 6, and the log still has all of its files |
-//! | 8. write what each start makes, as an entry of the catalog's group: what the start ends, used incarnations, the first users, the exchanges of settings | no queue may have the id of an unclaimed owner, and nobody can log in before users are synced |
-//! | 9. open the packs, and remove those that nobody owns | the owners are known, the unclaimed ones, too |
-//! | 10. remove the streams that nobody owns, and look for missing parts | as for packs |
+//! | 8. if definitions are missing, and that is accepted: note that the damage was handled, in one batch with the new base of the catalog | with the new base, incarnations prove again that a queue was deleted, so the copies of step 7 must be there |
+//! | 9. write what each start makes, as an entry of the catalog's group: what the start ends, used incarnations, the first users, the exchanges of settings | no queue may have the id of an unclaimed owner, and nobody can log in before users are synced |
+//! | 10. open the packs, and remove those that nobody owns | the owners are known, the unclaimed ones, too |
+//! | 11. remove the streams that nobody owns, and look for missing parts | as for packs |
 //!
-//! Steps 1 to 8 are [`recover_log`]. An offline command that needs no messages does steps 1 to 7. `sluice doctor` looks only: it does the
-//! steps 1 to 4, 9 and 10 on disks that keep every change in memory ([`wal::PreviewDisk`]).
+//! Steps 1 to 9 are [`recover_log`]. An offline command that needs no messages does steps 1 to 8. `sluice doctor` looks only: it does the
+//! steps 1 to 4, 10 and 11 on disks that keep every change in memory ([`wal::PreviewDisk`]).
 
 pub mod unclaimed;
 
@@ -264,28 +265,32 @@ pub fn recover_log<D: Disk>(
         restored.forget_founded();
     }
     let found = match has(mutation, Mutation::ForgetQuarantine) {
-        true => Ok(Quarantined { records: Records::new(), definitions_lost: false }),
+        true => Ok(Quarantined { records: Records::new(), noted: Records::new(), definitions_lost: false }),
         false => quarantine::quarantine(&mut restored, &recovery, accept),
     };
     match (found, purpose) {
         (Ok(_), Purpose::Look) => {}
         (Err(found), Purpose::Look) => lost = Some(found),
         (Err(found), _) => return Err(RecoverError::Definitions(found)),
-        (Ok(Quarantined { mut records, definitions_lost }), _) => {
+        (Ok(Quarantined { mut records, mut noted, definitions_lost }), _) => {
             if has(mutation, Mutation::ForgetClosed) {
-                records = Records::new();
+                (records, noted) = Default::default();
             }
             if definitions_lost {
                 took_users = users.is_some();
                 restored.accept_definitions();
                 replace_users(&mut restored, users);
-                // Once it is noted that the damage was handled, it must have been.
-                restored.add_changes(&mut records).map_err(RecoverError::NotAlone)?;
             }
             keep_damaged(&restored, &recovery).map_err(RecoverError::Keep)?;
             write_synced(&mut log, records)?;
             let records = sorted.write(&mut restored, &log, copies)?;
             write_synced(&mut log, records)?;
+            if definitions_lost {
+                // Once it is noted that the damage was handled, it must have been. With the new base, incarnations prove deletions again, so the
+                // copies come first.
+                restored.add_changes(&mut noted).map_err(RecoverError::NotAlone)?;
+            }
+            write_synced(&mut log, noted)?;
         }
     }
     if let Purpose::Start(Start { rules, access, .. }) = purpose {

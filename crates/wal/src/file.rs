@@ -41,8 +41,8 @@ pub const FILE_SIZE: u64 = 8 << 20;
 ///   passwords are hashed with MD5 (docs/decisions/0026).
 /// * 7: messages that were redriven (docs/decisions/0041).
 /// * 8: queue ids with 24 bits for the slot (docs/decisions/0051).
-/// * 9: the catalog is in a Raft group, and record kind 11 of the broker (docs/decisions/0060); entries of a quorum queue say that it has
-///   ended (docs/decisions/0059).
+/// * 9: record kinds 11 and 12 of the broker (docs/decisions/0060 and 0061); entries of a quorum queue say that it has ended
+///   (docs/decisions/0059).
 pub const LOG_VERSION: u32 = 9;
 
 /// The version of packs; see [`LOG_VERSION`].

@@ -171,7 +171,7 @@ impl Restored {
         let is_whole = |open: &Open| open.is_whole && open.last == definitions;
         match open.take() {
             // Entries after this base are applied already.
-            _ if *has_base && *applied > index => return Some(()),
+            _ if *has_base && *applied > index && !*is_broken => return Some(()),
             Some(open) if is_whole(&open) => (self.catalog, *is_broken) = (open.catalog, false),
             // All that was before the base has been read, so nothing is missing.
             _ if has_all => {}
@@ -353,7 +353,8 @@ impl Restored {
                 changes.clear();
                 // The index goes on, because declarations have theirs.
                 let declared = self.catalog.queues().map(|queue| queue.declared).max();
-                let index = declared.unwrap_or(0).max(self.definitions.applied) + 1;
+                let index =
+                    declared.unwrap_or(0).max(self.definitions.applied).max(self.definitions.founded) + 1;
                 found(&self.catalog, number + 1, (index, self.definitions.founded), records)
             }
         };
