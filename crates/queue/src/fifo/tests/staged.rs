@@ -242,3 +242,20 @@ fn a_message_whose_delay_is_over_comes_first_after_a_rollback() {
     q.timeout(1010).is("");
     q.roll_back(turn).is("1#2 a again");
 }
+
+#[test]
+fn a_commit_expires_nothing_while_the_queue_ends() {
+    let mut q = Page::late(config());
+    q.publish("a~1");
+    let turn = q.close();
+    q.commit(turn);
+    q.publish("b~1");
+    let turn = q.close();
+    q.delete(false, false).is("done 1 | ended Requested");
+    let end = q.close();
+    q.timeout(1001).is("");
+    // A fact about the messages would come after the one that the queue ends.
+    q.commit(turn).is("");
+    assert_eq!(q.close(), end);
+    q.roll_back(turn).is("| gone 1..=2");
+}
