@@ -2,7 +2,8 @@
 //!
 //! A browser passes the ready messages in the order of their delivery, each once, up to the last one that the queue had when
 //! it attached. It remembers the place of the message that it passed last, and nothing else. So it does not matter what is taken
-//! or requeued meanwhile: a message is shown if it is ready when the browser comes to its place.
+//! or requeued meanwhile: a message is shown if it is ready when the browser comes to its place. The browser also passes the
+//! places of messages that have expired or are too large for it, without showing them.
 //!
 //! A browser is served when it grants credit, and when a block was read for it. It gets at most [`PEEK_BYTES_MAX`] for one grant,
 //! apart from the last message. Then its remaining credit is used up, so that it grants again when its peer has room.

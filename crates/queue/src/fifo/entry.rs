@@ -108,13 +108,38 @@ pub(super) struct Reference {
     annotations: Blocks,
 }
 
-/// `redelivered` and `journaled` of an [`Entry`], in one byte.
+/// `redelivered`, `journaled` and `came_back` of an [`Entry`], in one byte.
 #[derive(Clone, Copy, Debug)]
-enum Flags {
-    None,
-    Redelivered,
-    Journaled,
-    Both,
+struct Flags(u8);
+
+impl Flags {
+    const REDELIVERED: u8 = 1;
+    const JOURNALED: u8 = 2;
+    const CAME_BACK_PUSHED: u8 = 4;
+    const CAME_BACK_FETCHED: u8 = 8;
+
+    fn of(entry: &Entry) -> Self {
+        let redelivered = if entry.redelivered { Self::REDELIVERED } else { 0 };
+        let journaled = if entry.journaled { Self::JOURNALED } else { 0 };
+        let came_back = match entry.came_back {
+            None => 0,
+            Some(Leave::Pushed) => Self::CAME_BACK_PUSHED,
+            Some(Leave::Fetched) => Self::CAME_BACK_FETCHED,
+        };
+        Self(redelivered | journaled | came_back)
+    }
+
+    fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn came_back(self) -> Option<Leave> {
+        match self {
+            _ if self.has(Self::CAME_BACK_PUSHED) => Some(Leave::Pushed),
+            _ if self.has(Self::CAME_BACK_FETCHED) => Some(Leave::Fetched),
+            _ => None,
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Option<Reference>>() <= 32, "a reference takes at most 32 bytes");
@@ -220,7 +245,7 @@ impl Entry {
     /// Returns the compact form without the body, or `None` if the message is in no run.
     pub(super) fn reference(&self) -> Option<Reference> {
         let spot = self.spot?;
-        let Self { seq, delivery_count, redelivered, journaled, .. } = *self;
+        let Self { seq, delivery_count, .. } = *self;
         // Offsets within a message have 32 bits, so its size fits.
         let bytes = u32::try_from(self.len()).unwrap_or(u32::MAX);
         Some(Reference {
@@ -228,12 +253,7 @@ impl Entry {
             spot,
             bytes,
             delivery_count,
-            flags: match (redelivered, journaled) {
-                (false, false) => Flags::None,
-                (true, false) => Flags::Redelivered,
-                (false, true) => Flags::Journaled,
-                (true, true) => Flags::Both,
-            },
+            flags: Flags::of(self),
             priority: self.priority(),
             annotations: match &self.body {
                 Body::InMemory { message, .. } => Blocks::of(message.annotations_len()),
@@ -286,19 +306,27 @@ impl Entry {
 impl From<Reference> for Entry {
     fn from(reference: Reference) -> Self {
         let (redelivered, journaled) = (reference.redelivered(), reference.journaled());
-        let Reference { seq, spot, bytes, delivery_count, flags: _, priority, annotations } = reference;
+        let Reference { seq, spot, bytes, delivery_count, flags, priority, annotations } = reference;
         let body = Body::OnDisk { bytes, priority, annotations };
-        Self { body, seq, delivery_count, redelivered, came_back: None, journaled, spot: Some(spot) }
+        Self {
+            body,
+            seq,
+            delivery_count,
+            redelivered,
+            came_back: flags.came_back(),
+            journaled,
+            spot: Some(spot),
+        }
     }
 }
 
 impl Reference {
     pub(super) fn redelivered(&self) -> bool {
-        matches!(self.flags, Flags::Redelivered | Flags::Both)
+        self.flags.has(Flags::REDELIVERED)
     }
 
     pub(super) fn journaled(&self) -> bool {
-        matches!(self.flags, Flags::Journaled | Flags::Both)
+        self.flags.has(Flags::JOURNALED)
     }
 
     /// Returns the entry with the body that was read.

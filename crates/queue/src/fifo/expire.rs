@@ -120,7 +120,12 @@ impl Fifo {
         }
     }
 
+    /// [`Fifo::expire`] for one level. A queue that has decided to end keeps its messages. Facts about them would come after the
+    /// fact that it ends.
     fn expire_level(&mut self, level: usize, now_ms: u64, out: &mut Output) {
+        if self.is_ending() {
+            return;
+        }
         loop {
             while self.head_expired(level, now_ms) && self.can_kill() {
                 let Some(entry) = self.ready.pop(level) else { break };

@@ -207,12 +207,13 @@ impl Fifo {
         }
         let Writing { run, level, last, messages, ages, seqs, .. } = *writing;
         let (mut first, mut living, mut durable, mut bytes, mut live_bytes) = (0, 0, 0, 0, 0);
-        let mut marks = BTreeMap::new();
+        let (mut marks, mut came_back) = (BTreeMap::new(), Vec::new());
         self.ready.paged_out(level, Load { run, block: 0 }, |entry| {
             first = if living == 0 { entry.seq } else { first };
             living += 1;
             if !entry.is_fresh() {
                 marks.insert(entry.seq, entry.marks());
+                came_back.extend(entry.came_back.map(|leave| (entry.seq, leave)));
                 // The run contains the message's annotations.
                 self.journal.annotated.forget(entry.seq);
             }
@@ -242,6 +243,7 @@ impl Fifo {
             facts.extend(marks.iter().map(marked));
         }
         self.journal.runs.add(&stored, level, passed, living, marks);
+        came_back.into_iter().for_each(|(seq, leave)| self.journal.runs.set_came_back(run, seq, leave));
     }
 
     /// Called when messages may leave the middle of the run that is being written. The run will be released unused.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ranges::Ranges;
 
-use super::entry::{Entry, Spot};
+use super::entry::{Entry, Leave, Spot};
 use crate::{Ages, GoneFromRun, LocalFact, Marks, Moved, Seqs, Span, Stored, share};
 
 /// Marks by sequence number.
@@ -40,6 +40,8 @@ pub(super) struct Run {
     taken: Positions,
     /// The marks of messages that have not been read back.
     marks: AllMarks,
+    /// [`Entry::came_back`] of messages that have not been read back. It is in no fact: a restart begins to count again.
+    came_back: BTreeMap<u64, Leave>,
     /// True for a run from before a restart. Its messages that are not durable are gone.
     restored: bool,
     /// True if a part of the run has not been read.
@@ -146,10 +148,18 @@ impl Runs {
             seqs: stored.seqs.clone(),
             taken: Positions(passed.checked_sub(1).map(|last| (0, last)).into_iter().collect()),
             marks,
+            came_back: BTreeMap::new(),
             restored: false,
             unread: true,
         };
         self.runs.insert(stored.run, run);
+    }
+
+    /// Sets [`Entry::came_back`] of a message that left memory with its run.
+    pub(super) fn set_came_back(&mut self, run: u32, seq: u64, leave: Leave) {
+        if let Some(run) = self.runs.get_mut(&run) {
+            run.came_back.insert(seq, leave);
+        }
     }
 
     /// Adds a run whose messages keep their own places, so that all of it counts as read.
@@ -194,6 +204,7 @@ impl Runs {
             return None;
         }
         let marks = run.marks.remove(&entry.seq);
+        entry.came_back = run.came_back.remove(&entry.seq);
         Some((entry, marks))
     }
 
@@ -229,6 +240,7 @@ impl Runs {
         let living = known.messages.saturating_sub(index).saturating_sub(taken);
         let (last, durable, bytes) = (known.messages - 1, known.unread_durable, known.unread_bytes);
         (known.taken, known.marks, known.unread) = (Positions::default(), BTreeMap::new(), false);
+        known.came_back = BTreeMap::new();
         if living > 0 {
             self.take_range(GoneFromRun { run, first: index, last, durable, bytes }, living);
         }
@@ -240,8 +252,13 @@ impl Runs {
         let run = self.runs.remove(&old)?;
         let is_moved = |at: u32| moved.binary_search_by_key(&at, |moved| moved.from).is_ok();
         let seqs = run.seqs.from_position(0).filter(|(at, _)| is_moved(*at)).map(|(_, seq)| seq).collect();
-        let before =
-            Run { seqs: Seqs::default(), taken: Positions::default(), marks: BTreeMap::new(), ..run };
+        let before = Run {
+            seqs: Seqs::default(),
+            taken: Positions::default(),
+            marks: BTreeMap::new(),
+            came_back: BTreeMap::new(),
+            ..run
+        };
         let messages = moved.len() as u32;
         self.runs.insert(new, Run { messages, living, seqs, taken: Positions::default(), ..run });
         self.released.push(old);

@@ -224,13 +224,14 @@ impl Fifo {
         self.journal.flush(out);
     }
 
-    /// Called when the queue may decide again after a rollback. Does what was due meanwhile: sends dead letters, expires and drops
-    /// messages, and delivers those that have returned. Ends the queue if it has lost its last consumer meanwhile.
+    /// Called when the queue may decide again after a rollback. Does what was due meanwhile: ends delays, sends dead letters, expires
+    /// and drops messages, and delivers those that have returned. Ends the queue if it has lost its last consumer meanwhile.
     pub fn decide_again(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         if self.end.is_none() && !self.is_ending() {
             if self.journal.uncommitted.as_mut().is_some_and(|all| all.take_unused()) {
                 self.end_if_unused(out);
             }
+            self.end_delays(now_ms);
             self.retry(now_ms, out, deliver);
             self.journal.flush(out);
         }

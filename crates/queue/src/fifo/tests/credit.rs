@@ -347,3 +347,58 @@ fn a_delivery_that_was_not_sent_counts_as_what_it_was() {
     q.fetch(8, 1, true).is("fetched [8#1 a] of 0 | gone 1");
     assert_eq!(counts(&q), (3, 1, 2, 1));
 }
+
+/// A message is counted once, although its body left memory before or after it came back unsent.
+#[test]
+fn a_delivery_that_was_not_sent_leaves_no_trace_on_the_disk() {
+    for (late, pages_first) in [(false, true), (true, true), (false, false)] {
+        let mut q = if late { Page::late(config()) } else { Page::new(config()) };
+        q.publish("a! b!");
+        let turn = q.close();
+        q.commit(turn);
+        let fetch = |q: &mut Page, holder: u64, n: u64| {
+            let mut text = q.fetch(holder, 1, false).into_text();
+            while !q.loads.is_empty() {
+                text += &q.load().into_text();
+            }
+            assert_eq!(text, format!("fetched [{holder}#{n} a] of 1"), "{late} {pages_first}");
+        };
+        let page_out = |q: &mut Page| {
+            assert!(q.page_out(2).is_some());
+            q.stored();
+        };
+        if pages_first {
+            page_out(&mut q);
+        }
+        fetch(&mut q, 7, 1);
+        q.settle(7, 1, 1, Outcome::Unsent).is("");
+        if !pages_first {
+            page_out(&mut q);
+        }
+        fetch(&mut q, 7, 2);
+        let report = q.fifo.report();
+        assert_eq!((report.delivered, report.fetched), (1, 1), "{late} {pages_first}");
+    }
+}
+
+/// Requeued behind the head, it keeps its own place on the disk.
+#[test]
+fn a_delivery_that_was_not_sent_leaves_no_trace_on_the_disk_behind_others() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c!");
+    q.attach(1);
+    q.grant(1, 0, 3).is("1#1 a; 1#2 b; 1#3 c");
+    q.grant(1, 3, 0);
+    q.settle(1, 1, 1, Outcome::Unsent).is("");
+    q.settle(1, 3, 3, Outcome::Unsent).is("");
+    q.page_out(9).expect("c is requeued behind a");
+    q.stored();
+    q.page_out(9);
+    q.stored();
+    q.grant(1, 3, 2);
+    while !q.loads.is_empty() {
+        q.load();
+    }
+    let report = q.fifo.report();
+    assert_eq!((report.ready, report.unsettled, report.delivered), (0, 3, 3));
+}

@@ -743,7 +743,7 @@ fn state(fifo: &Fifo, shelf: &Shelf, now_ms: u64) -> String {
     (report.leaving_bytes, report.delayed_bytes, report.full) = (0, 0, false);
     // A message that has expired and is over the limit dies of one or the other, depending on what is in memory.
     if drops_heads(&fifo.config) {
-        report.expired = 0;
+        (report.expired, report.over_length) = (0, 0);
     }
     let entry = |entry: &Entry| {
         let key = shelf.message(entry).route().key().to_owned();

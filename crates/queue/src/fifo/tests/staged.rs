@@ -1,7 +1,7 @@
 //! Tests turns that can be rolled back: staged messages and parked messages.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::{Arrival, Outcome, Overflow};
+use crate::{Arrival, DelayedRetry, Outcome, Overflow, QuorumConfig, RetryKind};
 
 /// Returns a queue with these committed messages and one consumer that holds all of them.
 fn held(words: &str) -> Page {
@@ -220,4 +220,42 @@ fn live_facts_contain_only_committed_changes() {
     std::mem::swap(&mut page.fifo, &mut restored);
     page.attach(1);
     page.grant(1, 0, 9).is("1#1 a; 1#2 b; 1#3 c");
+}
+
+/// What was due while the queue could not decide is done in the same order as always: delays end first.
+#[test]
+fn a_message_whose_delay_is_over_comes_first_after_a_rollback() {
+    let retry = DelayedRetry { kind: RetryKind::All, min_ms: Some(10), max_ms: None };
+    let mut q = Page::late(with(|c| c.quorum = Some(QuorumConfig { retry, ..Default::default() })));
+    q.publish("a b");
+    q.attach(1);
+    q.grant(1, 0, 1);
+    let turn = q.close();
+    q.commit(turn).is("1#1 a");
+    q.release(1, 1, 1);
+    let turn = q.close();
+    q.commit(turn);
+    q.purge();
+    q.grant(1, 1, 1).is("");
+    q.delete(false, false);
+    q.close();
+    q.timeout(1010).is("");
+    q.roll_back(turn).is("1#2 a again");
+}
+
+#[test]
+fn a_commit_expires_nothing_while_the_queue_ends() {
+    let mut q = Page::late(config());
+    q.publish("a~1");
+    let turn = q.close();
+    q.commit(turn);
+    q.publish("b~1");
+    let turn = q.close();
+    q.delete(false, false).is("done 1 | ended Requested");
+    let end = q.close();
+    q.timeout(1001).is("");
+    // A fact about the messages would come after the one that the queue ends.
+    q.commit(turn).is("");
+    assert_eq!(q.close(), end);
+    q.roll_back(turn).is("| gone 1..=2");
 }
