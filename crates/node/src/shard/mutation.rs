@@ -17,17 +17,20 @@ pub enum Mutation {
     IgnoreCommitted,
     /// The catalog is told that a quorum queue has ended when the queue decides so, and not when that is committed.
     DeleteWithoutEnded,
+    /// What waits for the commit of an entry is answered when this member has synced it. With one member that is the same.
+    CommitWhenSynced,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ActWhereDecided,
         Self::AnswerBeforeAll,
         Self::ApplyBeforeSync,
         Self::ProposeOnce,
         Self::IgnoreCommitted,
         Self::DeleteWithoutEnded,
+        Self::CommitWhenSynced,
     ];
 }
 

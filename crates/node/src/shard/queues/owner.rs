@@ -19,8 +19,8 @@ use replica::{Entry, Payload, Progress, Role, Standing};
 
 use crate::entries;
 use crate::facts::{RestoredGroup, SeqsInFile, push_group};
-use crate::shard::Shard;
 use crate::shard::groups::{self, GroupId, Hosted, Owner, Proposed};
+use crate::shard::{Mutation, Shard};
 
 /// A quorum queue that lives on this shard.
 struct QueueOwner<'a> {
@@ -180,6 +180,12 @@ impl Shard {
     /// Called when the records of a round of the queue's group are synced.
     pub(in crate::shard) fn round_of_queue_synced(&mut self, queue: QueueId, number: u64) {
         groups::handle_synced(&mut self.owner(queue), number);
+        if self.has(Mutation::CommitWhenSynced)
+            && let Some(hosted) = self.owner(queue).hosted()
+        {
+            let written = hosted.engine.progress().written;
+            self.commit_turns(queue, written);
+        }
     }
 
     /// Makes the member of a queue campaign, unless it leads or campaigns already. Called when somebody waits for the queue.
