@@ -258,7 +258,7 @@ impl World {
             return true;
         }
         self.damaged.unsure.extend(&untold);
-        self.suspect(&fault, &lost);
+        self.suspect(&fault, &lost, after.may_concern_all(&before));
 
         // The simulated machine has another boot than this one. So `sluice doctor` can see its files only as those of another boot.
         let examined = (how == Crash::Power).then(|| Examination::of(&self.disks()));
@@ -316,8 +316,8 @@ impl World {
         }
     }
 
-    /// Notes whom a fault may concern.
-    fn suspect(&mut self, fault: &Fault, lost: &BTreeMap<u64, BTreeSet<u64>>) {
+    /// Notes whom a fault may concern. `any_queue` is true if the log cannot say whose records are missing.
+    fn suspect(&mut self, fault: &Fault, lost: &BTreeMap<u64, BTreeSet<u64>>, any_queue: bool) {
         // If more is missing than the batch with the fault, others are concerned, too.
         let is_exact = fault.batch.is_none_or(|batch| lost.keys().all(|lost| *lost == batch));
         let owners: BTreeSet<u64> = lost.values().flatten().copied().collect();
@@ -325,6 +325,7 @@ impl World {
             let id = self.id_of(of);
             let is_suspect = owners.contains(&id)
                 || !is_exact
+                || (any_queue && !of.is_stream())
                 || match &fault.suspects {
                     Suspects::All => true,
                     Suspects::Queues => !of.is_stream(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use wal::{Disk as _, Log, Options, Record};
+use wal::{Damage, Disk as _, Log, Options, Owners, Record};
 use wal_testing::{Crash, Random, SimDisk};
 
 use crate::recovered::SimDisks;
@@ -86,9 +86,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The valid records of a log, by their batches.
+/// The valid records of a log, by their batches, and the damage that the log has found.
 pub(super) struct Contents {
     pub batches: BTreeMap<u64, Vec<Record>>,
+    damage: Vec<Damage>,
 }
 
 impl Contents {
@@ -97,8 +98,15 @@ impl Contents {
         let mut batches: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
         let options = Options { seed: Some(1), ..Options::default() };
         let mut add = |record: Record| batches.entry(record.batch).or_default().push(record);
-        Log::open(log.crash(Crash::Process), options, &mut add).expect("the disk does not fail");
-        Self { batches }
+        let opened = Log::open(log.crash(Crash::Process), options, &mut add);
+        let (_, recovery) = opened.expect("the disk does not fail");
+        Self { batches, damage: recovery.damage }
+    }
+
+    /// Returns true if the log has damage that it had not `before`, and that may have held records of anybody.
+    pub(super) fn may_concern_all(&self, before: &Self) -> bool {
+        let mut new = self.damage.iter().filter(|damage| !before.damage.contains(damage));
+        new.any(|damage| damage.owners == Owners::All)
     }
 
     /// Returns the batches that `self` has and `other` does not, with the owners of their records.
