@@ -1,136 +1,20 @@
 //! A group is founded once: at the declaration of its queue. Without its records the queue is closed.
 
-use std::sync::{Arc, Mutex};
+mod accepted;
+mod any_order;
+mod life;
 
 use amqp10::sasl::Secret;
-use broker::mail::Mail;
-use broker::settings::Settings;
-use bytes::Bytes;
 use catalog::access::{Access, Hashing, Permissions, User};
-use catalog::ids::QueueId;
-use catalog::{Arguments, Command, DeclareQueue};
-use message::{Message, Parts, Route};
-use node::facts::push_change;
-use node::recovery::{Mutation, RecoverError, Recovered};
-use node::shard::Shard;
-use node::{StorageLimits, make_shards};
-use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Requester, Ticket};
-use wal::{Handover, Log, Options, Records};
-use wal_testing::{Crash, Op, SimDisk};
+use node::recovery::{Mutation, RecoverError};
+use queue::Refusal;
+use wal_testing::{Crash, Op};
 
-use crate::asks::Asks;
-use crate::asks_queues::AsksQueues;
+use self::life::{How, Life, append, older_records, without};
 use crate::recovered::SimDisks;
 
 /// The disk is full.
 const ENOSPC: i32 = 28;
-
-fn quorum() -> Arguments {
-    [("x-queue-type".to_owned(), amqp10::Value::from("quorum"))].into_iter().collect()
-}
-
-fn options() -> Options {
-    Options { file_bytes: 1 << 20, seed: Some(7), ..Options::default() }
-}
-
-/// One process on the disks.
-struct Life {
-    log: Log<SimDisk>,
-    shard: Shard,
-    now_ms: u64,
-}
-
-impl Life {
-    fn start(disks: &SimDisks, mutation: Option<Mutation>) -> Self {
-        let recovered = disks.start(options(), &Access::default(), false, None, mutation).unwrap();
-        let Recovered { restored, log, .. } = recovered;
-        let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
-        let mut shards = make_shards(restored, 1, &settings, &access, StorageLimits::default(), 1000);
-        Self { log, shard: shards.remove(0), now_ms: 1000 }
-    }
-
-    /// Runs until nothing is left, and writes so many handovers at most.
-    fn settle_to(&mut self, handovers: usize) {
-        let (mut idle, mut written) = (0, 0);
-        while idle < 3 {
-            self.now_ms += 50;
-            self.shard.set_now(self.now_ms);
-            self.shard.handle_timeout();
-            while self.shard.turn() {}
-            self.shard.take_replies();
-            if written == handovers {
-                return;
-            }
-            let Some(handover) = self.shard.poll_handover() else {
-                idle += 1;
-                continue;
-            };
-            (idle, written) = (0, written + 1);
-            let mut done = Vec::new();
-            self.log.append(&mut vec![handover], &mut done);
-            self.log.sync(&mut done);
-            done.into_iter().for_each(|completion| self.shard.handle_logged(completion));
-        }
-    }
-
-    fn settle(&mut self) {
-        self.settle_to(usize::MAX);
-    }
-
-    fn propose(&mut self, name: &str) {
-        let declare = Command::DeclareQueue(DeclareQueue::new("/", name, quorum()));
-        self.shard.propose(declare, Box::new(|answer| drop(answer.unwrap())));
-    }
-
-    fn queue(&self, name: &str) -> Option<QueueId> {
-        self.shard.catalog().listed_queue("/", name).map(|record| record.id)
-    }
-
-    fn publish(&mut self, queue: QueueId, seq: u64) {
-        let parts =
-            Parts { wire: Bytes::from_static(b"\x00\x53\x75\xa0\x01m"), durable: true, ..Parts::default() };
-        let message = Message::new(parts, Arc::new(Route::simple("", "q")));
-        let publish = Publish { publisher: PublisherId(0), seq, message, pipelines: false };
-        self.shard.handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
-        self.settle();
-    }
-
-    /// Takes all messages of a queue. Returns their number, or why there are none.
-    fn take(&mut self, name: &str) -> Result<usize, Refusal> {
-        let queue = self.queue(name).expect("it is declared");
-        let answer = Arc::new(Mutex::new(None));
-        let seen = answer.clone();
-        let holder = ConsumerId(u64::MAX);
-        let request = |ticket: Ticket| Request::Fetch { ticket, holder, n: 1000, settled: true };
-        self.shard.ask(queue, request, Box::new(move |effect| *seen.lock().unwrap() = Some(effect)));
-        self.settle();
-        match answer.lock().unwrap().take().expect("every request is answered") {
-            Effect::Fetched { deliveries, .. } => Ok(deliveries.len()),
-            Effect::Refused { requester: Requester::Ticket(_), why } => Err(why),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-/// Returns the log without the records of these owners.
-fn without(disks: &SimDisks, owners: &[QueueId]) -> SimDisks {
-    let (log, mut kept) = (SimDisk::new(99), Records::new());
-    let each = &mut |record: wal::Record| {
-        if !owners.contains(&QueueId(record.owner)) {
-            kept.push(record.owner, record.seq, record.kind, &[&record.body]);
-        }
-    };
-    drop(Log::open(disks.log.clone(), options(), each).unwrap());
-    append(&log, kept);
-    SimDisks { log, ..SimDisks::new(5) }
-}
-
-fn append(disk: &SimDisk, records: Records) {
-    let (mut log, _) = Log::open(disk.clone(), options(), &mut |_| {}).unwrap();
-    let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut done);
-    log.sync(&mut done);
-}
 
 /// Returns what is wrong with a start on a log that lacks the records of a group.
 fn records_are_lost(mutation: Option<Mutation>) -> Result<(), &'static str> {
@@ -194,17 +78,8 @@ fn a_group_whose_founding_was_interrupted_is_founded() {
 /// again.
 #[test]
 fn the_queues_of_an_older_directory_are_founded_once() {
-    let mut catalog = catalog::Catalog::default();
-    let mut records = Records::new();
-    for name in ["a", "b"] {
-        let declare = Command::DeclareQueue(DeclareQueue::new("/", name, quorum()));
-        for change in catalog.decide(declare, &mut catalog.queue_ids()).unwrap().changes {
-            catalog.apply(&change);
-            push_change(&mut records, catalog.version(), &change);
-        }
-    }
     let disks = SimDisks::new(3);
-    append(&disks.log, records);
+    append(&disks.log, older_records(&["a".to_owned(), "b".to_owned()]));
     let mut life = Life::start(&disks, None);
     assert_eq!((life.take("a"), life.take("b")), (Ok(0), Ok(0)));
     let b = life.queue("b").unwrap();
@@ -227,7 +102,7 @@ fn a_start_on_a_full_disk_goes_on() {
         loopback_only: true,
         permissions: [("/".into(), Permissions::ALL)].into(),
     };
-    let fresh = disks.start(options(), &Access::new([guest]), false, None, None);
+    let fresh = disks.start(How::default().options(), &Access::new([guest]), false, None, None);
     assert!(matches!(fresh, Err(RecoverError::Write(_))), "the first users must be synced");
     disks.log.heal();
     let mut life = Life::start(&disks, None);
