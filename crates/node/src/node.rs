@@ -397,6 +397,7 @@ fn make_named_shards(
         queue.is_quorum() && !has_group
     });
     let founding: Vec<_> = founding.map(|queue| (queue.declared, queue.id)).collect();
+    let newest = catalog.queues().filter(|queue| queue.is_quorum()).map(|queue| queue.declared).max();
     for (_, queue) in &founding {
         queues.entry(*queue).or_default();
     }
@@ -433,7 +434,7 @@ fn make_named_shards(
         .collect();
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
     shards[usize::from(DECIDER)].push_begun(begun);
-    shards[usize::from(NODE_SHARD)].begin_founding(founded, &founding);
+    shards[usize::from(NODE_SHARD)].begin_founding(founded, newest.unwrap_or(0), &founding);
     if keeps_log {
         shards.iter_mut().for_each(Shard::keep_log);
     }

@@ -69,8 +69,13 @@ fn a_group_whose_founding_was_interrupted_is_founded() {
         let queue = life.queue("q").unwrap();
         life.publish(queue, 1);
         drop(life);
-        let mut life = Life::start(&disks.crash(Crash::Power), None);
+        let disks = disks.crash(Crash::Power);
+        let mut life = Life::start(&disks, None);
         assert_eq!(life.take("q"), Ok(1), "after {handovers} handovers");
+        drop(life);
+        // The start after the founding has noted it.
+        let mut life = Life::start(&without(&disks.crash(Crash::Process), &[queue]), None);
+        assert_eq!(life.take("q"), Err(Refusal::Damaged), "after {handovers} handovers");
     }
 }
 

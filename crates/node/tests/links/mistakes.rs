@@ -131,7 +131,7 @@ fn each_mistake_is_found() {
             Mutation::ProposeOnce => a_proposal_is_lost,
             Mutation::IgnoreCommitted => an_entry_is_committed,
             Mutation::DeleteWithoutEnded => an_end_is_not_committed,
-            // It takes a group of three, which a unit test plays: `a_receipt_before_its_commit_is_found`.
+            // It takes a group of three, which a unit test plays: `a_commit_by_one_disk_of_three_is_found`.
             Mutation::CommitWhenSynced => continue,
         };
         assert!(scene(None), "the scene of {mutation:?} without it");

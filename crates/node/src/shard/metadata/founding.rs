@@ -30,10 +30,11 @@ fn has_member(record: &QueueRecord) -> bool {
 }
 
 impl Shard {
-    /// Called at a start. `noted` is the index of the last note, and `waiting` are the queues that are founded now.
-    pub(crate) fn begin_founding(&mut self, noted: u64, waiting: &[(u64, QueueId)]) {
+    /// Called at a start. `noted` is the index of the last note, `newest` that of the newest declaration of a quorum queue, and `waiting` are the
+    /// queues that are founded now. A kill may have come between the base of a group and the note.
+    pub(crate) fn begin_founding(&mut self, noted: u64, newest: u64, waiting: &[(u64, QueueId)]) {
         self.metadata.founding = Some(Founding { waiting: waiting.iter().copied().collect(), noted });
-        if noted == 0 && waiting.is_empty() {
+        if noted == 0 || newest > noted {
             self.note_founded();
         }
     }
@@ -46,8 +47,11 @@ impl Shard {
                 founding.waiting.insert((index, record.id));
             }
             Change::QueueForgotten { queue } if !founding.waiting.is_empty() => {
-                if let Some(record) = self.metadata.catalog.queue_by_id(*queue) {
-                    founding.waiting.remove(&(record.declared, *queue));
+                if let Some(record) = self.metadata.catalog.queue_by_id(*queue)
+                    && founding.waiting.remove(&(record.declared, *queue))
+                {
+                    // Others may have waited for it only.
+                    self.note_founded();
                 }
             }
             _ => {}
