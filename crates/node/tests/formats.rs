@@ -261,7 +261,7 @@ fn group() -> Vec<replica::Record> {
 const CATALOG: QueueId = QueueId(0);
 
 /// Returns the records of the catalog's group after these definitions. Its entries declare an exclusive queue and an exchange that is not
-/// durable, and say that a node has started, of which nothing ends.
+/// durable. The last one says that another node has started, and ends nothing.
 fn catalog_group(catalog: &mut Catalog, definitions: u64) -> Vec<replica::Record> {
     let origin = Origin { node: NodeId(5), boot: 6 };
     let connection = Some(ConnectionId { origin, number: 7 });

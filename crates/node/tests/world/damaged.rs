@@ -47,7 +47,7 @@ pub(super) struct Damaged {
     queues: BTreeMap<String, QueueId>,
     /// What the last start has found.
     found: View,
-    /// Queues that may have lost records of which nobody can know.
+    /// Queues that may have lost records, although nothing in the log says so.
     unsure: BTreeSet<u64>,
     /// The copy of the users.
     users: Option<Users>,
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// Checks which queues a start has closed. `told` are the owners of records of which the log says that they are missing.
+    /// Checks which queues a start has closed. `told` are the owners whose records are missing, as the log says.
     fn check_closed(&mut self, view: &View, told: &BTreeSet<u64>, fault: &Fault) {
         let Damaged { found, queues, counts, .. } = &mut self.damaged;
         let still = found.closed.iter().filter(|id| view.known.contains(id));

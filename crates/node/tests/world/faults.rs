@@ -128,7 +128,7 @@ impl Contents {
         self.batches.values().flatten().any(|record| record.owner == owner)
     }
 
-    /// Returns the last batch of which the log says that it was there, according to the batches that are still there. If the
+    /// Returns the last batch that was there, as the log says in the batches that are left. If the
     /// machine has not restarted, nothing that was written may be missing, and otherwise nothing that was synced. See the
     /// formats of notes and batches in the crate `wal`.
     pub(super) fn known(&self, log: &SimDisk) -> u64 {

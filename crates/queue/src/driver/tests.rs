@@ -211,7 +211,7 @@ impl Queue {
         self.sent()
     }
 
-    /// Commits the entries up to `index`, the last of which ends the queue.
+    /// Commits the entries up to `index`. The last of them ends the queue.
     fn end_with(&mut self, index: u64) -> (Vec<Answer>, String) {
         let Self { driver, fifo, out } = self;
         driver.handle_entries_committed(index, fifo, 1000, out, &mut Nobody);

@@ -48,7 +48,7 @@ impl Shard {
         }
     }
 
-    /// Decides a command if this is the deciding shard. Otherwise sends it there. No other module knows which shard decides.
+    /// Decides a command if this is the deciding shard. Otherwise sends it there. Only this module, and the start, know which shard decides.
     pub(in crate::shard) fn propose_change(&mut self, proposal: Proposal) {
         if self.metadata.decider.is_none() {
             return self.mail.send(DECIDER, Mail::Propose(proposal));

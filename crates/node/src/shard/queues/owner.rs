@@ -478,17 +478,12 @@ mod tests {
         assert!(shard.mail.receipts.is_empty() && ready(&shard, queue) == 1);
     }
 
-    /// Returns a member that leads a group of three, and transfers the leadership to another one.
-    fn transferring() -> Group {
+    /// Returns a member that leads a group of three in term 2. The second member has all of its entries, and the third one says nothing.
+    pub(super) fn leader_of_three() -> Group {
         let [me, other] = [1, 2].map(|node| Member { node, number: node });
         let mut restoring = Restoring::default();
         restoring.on_record(Record::Base(Base::founding(&[1, 2, 3], entries::content(2)))).unwrap();
         let mut group = restoring.finish(me, Options::default()).unwrap();
-        let sync = |group: &mut Group| {
-            while let Some(round) = group.poll_round() {
-                group.on_synced(round.number);
-            }
-        };
         sync(&mut group);
         group.campaign().unwrap();
         let commit = Position { term: 1, index: 1 };
@@ -501,7 +496,19 @@ mod tests {
             group.step(Sent { from: other, to: me, term: 2, body }, &Support::default()).unwrap();
         }
         sync(&mut group);
-        group.transfer(2, other).unwrap();
+        group
+    }
+
+    fn sync(group: &mut Group) {
+        while let Some(round) = group.poll_round() {
+            group.on_synced(round.number);
+        }
+    }
+
+    /// Returns such a member that transfers the leadership to the second one.
+    fn transferring() -> Group {
+        let mut group = leader_of_three();
+        group.transfer(2, Member { node: 2, number: 2 }).unwrap();
         sync(&mut group);
         group
     }

@@ -4,11 +4,9 @@ use std::collections::VecDeque;
 
 use catalog::Command;
 use queue::{ConsumerId, Publish, PublisherId, Request, Ticket, Verdict};
-use replica::{
-    Base, Body, Entry, Group, Member, Message as Sent, Options, Position, Record, Restoring, Support,
-};
+use replica::{Body, Entry, Member, Message as Sent, Position, Support};
 
-use super::tests::{answers, decides, leading, message, publish, ready, write_all};
+use super::tests::{answers, decides, leader_of_three, leading, message, publish, ready, write_all};
 use super::*;
 use crate::facts::FinishedGroup;
 
@@ -27,25 +25,7 @@ impl Scene {
         let (mut shard, queue) = leading();
         shard.apply_one(queue, Request::Purge { ticket: Ticket(7) });
         write_all(&mut shard);
-        let mut restoring = Restoring::default();
-        restoring.on_record(Record::Base(Base::founding(&[1, 2, 3], entries::content(2)))).unwrap();
-        let mut group = restoring.finish(ME, Options::default()).unwrap();
-        let sync = |group: &mut Group| {
-            while let Some(round) = group.poll_round() {
-                group.on_synced(round.number);
-            }
-        };
-        group.campaign().unwrap();
-        let commit = Position { term: 1, index: 1 };
-        for body in [
-            Body::VoteResponse { pre: true, granted: true, commit },
-            Body::VoteResponse { pre: false, granted: true, commit },
-            Body::Appended { index: 2, commit: 1 },
-        ] {
-            sync(&mut group);
-            group.step(Sent { from: SECOND, to: ME, term: 2, body }, &Support::default()).unwrap();
-        }
-        sync(&mut group);
+        let group = leader_of_three();
         let finished =
             FinishedGroup { group, base_file: 0, base_index: 1, log_bytes: 0, files: VecDeque::new() };
         shard.queues.get_mut(queue).unwrap().group = Some(Box::new(Hosted::new(finished)));
