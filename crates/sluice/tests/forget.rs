@@ -4,89 +4,73 @@
 //! The rounds are those of [`crate::kill`] whose queues promise to survive a loss of power: classic queues and streams with
 //! `x-fsync`, quorum queues, and transactions. Each kills its broker several times.
 //!
-//! The disk is [`fs`], which this program serves to the kernel. The test runs itself again in a new mount namespace, as
+//! The disk is of the crate `false_disk`, and this program serves it to the kernel. The rounds run on a disk that permits direct writes
+//! (`O_DIRECT`), and on one that refuses them. A test runs itself again in a new mount namespace, as
 //! [`crate::small_disk`] does. If the system allows no namespace or has no `/dev/fuse`, the test says so and passes.
 //!
 //! ```text
 //! FORGET_ROUNDS=50 FORGET_SEED=.. cargo test --profile ci -p sluice --test program forget:: -- --nocapture
 //! ```
-mod fs;
-
-use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
+
+use false_disk::{Namespace, Options};
+use random::Random;
 
 use crate::broker::Directory;
 use crate::kill::power_round;
-use fs::Forgetful;
-use random::Random;
 
 /// The variable that tells the second run of this program where its disk is.
 const DISK: &str = "SLUICE_FORGETFUL_DISK";
-/// Commands that make a mount namespace: as a user with user namespaces, and as root.
-const NAMESPACES: [&[&str]; 2] = [&["unshare", "-rm"], &["unshare", "-m"]];
 /// The number of messages of a round.
 const MESSAGES: u64 = 5_000;
 /// The number of rounds without `FORGET_ROUNDS`: one of each kind.
 const ROUNDS: u64 = 6;
 
-/// Mounts the disk at `$0` and the boot id in the file `$1`, and runs the other words.
-const MOUNT: &str = "mount -i -t fuse.forgetful -o fd=0,rootmode=40000,user_id=0,group_id=0 forgetful \"$0\" \
-    && mount --bind \"$1\" /proc/sys/kernel/random/boot_id && shift && exec \"$@\" </dev/null";
+/// Replaces the boot id of the machine by the one beside the disk.
+const BOOT: &str = "mount --bind \"$0/../boot_id\" /proc/sys/kernel/random/boot_id";
 
-/// Runs words in a namespace with a new forgetful disk. Returns the command's success and what the disk has lost.
-fn run(namespace: &[&str], directory: &Path, words: &[&str], is_probe: bool) -> Option<(bool, u64)> {
-    let device = File::options().read(true).write(true).open("/dev/fuse").ok()?;
-    let served = device.try_clone().ok()?;
-    let server: JoinHandle<u64> = std::thread::spawn(move || Forgetful::new().serve(served));
-    let disk = directory.join("disk");
-    let mut command = Command::new(namespace[0]);
-    command.args(&namespace[1..]).args(["sh", "-c", MOUNT]).arg(&disk).arg(boot_file(&disk)).args(words);
-    command.env(DISK, &disk).stdin(device);
-    if is_probe {
-        command.stderr(Stdio::null());
-    }
-    let status = command.status();
-    // The command has the device as its standard input.
-    drop(command);
-    let status = status.ok()?;
-    // If the disk was not mounted, the server waits for nothing. It ends with this program.
-    let is_mounted = status.success() || !is_probe;
-    Some((status.success(), if is_mounted { server.join().ok()? } else { 0 }))
-}
-
-/// The file with the boot id of the machine, beside the disk.
+/// The file with the boot id of the machine.
 fn boot_file(disk: &Path) -> PathBuf {
     disk.with_file_name("boot_id")
 }
 
 #[test]
 fn a_broker_keeps_what_it_confirmed_on_a_disk_that_forgets() {
+    run_on(Options { forgets: true, ..Options::default() });
+}
+
+#[test]
+fn a_broker_keeps_what_it_confirmed_on_a_disk_that_forgets_and_refuses_direct_writes() {
+    run_on(Options { forgets: true, refuses_direct: true, ..Options::default() });
+}
+
+/// Runs the rounds on a new disk.
+fn run_on(options: Options) {
     let directory = Directory::new("forget");
     let disk = directory.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
     std::fs::write(boot_file(&disk), boot_id(0)).unwrap();
-    let works = |namespace: &&&[&str]| {
-        run(namespace, directory.path(), &["true"], true).is_some_and(|(success, _)| success)
-    };
-    let Some(namespace) = NAMESPACES.iter().find(works) else {
-        writeln!(std::io::stderr(), "skipped: no file system in user space can be mounted here").unwrap();
+    let Some(namespace) = Namespace::find(&disk, BOOT) else {
+        say("skipped: no file system in user space can be mounted here");
         return;
     };
-    let program = std::env::current_exe().unwrap();
-    let again = ["--exact", "forget::on_the_forgetful_disk", "--include-ignored", "--nocapture"];
-    let words: Vec<&str> = [program.to_str().unwrap()].into_iter().chain(again).collect();
-    let (success, lost) = run(namespace, directory.path(), &words, false).unwrap();
-    writeln!(std::io::stderr(), "forget: the disk has lost {lost} sectors and names").unwrap();
-    assert!(success);
-    assert!(lost > 0, "nothing was lost, so that the test proves nothing");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "forget::on_the_forgetful_disk", "--include-ignored", "--nocapture"]);
+    let outcome = namespace.run(options, &disk, BOOT, command.env(DISK, &disk)).unwrap();
+    let direct = if options.refuses_direct { "refuses" } else { "permits" };
+    say(&format!(
+        "forget: the disk, which {direct} direct writes, has lost {} sectors and names",
+        outcome.lost
+    ));
+    assert!(outcome.status.success());
+    assert!(outcome.lost > 0, "nothing was lost, so that the test proves nothing");
 }
 
 #[test]
-#[ignore = "needs the disk that the other test mounts"]
+#[ignore = "needs the disk that the other tests mount"]
 fn on_the_forgetful_disk() {
     let rounds = number("FORGET_ROUNDS").unwrap_or(ROUNDS);
     let seed = number("FORGET_SEED").unwrap_or(1);
@@ -97,9 +81,14 @@ fn on_the_forgetful_disk() {
         let result = runtime.block_on(power_round(number, seeds.next(), MESSAGES));
         failed += u64::from(result.is_err());
         let said = result.unwrap_or_else(|why| format!("FAILED: {why}"));
-        writeln!(std::io::stderr(), "forget: FORGET_SEED={seed}, round {number}: {said}").unwrap();
+        say(&format!("forget: FORGET_SEED={seed}, round {number}: {said}"));
     }
     assert_eq!(failed, 0);
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stderr();
+    writeln!(out, "{line}").unwrap();
 }
 
 fn number(variable: &str) -> Option<u64> {
