@@ -12,6 +12,7 @@ import threading
 import time
 
 from programs import WORK, built, harness
+from slow_disk import SlowDisk
 
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
 # The number of concurrent requests: the log writes requests that arrive together with one sync.
@@ -22,11 +23,13 @@ def metered(broker, work):
     """Returns the result of `work`, and the harness's meter of it. The meter has seconds
     (`wall`), the broker's CPU seconds (`cpu`) and its highest memory in MiB (`peak_rss`). Its
     `load` has the cores that the host took and those that other processes used. Others are all
-    but the broker, this process, and its children that have ended."""
-    own = own_cpu()
+    but the broker, its slow disk, this process, and its children that have ended."""
+    disk = getattr(broker, "disk", None)
+    own = lambda: own_cpu() + (disk.cpu() if disk else 0)  # noqa: E731
+    before = own()
     with harness().Meter(broker) as meter:
         result = work()
-    figures = meter.figures(0, own_cpu() - own)
+    figures = meter.figures(0, own() - before)
     meter.load = {name: figures[name] for name in ("other_cores", "stolen_cores")}
     return result, meter
 
@@ -38,20 +41,19 @@ def own_cpu():
 
 class Broker:
     """A broker on its own ports. It uses the directory `data`, or a temporary directory that is
-    deleted with it. The library `preload` makes each sync take `sync_ms` longer."""
+    deleted with it. With `sync_ms`, a slow disk is mounted at the temporary directory, and each sync takes so long."""
 
-    def __init__(self, *sets, data=None, preload=None, sync_ms=None):
+    def __init__(self, *sets, data=None, sync_ms=None):
         self.own = None if data else tempfile.TemporaryDirectory(dir=WORK)
+        self.disk = SlowDisk(self.own.name, sync_ms).__enter__() if sync_ms else None
         sets = ("listeners.tcp.default=127.0.0.1:0", "management.tcp.ip=127.0.0.1", "management.tcp.port=0",
                 "prometheus.tcp.port=none", *sets)
-        command = [built("sluice"), "serve", "--data-dir", data or self.own.name]
-        slow = {"LD_PRELOAD": preload} if preload else {}
-        if sync_ms:
-            slow["SLOW_SYNC_MS"] = str(sync_ms)
+        before = self.disk.words if self.disk else []
+        command = [*before, built("sluice"), "serve", "--data-dir", data or self.own.name]
         started = time.monotonic()
         self.process = subprocess.Popen(
             [*command, *(word for one in sets for word in ("--set", one))], text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, env={**os.environ, **slow})
+            stderr=subprocess.DEVNULL)
         for line in self.process.stdout:
             if "amqp://" in line:
                 self.amqp = "amqp://guest:guest@" + line.split("amqp://")[1].split()[0].split("@")[-1]
@@ -70,6 +72,8 @@ class Broker:
 
     def __exit__(self, *_):
         self.stop(signal.SIGKILL)
+        if self.disk:
+            self.disk.__exit__()
         if self.own:
             self.own.cleanup()
 

@@ -2,13 +2,11 @@
 senders; one sender and one receiver). The neighbour is as fast, or it is synced (x-fsync) on a disk
 whose every sync takes 5 ms longer, or it is a quorum queue on a disk whose every sync takes 5.9 ms longer.
 The harness's client also measures the last case on one channel of AMQP 0.9.1."""
-import functools
 import json
-import os
 import subprocess
 
 from broker import Broker
-from programs import HERE, WORK, built, harness
+from programs import built, harness
 from tables import cell, load, median, table
 
 SECONDS = 3
@@ -28,20 +26,12 @@ def workloads():
             for client, neighbours in CLIENTS.items() for work in WORKLOADS for neighbour in neighbours}
 
 
-@functools.cache
-def slow_sync():
-    library = os.path.join(WORK, "slow_sync.so")
-    source = os.path.join(HERE, "slow_sync.c")
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    return library
-
-
 def beside(work, neighbour, sync_ms, client):
     def run(scale):
         bench = harness()
         seconds = max(0.5, SECONDS * min(1, scale))
         preload = int(PRELOAD_PER_S[client] * seconds)
-        with Broker(preload=slow_sync(), sync_ms=sync_ms) as broker:
+        with Broker(sync_ms=sync_ms) as broker:
             for queue, arguments in (("fast", {}), ("other", {}), ("slow", {"x-fsync": True}),
                                      ("group", {"x-queue-type": "quorum"})):
                 broker.ask("PUT", f"/api/queues/%2F/{queue}", {"durable": True, "arguments": arguments})

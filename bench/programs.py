@@ -19,7 +19,7 @@ PEERS_DIR = os.environ.setdefault("PEERS_DIR", os.path.join(WORK, "peers-data"))
 
 # What is shipped is measured (docs/decisions/0050).
 PROFILE = "dist"
-OURS = ("sluice", "floor", "relay", "fill", "replay", "session", "touch")
+OURS = ("sluice", "floor", "relay", "fill", "replay", "session", "touch", "false-disk")
 # Target: the file that exists once it is installed, and the command that installs it.
 INSTALLED = {
     "rabbitmq-4.3": ("forky/.ready", ("./setup-rabbitmq.sh", "forky")),

@@ -298,9 +298,7 @@ impl Disk {
 
     /// Ends a sync, and with it all that began before it. Returns an error if the power was cut meanwhile.
     pub(crate) fn end_sync(&mut self, ticket: Ticket) -> Result<(), Refused> {
-        let mut is_found = !self.forgets;
         while let Some(ended) = self.flying.pop_front_if(|flying| flying.ticket <= ticket) {
-            is_found |= ended.ticket == ticket;
             // The file may have been removed and forgotten.
             let Some(Node { disk, .. }) = self.nodes.get_mut(&ended.node) else { continue };
             ended.length.apply(disk);
@@ -308,7 +306,7 @@ impl Disk {
                 copy(&run, at, disk);
             }
         }
-        if is_found { Ok(()) } else { Err(Refused::Cut) }
+        if self.is_cut(ticket) { Err(Refused::Cut) } else { Ok(()) }
     }
 
     /// Returns true if the power was cut after this sync began. It can only fail.

@@ -13,7 +13,9 @@
 //! turns other writes with these flags into a write and an `fsync`.
 //!
 //! Syncs can be slow ([`SyncTime`]). A slow sync delays neither other syncs nor other requests. But Linux itself lets writes to
-//! a file wait while an `fsync` of this file is at a FUSE file system; those of ext4 and XFS do not wait.
+//! a file wait while an `fsync` of this file is at a FUSE file system; those of ext4 and XFS do not wait. So the program `false-disk` can
+//! delay `fsync` and `fdatasync` before they reach the file system ([`Options::fsync_is_instant`]). Direct writes wait for no durable direct write
+//! that does not make the file longer.
 #![forbid(unsafe_code)]
 
 mod disk;
@@ -35,4 +37,6 @@ pub struct Options {
     pub refuses_direct: bool,
     /// How long syncs take.
     pub sync_time: SyncTime,
+    /// `fsync` and `fdatasync` take no time, because somebody else delays them. Direct writes that must be durable still do.
+    pub fsync_is_instant: bool,
 }

@@ -72,6 +72,8 @@ pub(crate) enum Outcome {
     Answer(Vec<u8>),
     /// The answer to a sync, for the time when it has ended.
     WhenSynced(Ticket, Vec<u8>),
+    /// The answer to a sync that takes no time.
+    Synced(Ticket),
     /// The kernel expects no answer.
     Nothing,
 }
@@ -126,8 +128,16 @@ pub(crate) fn handle(disk: &mut Disk, options: &Options, request: &Request<'_>) 
         // STATFS
         17 => room(),
         // FSYNC, FSYNCDIR
-        20 => return Ok(Outcome::WhenSynced(calls.disk.begin_sync(node, Covers::File)?, Vec::new())),
-        30 => return Ok(Outcome::WhenSynced(calls.disk.begin_sync(node, Covers::Directory)?, Vec::new())),
+        20 | 30 => {
+            let covers = if code == 20 { Covers::File } else { Covers::Directory };
+            let ticket = calls.disk.begin_sync(node, covers)?;
+            let takes_time = !options.fsync_is_instant;
+            return Ok(if takes_time {
+                Outcome::WhenSynced(ticket, Vec::new())
+            } else {
+                Outcome::Synced(ticket)
+            });
+        }
         // INIT
         26 => init(options),
         // READDIR

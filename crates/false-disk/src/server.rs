@@ -84,6 +84,10 @@ impl FalseDisk {
                     let end = self.options.sync_time.end(self.started.elapsed());
                     self.syncs.push_back(Waiting { end, ticket, unique: request.unique, answer });
                 }
+                Ok(Outcome::Synced(ticket)) => {
+                    let ended = self.disk.end_sync(ticket);
+                    send(&device, request.unique, ended.map(|()| Vec::new()));
+                }
                 Ok(Outcome::Nothing) => {}
                 Err(refused) => send(&device, request.unique, Err(refused)),
             }

@@ -29,7 +29,7 @@ impl Stalls {
 impl SyncTime {
     /// Returns when a sync ends that begins at `start`. Both are times since the start of the disk. A sync that begins later never ends
     /// earlier.
-    pub(crate) fn end(&self, start: Duration) -> Duration {
+    pub fn end(&self, start: Duration) -> Duration {
         let Some(Stalls { length, period }) = self.stalls else { return start + self.each };
         let (mut now, mut rest) = (start, self.each);
         loop {

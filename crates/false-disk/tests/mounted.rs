@@ -53,6 +53,51 @@ fn programs_see_what_the_disk_promises() {
     std::fs::remove_dir(&directory).unwrap();
 }
 
+/// The program mounts a disk, runs commands on it, and unmounts the disk when it gets SIGTERM.
+#[test]
+fn the_program_serves_a_disk_until_it_is_told_to_stop() {
+    const SCRIPT: &str = r#"
+        set -eu
+        serve() {
+            : >said
+            "$DISK" --mount disk --socket socket "$@" >>said & disk=$!
+            until grep -q 'is mounted' said; do kill -0 $disk; done
+        }
+        stop() {
+            kill $disk
+            wait $disk
+            test ! -e disk/file && test ! -e socket
+        }
+        serve --sync-ms 0.5 --stall-ms 1 --every-ms 2
+        echo content >disk/file
+        "$DISK" --on socket sync disk/file disk
+        stop
+        # A sync that takes a day ends with an error, because the disk is gone. Meanwhile the file can be written.
+        serve --sync-ms 86400000
+        echo content >disk/file
+        "$DISK" --on socket sync disk/file & sync=$!
+        echo content >>disk/file
+        # Others are not delayed.
+        sync disk/file
+        stop
+        ! wait $sync
+    "#;
+    let directory =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("false-disk-program-{}", std::process::id()));
+    let other = directory.join("other");
+    std::fs::create_dir_all(directory.join("disk")).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    if let Some(namespace) = Namespace::find(&other, "true") {
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT]).env("DISK", env!("CARGO_BIN_EXE_false-disk"));
+        let outcome = namespace.run(Options::default(), &other, "cd \"$0/..\"", &command).unwrap();
+        assert!(outcome.status.success());
+    } else {
+        writeln!(std::io::stderr(), "skipped: no file system in user space can be mounted here").unwrap();
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
 #[test]
 #[ignore = "needs the disk that the other test mounts"]
 fn on_the_disk() {
@@ -164,6 +209,10 @@ fn no_direct_io(disk: &Path) {
     assert_eq!(Errno::from_io_error(&refused), Some(Errno::INVAL));
     let file = open(&disk.join("file"), OFlags::empty()).unwrap();
     write_durably(&file, b"buffered", 0).unwrap();
+    // Linux asks no file system when an open file becomes direct.
+    rustix::fs::fcntl_setfl(&file, OFlags::DIRECT).unwrap();
+    let refused = file.write_at(&[1; SECTOR], 0).unwrap_err();
+    assert_eq!(Errno::from_io_error(&refused), Some(Errno::INVAL));
 }
 
 /// Syncs that never end delay no other request, except writes to a file with an `fsync`. A cut makes them fail.
