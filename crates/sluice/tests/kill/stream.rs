@@ -24,7 +24,7 @@ use random::Random;
 
 use super::content::Id;
 use super::reading::{CREDIT, Shown, attach, read_all, take};
-use super::traffic::{Protocol, Published, connect, publish};
+use super::traffic::{Protocol, Published, connect, is_broken, publish};
 use crate::broker::{Broker, Directory, Starting};
 
 const STREAM: &str = "kill-stream";
@@ -307,8 +307,11 @@ fn wait_for_rolls(segments: &Path, rolls: u64, published: &mpsc::Receiver<()>) -
 
 /// Reads until the connection breaks.
 async fn follow(url: String, seed: u64, start: Value) -> Result<Shown, String> {
-    let receiver =
-        attach(&url, ADDRESS, start, Credit::Auto(CREDIT)).await.map_err(|error| error.to_string())?;
+    let receiver = match attach(&url, ADDRESS, start, Credit::Auto(CREDIT)).await {
+        Ok(receiver) => receiver,
+        Err(error) if is_broken(&error) => return Ok(Shown::new()),
+        Err(error) => return Err(error.to_string()),
+    };
     let mut shown = Shown::new();
     while let Ok(delivery) = receiver.recv().await {
         shown.push(take(seed, delivery)?);

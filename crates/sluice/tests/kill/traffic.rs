@@ -109,6 +109,11 @@ pub(crate) async fn publish(
     published
 }
 
+/// Returns true if the connection has broken. The kill may come before a consumer has begun.
+pub(super) fn is_broken(error: &Error) -> bool {
+    matches!(error, Error::Io(_) | Error::Closed)
+}
+
 /// Accepts messages until the connection breaks, each after `lag` more have arrived. If `keeps` is not 0, one
 /// of `keeps` messages stays unsettled.
 ///
@@ -125,7 +130,11 @@ pub(crate) async fn consume(
         let (_, session) = connect(&url).await?;
         session.receiver(Some(&address), ReceiverOptions::default()).await
     };
-    let receiver = receiver.await.map_err(|error| error.to_string())?;
+    let receiver = match receiver.await {
+        Ok(receiver) => receiver,
+        Err(error) if is_broken(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(error.to_string()),
+    };
     let (mut came, mut held) = (Vec::new(), VecDeque::new());
     while let Ok(delivery) = receiver.recv().await {
         let id = identify(seed, &delivery.message)?;

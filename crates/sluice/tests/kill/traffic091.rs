@@ -11,7 +11,7 @@ use client::Error;
 use client::amqp091::{Confirms, Connection, Options};
 
 use super::content::{Id, body, identify_body};
-use super::traffic::{CHECK_INTERVAL, CREDIT, Published};
+use super::traffic::{CHECK_INTERVAL, CREDIT, Published, is_broken};
 
 /// Every connection uses one channel.
 const CHANNEL: u16 = 1;
@@ -164,8 +164,11 @@ async fn begin(url: &str, queue: &str, seed: u64, taken: &mut Taken) -> Result<C
 /// A message that cannot have been sent, or that there is no consumer.
 pub(super) async fn consume(url: String, address: String, seed: u64) -> Result<Vec<Id>, String> {
     let mut taken = Taken::default();
-    let begun = begin(&url, queue_of(&address), seed, &mut taken).await;
-    let mut connection = begun.map_err(|error| error.to_string())?;
+    let mut connection = match begin(&url, queue_of(&address), seed, &mut taken).await {
+        Ok(connection) => connection,
+        Err(error) if is_broken(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(error.to_string()),
+    };
     loop {
         taken.acknowledge(&mut connection)?;
         if connection.exchange(|event| taken.take(&event, seed)).await.is_err() {
