@@ -103,6 +103,12 @@ fn serve(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         }
         let why = |error| format!("{} cannot be mounted: {error}", directory.display());
         let mounted = Mounted::new(&directory, options).map_err(why)?;
+        if let (false, Err(error)) = (options.forgets, mounted.cache_freely()) {
+            writeln!(
+                std::io::stderr(),
+                "false-disk: buffered writes may be slower than on a real disk: {error}"
+            )?;
+        }
         writeln!(std::io::stdout(), "false-disk: {} is mounted", directory.display())?;
         let is_told = async {
             tokio::select! {
