@@ -23,7 +23,7 @@ pub fn check(data: &[u8]) {
     let mut records = Records::new();
     records.push(1, 2, 3, &[b"written since"]);
     let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: false }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: false, urgent: true }], &mut done);
     assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
     drop(log);
     let (_, recovery, again) = open(&disk.crash(Crash::Process)).expect("what was opened before");

@@ -153,7 +153,10 @@ impl Filler {
         }
         let records = std::mem::take(&mut self.records);
         let mut done = Vec::new();
-        self.log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: false }], &mut done);
+        self.log.append(
+            &mut vec![Handover { shard: 0, ticket: 0, records, sync: false, urgent: true }],
+            &mut done,
+        );
         Ok(done.into_iter().try_for_each(|completion| completion.result)?)
     }
 

@@ -549,7 +549,7 @@ fn log_append() -> Box<dyn FnMut() -> u64> {
         if records.len() == BATCH {
             let next = Records::with_capacity(records.bytes());
             let records = std::mem::replace(&mut records, next);
-            handovers.push(Handover { shard: 0, ticket: seq, records, sync: false });
+            handovers.push(Handover { shard: 0, ticket: seq, records, sync: false, urgent: true });
             log.append(&mut handovers, &mut done);
             assert!(done.drain(..).all(|d| d.result.is_ok()));
         }

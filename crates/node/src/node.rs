@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,7 +19,7 @@ use catalog::ids::ShardId;
 use catalog::unguessable::KEY_BYTES;
 use tokio::sync::mpsc;
 use wal::files::Sharing;
-use wal::{CopyFile, Identity, Options, PackOptions, PackReader, StreamReader, Writer};
+use wal::{CopyFile, Identity, Options, PackOptions, PackReader, RealDisk, StreamReader, Writer};
 
 use crate::admin_api::{AdminApi, Run, Ways};
 use crate::admission::Admission;
@@ -108,6 +109,7 @@ impl Node {
         let identity = Identity::begin(&mut disk).map_err(of_identity)?;
         tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
         let streams_dir = data_dir.join(STREAMS_DIR);
+        let (disk, bells) = with_direct_writes(disk, count);
         let disks = Disks {
             log: disk,
             packs: &mut |make| open_folder(&data_dir, PACKS_DIR, sharing, make),
@@ -201,9 +203,10 @@ impl Node {
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
             let (shards, beside) = (shards.clone(), beside.clone());
+            let bell = bells.get(usize::from(shard.id())).cloned();
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, beside))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, beside, bell))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
@@ -443,4 +446,21 @@ fn make_named_shards(
         shards[i % usize::from(count)].check_stream(queue);
     }
     shards
+}
+
+/// Lets the log write directly, if the system can. Also returns the bell of each shard, which rings when a direct write of the shard has
+/// ended.
+fn with_direct_writes(disk: RealDisk, shards: ShardId) -> (RealDisk, Vec<Arc<OwnedFd>>) {
+    match aio::Writes::new(usize::from(shards)) {
+        Ok(writes) => {
+            let bells = writes.bells().to_vec();
+            (disk.with_direct(writes), bells)
+        }
+        Err(error) => {
+            tracing::debug!(
+                "the log writes through the page cache only, because the system has no AIO for it: {error}"
+            );
+            (disk, Vec::new())
+        }
+    }
 }

@@ -337,7 +337,7 @@ fn try_write_synced<D: Disk>(log: &mut Log<D>, records: Records) -> Result<(), W
         return Ok(());
     }
     let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true, urgent: true }], &mut done);
     log.sync(&mut done);
     done.into_iter().find_map(|completion| completion.result.err()).map_or(Ok(()), Err)
 }

@@ -20,6 +20,7 @@ mod write;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use std::time::{Duration, Instant};
 use catalog::categories::{CONNECTION, PEER};
 use catalog::ids::ShardId;
 use hashbrown::HashMap;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 use wal::{
@@ -87,7 +90,14 @@ pub(crate) struct Beside {
 
 impl Writes for &Storage {
     fn write(&mut self, handover: Handover) -> Option<Completion> {
-        self.log.try_write(handover).map_err(|handover| self.log.send(handover)).ok()
+        self.log.try_write(handover).unwrap_or_else(|handover| {
+            self.log.send(handover);
+            None
+        })
+    }
+
+    fn hurry(&mut self) {
+        self.log.hurry();
     }
 
     fn append(&mut self, job: StreamJob) -> Option<StreamAnswer> {
@@ -115,13 +125,15 @@ struct Host {
     wake: Notify,
 }
 
-/// Runs a shard on this thread until it receives [`Incoming::Stop`].
+/// Runs a shard on this thread until it receives [`Incoming::Stop`]. The bell rings when a direct write of the log, which this shard was
+/// first to ask for, has ended.
 pub(crate) fn run(
     shard: Shard,
     clock: Clock,
     incoming: mpsc::UnboundedReceiver<Incoming>,
     shards: Shards,
     Beside { storage, logins, tls_steps }: Beside,
+    bell: Option<Arc<OwnedFd>>,
 ) -> io::Result<()> {
     let punctuality = Arc::new(Punctuality::start(Instant::now()));
     let (works, waits) = (punctuality.clone(), punctuality.clone());
@@ -149,8 +161,23 @@ pub(crate) fn run(
     let tasks = LocalSet::new();
     // The turn loop is an ordinary task, so it runs after all tasks that had something to read. If it were
     // the future of `block_on`, each wake would make the runtime poll for events once more.
+    if let Some(bell) = bell {
+        let _inside = runtime.enter();
+        // It is no pipe, but is read like one: without waiting, once for each time that it became readable.
+        let bell = pipe::Receiver::from_owned_fd_unchecked(bell.try_clone()?)?;
+        tasks.spawn_local(end_direct_writes(host.storage.log.clone(), bell));
+    }
     let turns = tasks.spawn_local(turns(host, incoming));
     tasks.block_on(&runtime, turns).map_err(io::Error::other)
+}
+
+/// Ends each direct write of the log when the bell rings.
+async fn end_direct_writes(log: WriterHandle<RealDisk>, mut bell: pipe::Receiver) {
+    // A count of 8 bytes. It is read into more, so that tokio sees that nothing is left.
+    let mut count = [0; 16];
+    while bell.read(&mut count).await.is_ok() {
+        log.end_direct();
+    }
 }
 
 async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) {

@@ -74,7 +74,7 @@ fn damage_is_named_and_costs_only_whom_it_concerns() {
             all;
         let counts =
             [refused, closed, closed_late, harmless, unclaimed, without_room, interrupted, whole, forgotten];
-        assert!(counts.iter().all(|count| *count > 2), "{all:?}, {forgotten} files were deleted");
+        assert!(counts.iter().all(|count| *count > 1), "{all:?}, {forgotten} files were deleted");
     }
 }
 

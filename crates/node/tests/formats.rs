@@ -375,7 +375,7 @@ fn written() -> BTreeMap<String, Vec<u8>> {
         let queue = catalog.listed_queue("/", name).expect("it is declared").id;
         group.iter().for_each(|record| push_group(&mut records, queue, me, record));
     }
-    let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true }];
+    let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true, urgent: true }];
     let mut done = Vec::new();
     log.append(&mut handovers, &mut done);
     assert!(done[0].result.is_ok());
@@ -567,7 +567,10 @@ fn a_record_that_contradicts_itself_is_unreadable() {
         push(&mut records, queue.id, fact.clone());
         let disk = SimDisk::new(1);
         let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| {}).expect("an empty disk");
-        log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut Vec::new());
+        log.append(
+            &mut vec![Handover { shard: 0, ticket: 1, records, sync: true, urgent: true }],
+            &mut Vec::new(),
+        );
         drop(log);
 
         let mut restored = Restored::default();

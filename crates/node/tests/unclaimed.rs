@@ -176,7 +176,7 @@ fn options() -> Options {
 fn append(disk: &SimDisk, records: Records) {
     let (mut log, _) = Log::open(disk.clone(), options(), &mut |_| {}).unwrap();
     let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true, urgent: true }], &mut done);
     log.sync(&mut done);
 }
 

@@ -43,7 +43,7 @@ fn start(disk: &SimDisk, access: &Access) -> (Log<SimDisk>, Restored, bool) {
 
 fn append(log: &mut Log<SimDisk>, records: Records) {
     let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true, urgent: true }], &mut done);
     log.sync(&mut done);
     assert!(done.iter().all(|completion| completion.result.is_ok()));
 }

@@ -71,7 +71,7 @@ impl Process {
 
 fn append(log: &mut Log<SimDisk>, records: Records) -> Option<()> {
     let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true, urgent: true }], &mut done);
     log.sync(&mut done);
     done.iter().all(|completion| completion.result.is_ok()).then_some(())
 }

@@ -7,6 +7,9 @@
 //! A sync covers the changes made before it began. Changes during the sync are not covered, and if the sync
 //! fails they are in doubt as well.
 //!
+//! A direct write is visible at once, and synced when it has ended. Until then, power loss may tear it, sector by sector. It knows nothing
+//! of the page cache: unsynced changes of the same block, from before, may come back over it.
+//!
 //! A sync that fails **dooms** the changes that it covered: no later sync in the same process makes them
 //! durable. (A restart without power loss makes the next sync cover them again. On Linux this is true only
 //! while the page cache still counts them as dirty.)
@@ -16,7 +19,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use random::Random;
-use wal::{BootId, Disk, Log, PendingSync};
+use wal::{BLOCK, Blocks, BootId, Disk, Ended, Log, PendingSync};
 
 /// Forgets files of a log at once, while no sync is in flight. Returns false if some of them are still there.
 pub fn forget<D: Disk>(log: &mut Log<D>, file: u64) -> bool {
@@ -46,11 +49,26 @@ pub enum Op {
     SyncDir,
     Reserve,
     Note,
+    Direct,
+    Fill,
 }
 
-/// The operations that change the disk.
+/// The operations that change a disk without direct writes.
 pub const CHANGES: [Op; 7] =
     [Op::Create, Op::Write, Op::Sync, Op::Truncate, Op::Rename, Op::Remove, Op::SyncDir];
+
+/// The operations that change a disk with direct writes.
+pub const ALL_CHANGES: [Op; 9] = [
+    Op::Create,
+    Op::Write,
+    Op::Sync,
+    Op::Truncate,
+    Op::Rename,
+    Op::Remove,
+    Op::SyncDir,
+    Op::Direct,
+    Op::Fill,
+];
 
 /// The way in which a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +118,11 @@ impl SimDisk {
         self.state().short_per_mille = per_mille;
     }
 
+    /// Makes direct writes possible, and fills. Lasts over crashes.
+    pub fn allow_direct(&self) {
+        self.state().direct = true;
+    }
+
     /// Limits the size of all files together. A write without enough capacity takes a part, or fails with
     /// `ENOSPC`. The limit survives crashes.
     pub fn limit(&self, bytes: u64) {
@@ -137,7 +160,7 @@ impl SimDisk {
     pub fn crash(&self, how: Crash) -> Self {
         let mut old = self.state();
         let random = Random(old.random.next());
-        let mut new = State { random, capacity: old.capacity, ..State::default() };
+        let mut new = State { random, capacity: old.capacity, direct: old.direct, ..State::default() };
         match how {
             Crash::Process => {
                 (new.boot, new.note) = (old.boot, old.note.clone());
@@ -146,7 +169,7 @@ impl SimDisk {
                 new.inodes
                     .iter_mut()
                     .flat_map(|inode| &mut inode.pending)
-                    .for_each(|change| change.doomed = false);
+                    .for_each(|change| (change.doomed, change.in_flight) = (false, false));
             }
             Crash::Power => {
                 new.boot = new.random.next();
@@ -362,10 +385,16 @@ impl Disk for SimDisk {
                     inode.written.clone_from(&inode.synced);
                     inode.written.resize(length, 0);
                 }
-                inode.pending.iter_mut().for_each(|change| change.doomed = true);
+                inode
+                    .pending
+                    .iter_mut()
+                    .filter(|change| !change.in_flight)
+                    .for_each(|change| change.doomed = true);
             } else {
-                let (safe, left): (Vec<Change>, _) =
-                    inode.pending.drain(..).partition(|change| !change.doomed && change.number < before);
+                let (safe, left): (Vec<Change>, _) = inode
+                    .pending
+                    .drain(..)
+                    .partition(|change| !change.doomed && !change.in_flight && change.number < before);
                 safe.iter().for_each(|change| change.apply(&mut inode.synced));
                 inode.pending = left;
             }
@@ -385,6 +414,94 @@ impl Disk for SimDisk {
             }
             verdict.finish()
         })
+    }
+
+    fn begin_fill(&mut self, name: &str, bytes: u64) -> PendingSync {
+        let (disk, name) = (self.clone(), name.to_owned());
+        Box::new(move || {
+            let mut state = disk.state();
+            if !state.direct {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            let verdict = state.begin(Op::Fill)?;
+            let there = state.names.get(&name).copied();
+            let taken = there.map_or(0, |inode| state.inodes[inode].taken());
+            let missing = bytes.saturating_sub(taken);
+            if state.capacity.is_some_and(|capacity| state.taken() + missing > capacity) {
+                return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+            }
+            if verdict.applies {
+                let index = there.unwrap_or_else(|| {
+                    state.inodes.push(Inode::default());
+                    let index = state.inodes.len() - 1;
+                    state.names.insert(name.clone(), index);
+                    index
+                });
+                let inode = &mut state.inodes[index];
+                let length = inode.written.len().max(bytes as usize);
+                inode.written.resize(length, 0);
+                *inode = Inode::synced(std::mem::take(&mut inode.written));
+            }
+            verdict.finish()
+        })
+    }
+
+    fn open_direct(&mut self, name: &str) -> io::Result<FalseFile> {
+        if !self.state().direct {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.open(name)
+    }
+
+    fn begin_direct(
+        &mut self,
+        file: &mut FalseFile,
+        offset: u64,
+        blocks: Blocks,
+        _shard: u32,
+    ) -> Result<(), (io::Error, Blocks)> {
+        let mut state = self.state();
+        let verdict = match state.begin(Op::Direct) {
+            Ok(verdict) => verdict,
+            Err(error) => return Err((error, blocks)),
+        };
+        let (inode, at, length) = (&mut state.inodes[file.0], offset as usize, blocks.bytes().len());
+        let is_aligned = at.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK) && length > 0;
+        assert!(is_aligned, "{length} bytes at {at} are no blocks");
+        assert!(at + length <= inode.written.len(), "{length} bytes at {at} make the file longer");
+        let is_refused = verdict.error.is_some() && (state.dead || state.random.one_in(2));
+        assert!(state.in_flight.is_none(), "one is in flight");
+        let inode = &mut state.inodes[file.0];
+        if verdict.applies || !is_refused {
+            write(&mut inode.written, at, blocks.bytes());
+            inode.change(at, Some(blocks.bytes().to_vec()));
+            inode.pending.last_mut().expect("it was added").in_flight = true;
+        }
+        if is_refused {
+            let error = verdict.finish().expect_err("it is refused");
+            return Err((error, blocks));
+        }
+        state.in_flight = Some((file.0, blocks, verdict.error));
+        Ok(())
+    }
+
+    fn end_direct(&mut self, waits: bool) -> Option<Ended> {
+        let mut state = self.state();
+        if state.dead || !waits && state.in_flight.is_some() && state.random.one_in(2) {
+            return None;
+        }
+        let (index, blocks, error) = state.in_flight.take()?;
+        let inode = &mut state.inodes[index];
+        let at = inode.pending.iter().position(|change| change.in_flight);
+        let mut change = inode.pending.remove(at.expect("it is in flight"));
+        change.in_flight = false;
+        if error.is_some() {
+            change.doomed = true;
+            inode.pending.push(change);
+        } else {
+            change.apply(&mut inode.synced);
+        }
+        Some(Ended { blocks, result: Verdict { applies: true, error }.finish() })
     }
 
     fn read_at(&mut self, file: &mut FalseFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -464,7 +581,7 @@ struct State {
     /// The identifier of this boot of the machine.
     boot: u64,
     note: Inode,
-    counts: [u64; 14],
+    counts: [u64; 16],
     longest_read: usize,
     bytes_read: u64,
     changes: u64,
@@ -478,6 +595,10 @@ struct State {
     die_at: Option<u64>,
     dead: bool,
     capacity: Option<u64>,
+    /// Direct writes are possible.
+    direct: bool,
+    /// The direct write in flight: its file, its memory, and the error with which it will end.
+    in_flight: Option<(usize, Blocks, Option<i32>)>,
 }
 
 /// What happens to an operation: whether it takes effect, and the error that it reports. It may take effect
@@ -505,7 +626,7 @@ impl State {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         self.counts[op as usize] += 1;
-        let change = CHANGES.contains(&op);
+        let change = ALL_CHANGES.contains(&op);
         let at = self.changes;
         self.changes += u64::from(change);
         let mut error = None;
@@ -544,6 +665,8 @@ struct Change {
     /// The bytes that are written at `at`. `None` cuts the file there.
     bytes: Option<Vec<u8>>,
     doomed: bool,
+    /// It is a direct write that has not ended.
+    in_flight: bool,
 }
 
 impl Change {
@@ -566,7 +689,7 @@ impl Inode {
     }
 
     fn change(&mut self, at: usize, bytes: Option<Vec<u8>>) {
-        self.pending.push(Change { number: self.changes, at, bytes, doomed: false });
+        self.pending.push(Change { number: self.changes, at, bytes, doomed: false, in_flight: false });
         self.changes += 1;
     }
 

@@ -2,11 +2,13 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read};
-use std::os::unix::fs::FileExt;
+use std::num::NonZeroU64;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags};
+use aio::{BLOCK, Blocks, Ended};
+use rustix::fs::{Advice, FallocateFlags, OFlags};
 
 use crate::files::{self, LOCK, Sharing};
 use crate::note::BootId;
@@ -90,6 +92,45 @@ pub trait Disk: Send {
     /// Syncs the directory and waits until that has ended.
     fn sync_dir(&mut self) -> io::Result<()> {
         self.begin_sync_dir()()
+    }
+
+    /// Begins to make an existing spare, or a new file of this name, consist of at least `bytes` written and synced bytes, and to drop
+    /// its pages from the page cache. Its contents do not matter. Then a sync of the file writes nothing but what was written to it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] if the disk has no capacity for it. After any error the file may exist.
+    fn begin_fill(&mut self, _name: &str, _bytes: u64) -> PendingSync {
+        Box::new(|| Err(io::ErrorKind::Unsupported.into()))
+    }
+
+    /// Opens a file for direct writes, in addition to its other handle.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`], among others: the file system or the system has no direct writes.
+    fn open_direct(&mut self, _name: &str) -> io::Result<Self::File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Begins to write whole blocks past the page cache, at a multiple of [`BLOCK`] within the file. Does not wait. When the write has
+    /// ended the blocks are synced, and the shard is told to call [`Disk::end_direct`]. One such write is in flight at a time. Within
+    /// one file, a block must not be written both ways unless the file was synced in between.
+    ///
+    /// # Errors
+    /// Returns the blocks. A part of them may have been written.
+    fn begin_direct(
+        &mut self,
+        _file: &mut Self::File,
+        _offset: u64,
+        blocks: Blocks,
+        _shard: u32,
+    ) -> Result<(), (io::Error, Blocks)> {
+        Err((io::ErrorKind::Unsupported.into(), blocks))
+    }
+
+    /// Returns the direct write in flight if it has ended. With `waits`, waits for it. Returns `None` if there is none. After an error,
+    /// any part of the write may be on the disk.
+    fn end_direct(&mut self, _waits: bool) -> Option<Ended> {
+        None
     }
 
     /// Reads at an offset in bytes. `Ok(0)` is the end of the file.
@@ -193,7 +234,11 @@ pub struct RealDisk {
     dir: Arc<File>,
     lock: Option<File>,
     sharing: Sharing,
+    direct: Option<aio::Writes>,
 }
+
+/// How much is filled with one write. So that a sync of the log, which is more urgent, seldom waits for more than this.
+const FILL_BYTES: usize = 256 << 10;
 
 impl RealDisk {
     /// Opens the directory at `path`. Creates it and its missing parents. What is new belongs to its owner alone.
@@ -206,7 +251,12 @@ impl RealDisk {
         let path = path.as_ref().to_path_buf();
         files::create_directory(&path, sharing.directory())?;
         let dir = Arc::new(File::open(&path)?);
-        Ok(Self { path, dir, lock: None, sharing })
+        Ok(Self { path, dir, lock: None, sharing, direct: None })
+    }
+
+    /// Makes direct writes possible. The bells tell the shards of the ends of their writes.
+    pub fn with_direct(self, direct: aio::Writes) -> Self {
+        Self { direct: Some(direct), ..self }
     }
 
     fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()> {
@@ -230,6 +280,45 @@ impl RealDisk {
             done => Ok(done?),
         }
     }
+}
+
+/// The flag to open a file for direct writes.
+const DIRECT: i32 = OFlags::DIRECT.bits() as i32;
+
+/// See [`Disk::begin_fill`].
+fn fill(path: &Path, dir: &File, mode: u32, bytes: u64, is_direct: bool) -> io::Result<()> {
+    let open = |flags| {
+        let options = OpenOptions::new().write(true).custom_flags(flags).clone();
+        files::open_or_create(&mut { options }, path, mode)
+    };
+    let (file, is_direct) = match open(if is_direct { DIRECT } else { 0 }) {
+        // The file system knows no direct writes.
+        Err(error) if is_direct && error.raw_os_error() == Some(libc::EINVAL) => (open(0)?, false),
+        opened => (opened?, is_direct),
+    };
+    let length = file.metadata()?.len();
+    let system = rustix::fs::fstatvfs(dir)?;
+    if system.f_bavail.saturating_mul(system.f_frsize) < bytes.saturating_sub(length) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    let mut zeros = Blocks::default();
+    zeros.clear(FILL_BYTES);
+    let mut at = length / BLOCK as u64 * BLOCK as u64;
+    while at < bytes {
+        let next = (bytes - at).next_multiple_of(BLOCK as u64).min(FILL_BYTES as u64);
+        if zeros.bytes().len() as u64 != next {
+            zeros.clear(FILL_BYTES);
+            zeros.push(&vec![0; next as usize]);
+        }
+        file.write_all_at(zeros.bytes(), at)?;
+        at += next;
+    }
+    file.sync_data()?;
+    if is_direct {
+        // Pages that are left would be in the way of direct writes.
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
 }
 
 impl Disk for RealDisk {
@@ -299,6 +388,44 @@ impl Disk for RealDisk {
     fn begin_sync_dir(&mut self) -> PendingSync {
         let dir = Arc::clone(&self.dir);
         Box::new(move || dir.sync_all())
+    }
+
+    fn begin_fill(&mut self, name: &str, bytes: u64) -> PendingSync {
+        let (path, dir, mode) = (self.path.join(name), Arc::clone(&self.dir), self.sharing.file());
+        let is_direct = self.direct.is_some();
+        Box::new(move || fill(&path, &dir, mode, bytes, is_direct))
+    }
+
+    fn open_direct(&mut self, name: &str) -> io::Result<Arc<File>> {
+        if self.direct.is_none() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        OpenOptions::new().write(true).custom_flags(DIRECT).open(self.path.join(name)).map(Arc::new)
+    }
+
+    fn begin_direct(
+        &mut self,
+        file: &mut Arc<File>,
+        offset: u64,
+        blocks: Blocks,
+        shard: u32,
+    ) -> Result<(), (io::Error, Blocks)> {
+        let Some(direct) = &mut self.direct else { return Err((io::ErrorKind::Unsupported.into(), blocks)) };
+        let (error, blocks) = match direct.submit(file, offset, blocks, shard as usize) {
+            Err((error, blocks)) if error.kind() == io::ErrorKind::WouldBlock => (error, blocks),
+            submitted => return submitted,
+        };
+        // Somebody has read the file, for example to make a backup. So its blocks are in the page cache.
+        let length = NonZeroU64::new(blocks.bytes().len() as u64);
+        if rustix::fs::fadvise(&**file, offset, length, Advice::DontNeed).is_err() {
+            return Err((error, blocks));
+        }
+        direct.submit(file, offset, blocks, shard as usize)
+    }
+
+    fn end_direct(&mut self, waits: bool) -> Option<Ended> {
+        let direct = self.direct.as_mut()?;
+        if waits { direct.wait() } else { direct.ended() }
     }
 
     fn read_at(&mut self, file: &mut Arc<File>, offset: u64, into: &mut [u8]) -> io::Result<usize> {

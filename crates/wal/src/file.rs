@@ -18,7 +18,7 @@
 //! * `check`: CRC-32C over bytes 0..44.
 //!
 //! The header is written together with the first batch or block. A log file ends where its batches end. Bytes
-//! after the last batch are left from an interrupted write or from an earlier use of the file. A reused log
+//! after the last batch are left from an interrupted write or from an earlier use of the file, or are zeros with which it was filled. A reused log
 //! file in which nothing was written yet still has its old header, with another number; its contents are
 //! ignored.
 //!
@@ -43,7 +43,8 @@ pub const FILE_SIZE: u64 = 8 << 20;
 /// * 8: queue ids with 24 bits for the slot (docs/decisions/0051).
 /// * 9: record kinds 11 and 12 of the broker (docs/decisions/0060 and 0061); entries of a quorum queue say that it has ended
 ///   (docs/decisions/0059).
-pub const LOG_VERSION: u32 = 9;
+/// * 10: a batch may begin at the next multiple of 4,096 after the one before; zeros are in between (docs/decisions/0062).
+pub const LOG_VERSION: u32 = 10;
 
 /// The version of packs; see [`LOG_VERSION`].
 pub const PACK_VERSION: u32 = 1;

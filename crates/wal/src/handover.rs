@@ -6,7 +6,7 @@ use crate::record::Records;
 use crate::space::Size;
 
 /// The records that a shard hands over at once. The log answers a handover once when it is written or cannot
-/// be written. If the handover was written and asked for a sync, the log answers once more when it is synced
+/// be written: at once, unless it is kept while a sync is in flight ([`Handover::urgent`]). If the handover was written and asked for a sync, the log answers once more when it is synced
 /// or cannot be synced.
 #[derive(Debug)]
 pub struct Handover {
@@ -18,6 +18,9 @@ pub struct Handover {
     pub records: Records,
     /// True if somebody waits until the records are synced.
     pub sync: bool,
+    /// True if somebody waits until the records are written, and not only for a sync. Otherwise the log may write them later: when the
+    /// sync in flight has ended.
+    pub urgent: bool,
 }
 
 /// The step that a [`Completion`] reports.

@@ -9,6 +9,7 @@
 //!  Writer          one round at a time: all handovers in the list (or one, written by the shard itself)
 //!  Log::append     one batch, one vectored write; then one Completion per handover: written
 //!  Log::begin_sync one sync for all handovers that asked since the last one began, on its own thread; writing continues
+//!  Log::ended_direct  light traffic is written and synced by one request; its end goes to end_sync, too
 //!  Log::end_sync   one more Completion for each of them: synced
 //!  Disk            RealDisk: a directory;  wal_testing::SimDisk: a disk that fails on purpose
 //! ```
@@ -16,7 +17,7 @@
 //! The log guarantees:
 //!
 //! * [`Step::Written`], `Ok`: the operating system has the records; they survive the end of the process. This
-//!   answer never waits for a sync.
+//!   answer never waits for a sync if the handover is urgent ([`Handover::urgent`]).
 //! * [`Step::Synced`], `Ok`: these records, and everything written before them, are synced and survive power
 //!   loss.
 //! * [`Step::Written`], `Err`: the next [`Log::open`] may or may not find the records. It never finds them
@@ -85,6 +86,7 @@ pub mod tighten;
 mod worker;
 mod writer;
 
+pub use aio::{BLOCK, Blocks, Ended};
 pub use aside::{ASIDE_VERSION, Aside, AsideRecords};
 pub use copy::{Adopted, COPY_FILE, CopyEnd, CopyFile, CopyHandle, CopyJob, FoundCopy, OnCopied};
 pub use disk::{Disk, PendingSync, RealDisk};
@@ -92,7 +94,8 @@ pub use file::{FILE_SIZE, LOG_VERSION, PACK_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
 pub use identity::{Identity, IdentityError};
 pub use machine::{
-    AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX,
+    AT_ONCE_BYTES_MAX, FillEnd, FillJob, Log, Mutation, Options, RESERVE_BYTES, SPARE_FILES_MAX, SyncEnd,
+    SyncJob, UNSYNCED_BYTES_MAX,
 };
 pub use note::BootId;
 pub use pack::{

@@ -1,6 +1,6 @@
 //! The log itself: handovers in, completions out. Its parts: `sync.rs` syncs, `space.rs` reclaims space,
 //! `spare.rs` reuses files, `reserve.rs` keeps a reserve for a full disk, `at_once.rs` lets a shard write by
-//! itself.
+//! itself, `direct.rs` writes and syncs in one.
 //!
 //! ```text
 //!             first write            full, or a write failed
@@ -15,6 +15,7 @@
 //! somebody waits for the sync, else from the old file.
 
 mod at_once;
+mod direct;
 mod reserve;
 mod space;
 mod spare;
@@ -23,6 +24,8 @@ mod sync;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
+
+use aio::BLOCK;
 
 use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, WAITED};
 use crate::checksum::Proof;
@@ -35,15 +38,20 @@ use crate::recover::{self, OpenError, Recovery};
 use crate::space::{Closed, Size, Span};
 
 pub use at_once::AT_ONCE_BYTES_MAX;
+use direct::{Direct, DirectFile};
 pub(crate) use reserve::NAME as RESERVE;
 pub use reserve::RESERVE_BYTES;
-pub use spare::SPARE_FILES_MAX;
+pub use spare::{FillEnd, FillJob, SPARE_FILES_MAX};
+use spare::{Spare, Taken};
 use sync::Unsynced;
 pub use sync::{SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
 
 /// The maximum number of files without an acknowledged batch that could not be removed. At the bound, nothing
 /// is written until one of them is removed.
 const LEFTOVERS_MAX: usize = 4;
+
+/// The padding up to the end of a block.
+static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 /// Settings of a log.
 #[derive(Clone, Debug)]
@@ -63,6 +71,28 @@ pub struct Options {
     /// `file_bytes` or one batch more. Further forgotten files are removed. The spares replace the reserve if
     /// together they are as large.
     pub spare_files_max: usize,
+    /// How many handovers in a row must wait for nothing but their sync before the log writes directly. 16 are a sign that the log has
+    /// few other records, which it would have to write in another way.
+    pub direct_after: u32,
+    /// A mistake that a test wants.
+    pub mutation: Option<Mutation>,
+}
+
+/// A deliberate mistake, which tests must find. A program without debug assertions makes none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// The end of a direct write counts for all that was written meanwhile.
+    EndForLater,
+    /// A direct write begins in the block in which the last one has ended, and writes zeros over its bytes.
+    ForgetTail,
+    /// A direct write begins although what was written to the page cache is not synced.
+    WriteOverUnsynced,
+}
+
+impl Options {
+    fn makes(&self, mutation: Mutation) -> bool {
+        cfg!(debug_assertions) && self.mutation == Some(mutation)
+    }
 }
 
 impl Default for Options {
@@ -73,6 +103,8 @@ impl Default for Options {
             seed: None,
             reserve_bytes: 0,
             spare_files_max: SPARE_FILES_MAX,
+            direct_after: 16,
+            mutation: None,
         }
     }
 }
@@ -90,8 +122,11 @@ pub struct Log<D: Disk> {
     /// All files with an acknowledged batch, except the current one.
     closed: Closed,
     leftovers: Vec<u64>,
-    /// The file numbers of the spares, oldest first.
-    spares: VecDeque<u64>,
+    /// The spares, oldest first.
+    spares: VecDeque<Spare>,
+    /// After a fill has failed: no further one before this file number is in use.
+    no_fill_before: u64,
+    direct: Direct,
     /// See [`Log::keep_spares`].
     keeps_spares: bool,
     next_file: u64,
@@ -165,6 +200,7 @@ struct Open<F> {
     /// True if a sync of the file has failed. Then everything that was not known to be synced before may be
     /// lost, whatever later syncs report.
     doomed: bool,
+    direct: DirectFile<F>,
 }
 
 impl<D: Disk> Log<D> {
@@ -193,6 +229,8 @@ impl<D: Disk> Log<D> {
             closed: found.closed,
             leftovers: Vec::new(),
             spares: VecDeque::new(),
+            no_fill_before: 0,
+            direct: Direct::default(),
             keeps_spares: true,
             next_file: found.next_file,
             next_batch: found.next_batch,
@@ -219,6 +257,7 @@ impl<D: Disk> Log<D> {
     /// retries. The second attempt may use the reserve. Every call takes the reserve again if the disk has
     /// capacity.
     pub fn append(&mut self, handovers: &mut Vec<Handover>, done: &mut Vec<Completion>) {
+        self.take_direct(handovers, done);
         while !handovers.is_empty() {
             let mut bytes = 0;
             let group = handovers
@@ -259,6 +298,8 @@ impl<D: Disk> Log<D> {
         // Without this, the old bytes would look as if something had been written after the mark.
         if let Some(current) = &mut self.current {
             spare::cut_former(&mut self.disk, current);
+            // The mark follows the last batch also within a block that was written directly: everything is synced before it.
+            current.direct = DirectFile::new(None, 0);
         }
         self.commit(None, true)?;
         self.commit(Some(Batch::Clean), true)?;
@@ -394,7 +435,8 @@ impl<D: Disk> Log<D> {
 
     /// Makes sure that there is a current file and that it is not full.
     fn ensure_room(&mut self) -> Result<(), Failure> {
-        if self.current.as_ref().is_some_and(|current| current.end >= self.options.file_bytes) {
+        let is_full = self.current.as_ref().is_some_and(|current| current.end >= self.options.file_bytes);
+        if is_full || self.changes_to_filled() || self.is_full_for_direct() {
             self.retire(true);
         }
         let syncs_first = self.sync_refused || self.dirty.len() > 2 * self.options.dirty_files_max;
@@ -422,10 +464,10 @@ impl<D: Disk> Log<D> {
         self.next_file += 1;
         let generation = self.random();
         match self.take_file(number) {
-            Ok((handle, former)) => {
+            Ok(Taken { handle, former, direct }) => {
                 let (end, last, good, named, doomed) = (0, 0, 0, false, false);
                 self.current =
-                    Some(Open { number, generation, handle, end, former, last, good, named, doomed });
+                    Some(Open { number, generation, handle, end, former, last, good, named, doomed, direct });
                 Ok(())
             }
             Err(error) => {
@@ -449,19 +491,23 @@ impl<D: Disk> Log<D> {
         let (number, generation) = (current.number, current.generation);
         let opening = FileHeader { version: LOG_VERSION, number, generation }.encode(LOG_MAGIC);
         let header_bytes = header.encode();
-        let mut pieces = Vec::with_capacity(payload.len() + 2);
+        let mut pieces = Vec::with_capacity(payload.len() + 3);
         let mut length = BATCH_HEADER as u64 + header.length;
-        let mut offset = current.end;
-        if current.end == 0 {
+        let begin = current.next_cached();
+        let mut offset = begin;
+        if begin == 0 {
             pieces.push(IoSlice::new(&opening));
             length += FILE_HEADER as u64;
             offset = FILE_HEADER as u64;
         }
         pieces.push(IoSlice::new(&header_bytes));
         pieces.extend_from_slice(payload);
-        match write_all(&mut self.disk, &mut current.handle, current.end, &mut pieces) {
+        let end = begin + length;
+        pieces.push(IoSlice::new(&ZEROS[..current.padding(end)]));
+        match write_all(&mut self.disk, &mut current.handle, begin, &mut pieces) {
             Ok(()) => {
-                current.end += length;
+                current.end = end;
+                current.note_cached();
                 Ok(offset)
             }
             Err(error) => {

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 
+use aio::BLOCK;
 use bytes::Bytes;
 
 use crate::batch::{BATCH_HEADER, BATCH_MAGIC, BatchHeader};
@@ -41,6 +42,8 @@ pub(crate) fn scan(bytes: &[u8], generation: u64) -> Scan {
             let intact = wanted == Some(end) && header.matches(&bytes[payload..end]);
             scan.batches.push(Found { header, offset: at as u64, end: end as u64, intact });
             at = end;
+        } else if let Some(next) = after_padding(bytes, at, generation) {
+            at = next;
         } else {
             let next = next_header(bytes, at + 1, generation).unwrap_or(bytes.len());
             scan.bad.push(at as u64..next as u64);
@@ -53,6 +56,13 @@ pub(crate) fn scan(bytes: &[u8], generation: u64) -> Scan {
 /// Guesses the generation of a file with a corrupt header, from the batch that must follow the header.
 pub(crate) fn guess_generation(bytes: &[u8]) -> Option<u64> {
     Some(BatchHeader::decode(bytes.get(FILE_HEADER..)?, None)?.generation)
+}
+
+/// Returns the start of the next block, if there is only padding before it and a batch begins there.
+fn after_padding(bytes: &[u8], at: usize, generation: u64) -> Option<usize> {
+    let next = at.next_multiple_of(BLOCK);
+    let is_padding = bytes.get(at..next)?.iter().all(|&byte| byte == 0);
+    (is_padding && BatchHeader::decode(&bytes[next..], Some(generation)).is_some()).then_some(next)
 }
 
 fn next_header(bytes: &[u8], from: usize, generation: u64) -> Option<usize> {

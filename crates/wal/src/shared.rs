@@ -55,6 +55,11 @@ impl<M> Shared<M> {
         self.lock().machine.as_mut().map(round)
     }
 
+    /// Runs a short round on the caller's thread, which must not wait. Returns `None` if the machine is in use or was taken.
+    pub(crate) fn try_round<R>(&self, round: impl FnOnce(&mut M) -> R) -> Option<R> {
+        self.state.try_lock().ok()?.machine.as_mut().map(round)
+    }
+
     /// Runs one step on the caller's thread. The caller must have seen the machine's thread asleep.
     ///
     /// # Errors

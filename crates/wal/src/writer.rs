@@ -8,17 +8,19 @@
 //!   both    ── begin_sync, if none is in flight ──▶ sync thread: SyncJob, end_sync ──▶ OnDone
 //!                                                        ▲            │ begin_sync, if somebody waits again
 //!                                                        └────────────┘
+//!
+//!   shard   ── written directly ──▶ the disk ── tells the shard ──▶ end_direct, write_kept ──▶ OnDone
 //! ```
 //!
 //! The sync thread begins the next sync by itself. So while syncs follow each other, no other thread must be
-//! woken for them.
+//! woken for them. While the log writes directly, no thread but the shards' is woken.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::handover::{Completion, Handover, WriteError};
-use crate::machine::{Log, SyncEnd, SyncJob};
+use crate::machine::{FillJob, Log, SyncEnd, SyncJob};
 use crate::shared::Shared;
 use crate::worker::{Inbox, Taken, Worker};
 
@@ -38,11 +40,21 @@ impl Writer {
     /// # Errors
     /// The errors of starting a thread.
     pub fn spawn<D: Disk + 'static>(log: Log<D>, on_done: OnDone) -> io::Result<WriterHandle<D>> {
-        let core = Arc::new(Shared::new(Core { log, on_done, done: Vec::new(), waits_for_room: None }));
-        let (of_syncs, of_log) = (Arc::clone(&core), Arc::clone(&core));
+        let core = Core {
+            log,
+            on_done,
+            done: Vec::new(),
+            inbox: None,
+            waits_for_room: false,
+            left: Vec::new(),
+            failed: None,
+        };
+        let core = Arc::new(Shared::new(core));
+        let (of_syncs, of_fills, of_log) = (Arc::clone(&core), Arc::clone(&core), Arc::clone(&core));
         let syncs = Worker::spawn("log sync", move |inbox| run_syncs(&of_syncs, inbox))?;
-        let to_sync = syncs.clone();
-        let worker = Worker::spawn("log", move |inbox| run(&of_log, inbox, to_sync))?;
+        let fills = Worker::spawn("log fill", move |inbox| run_fills(&of_fills, inbox))?;
+        let theirs = Jobs { syncs: syncs.clone(), fills };
+        let worker = Worker::spawn("log", move |inbox| run(&of_log, inbox, theirs))?;
         Ok(WriterHandle { core, worker, syncs })
     }
 }
@@ -53,8 +65,14 @@ struct Core<D: Disk> {
     on_done: OnDone,
     /// Completions on their way to `on_done`.
     done: Vec<Completion>,
-    /// The inbox of the log's thread, if the thread waits until the log is not full.
-    waits_for_room: Option<Arc<Inbox<Work>>>,
+    /// The inbox of the log's thread, once that runs.
+    inbox: Option<Arc<Inbox<Work>>>,
+    /// The log's thread waits until the log is not full.
+    waits_for_room: bool,
+    /// Handovers for the log's thread, to be written before those of its inbox.
+    left: Vec<Handover>,
+    /// The end of a direct write that has failed. The log's thread copies what may be lost.
+    failed: Option<SyncEnd>,
 }
 
 impl<D: Disk> Core<D> {
@@ -74,11 +92,31 @@ impl<D: Disk> Core<D> {
     /// Ends a sync, and begins the next one if somebody waits for it.
     fn end_sync(&mut self, end: SyncEnd) -> Option<SyncJob> {
         self.log.end_sync(end, &mut self.done);
+        let mut kept = self.log.write_kept(&mut self.done);
         self.tell();
-        if let Some(inbox) = self.waits_for_room.take() {
+        let wakes = std::mem::take(&mut self.waits_for_room) || self.log.wants_fill();
+        self.leave(&mut kept, wakes);
+        self.begin_sync()
+    }
+
+    /// Ends the direct write in flight if it has ended. Does not wait for the disk.
+    fn end_direct(&mut self) -> Option<SyncJob> {
+        let end = self.log.ended_direct(false)?;
+        if end.is_failure() {
+            self.failed = Some(end);
+            self.leave(&mut Vec::new(), true);
+            return None;
+        }
+        self.end_sync(end)
+    }
+
+    /// Leaves handovers to the log's thread, and wakes it for them.
+    fn leave(&mut self, handovers: &mut Vec<Handover>, wakes: bool) {
+        let wakes = wakes || !handovers.is_empty();
+        self.left.append(handovers);
+        if let Some(inbox) = self.inbox.as_ref().filter(|_| wakes) {
             inbox.answer(|_| ());
         }
-        self.begin_sync()
     }
 }
 
@@ -99,22 +137,44 @@ impl<D: Disk> Clone for WriterHandle<D> {
 
 impl<D: Disk> WriterHandle<D> {
     /// Writes records on the caller's thread. This works only if the log's thread is idle and the write is one
-    /// small write to the page cache; see [`Log::append_at_once`]. Waits for no other thread and no sync. If the
-    /// handover asked for a sync, the sync thread does it, and [`OnDone`] gets the second completion.
+    /// small write; see [`Log::append_at_once`]. Waits for no other thread and no sync. If the handover asked for a sync, [`OnDone`] gets
+    /// the second completion later. If this returns no completion, it gets both.
     ///
     /// # Errors
     /// Returns the records unwritten, to be handed over with [`WriterHandle::send`].
-    pub fn try_write(&self, handover: Handover) -> Result<Completion, Handover> {
+    pub fn try_write(&self, handover: Handover) -> Result<Option<Completion>, Handover> {
         if !self.worker.is_idle() {
             return Err(handover);
         }
         let (written, job) = self.core.try_step(handover, |core, handover| {
             let sync = handover.sync;
             let written = core.log.append_at_once(handover)?;
+            if sync && core.log.wants_fill() {
+                core.leave(&mut Vec::new(), true);
+            }
             Ok((written, if sync { core.begin_sync() } else { None }))
         })?;
         hand_on(&self.syncs, job);
         Ok(written)
+    }
+
+    /// Called by a shard that was told that its direct write has ended (see [`Disk::begin_direct`]): the log answers, and writes what was
+    /// handed over meanwhile. Waits for nothing.
+    pub fn end_direct(&self) {
+        match self.core.try_round(Core::end_direct) {
+            Some(job) => hand_on(&self.syncs, job),
+            // The log is in use. Its thread does this next.
+            None => self.worker.add(|_| ()),
+        }
+    }
+
+    /// Called by a shard that has records which need only be written, behind a handover that may be kept until a sync has ended
+    /// ([`Handover::urgent`]). Lets the log's thread write what is kept. Waits for nothing.
+    pub fn hurry(&self) {
+        self.core.try_round(|core| {
+            let mut kept = core.log.take_kept();
+            core.leave(&mut kept, false);
+        });
     }
 
     /// Hands records over. Never waits for the disk. Handovers of one thread are written in their order.
@@ -144,6 +204,12 @@ impl<D: Disk> WriterHandle<D> {
     }
 }
 
+/// The threads that do jobs of the log.
+struct Jobs {
+    syncs: Worker<Option<SyncJob>, ()>,
+    fills: Worker<Option<FillJob>, ()>,
+}
+
 /// The work for the log's thread. Its size is bounded by the number of unanswered handovers of all shards.
 #[derive(Debug, Default)]
 struct Work {
@@ -155,11 +221,9 @@ struct Work {
     keeps_spares: Option<bool>,
 }
 
-fn run<D: Disk>(
-    core: &Shared<Core<D>>,
-    inbox: &Arc<Inbox<Work>>,
-    syncs: Worker<Option<SyncJob>, ()>,
-) -> Result<(), WriteError> {
+fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) -> Result<(), WriteError> {
+    let Jobs { syncs, fills } = jobs;
+    core.round(|core| core.inbox = Some(Arc::clone(inbox)));
     let mut work = Work::default();
     // The work that waits until the log is not full. It is not put back into the inbox, because it must be
     // written before newer work that is added there.
@@ -175,27 +239,41 @@ fn run<D: Disk>(
             Taken::End => break,
         }
         let round = core.round(|core| {
+            let end = core.failed.take().or_else(|| core.log.ended_direct(false));
+            let job = end.and_then(|end| core.end_sync(end));
+            handovers.append(&mut core.left);
             handovers.append(&mut work.handovers);
             forget = forget.max(std::mem::take(&mut work.forget));
             if let Some(keeps) = work.keeps_spares.take() {
                 core.log.keep_spares(keeps);
             }
             is_stalled = core.log.is_full();
-            if is_stalled {
-                core.waits_for_room = Some(Arc::clone(inbox));
-            } else {
+            core.waits_for_room = is_stalled;
+            if !is_stalled {
                 core.log.append(&mut handovers, &mut core.done);
                 core.log.forget(std::mem::take(&mut forget));
             }
             core.tell();
-            core.begin_sync()
+            (job.or_else(|| core.begin_sync()), core.log.begin_fill())
         });
-        hand_on(&syncs, round.flatten());
+        let (job, fill) = round.unwrap_or_default();
+        hand_on(&syncs, job);
+        if let Some(job) = fill {
+            fills.add(|next| *next = Some(job));
+        }
     }
-    // The log is closed after the last sync, so that everybody gets an answer.
-    let ended = syncs.stop();
+    // The log is closed after the last sync, so that everybody gets an answer. The shards may have ended before their direct writes.
+    let (filled, ended) = (fills.stop(), syncs.stop());
+    core.round(|core| {
+        if let Some(end) = core.failed.take() {
+            core.log.end_sync(end, &mut core.done);
+        }
+        core.log.append(&mut core.left, &mut core.done);
+        core.log.sync(&mut core.done);
+        core.tell();
+    });
     let closed = core.take().map_or(Ok(()), |core| core.log.close());
-    ended.map_err(WriteError::without_file)?;
+    filled.and(ended).map_err(WriteError::without_file)?;
     closed
 }
 
@@ -212,6 +290,16 @@ fn run_syncs<D: Disk>(core: &Shared<Core<D>>, inbox: &Inbox<Option<SyncJob>>) {
         while let Some(job) = next.take() {
             let end = job.run();
             next = core.round(|core| core.end_sync(end)).flatten();
+        }
+    }
+}
+
+fn run_fills<D: Disk>(core: &Shared<Core<D>>, inbox: &Inbox<Option<FillJob>>) {
+    let mut next = None;
+    while inbox.take(&mut next, false) {
+        if let Some(job) = next.take() {
+            let end = job.run();
+            core.round(|core| core.log.end_fill(end));
         }
     }
 }

@@ -7,6 +7,7 @@ mod soak;
 mod corpus;
 mod damage;
 mod damage_anywhere;
+mod direct;
 mod directory;
 mod faults;
 mod forget;

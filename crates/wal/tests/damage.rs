@@ -20,7 +20,7 @@ fn owner(seq: u64) -> u64 {
 fn handover(seq: u64, sync: bool) -> Handover {
     let mut records = Records::new();
     records.push(owner(seq), seq, 1, &[&[seq as u8; BODY]]);
-    Handover { shard: 0, ticket: seq, records, sync }
+    Handover { shard: 0, ticket: seq, records, sync, urgent: true }
 }
 
 fn options(file_batches: usize) -> Options {

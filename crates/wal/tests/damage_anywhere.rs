@@ -140,7 +140,7 @@ fn run_log(plan: Plan) {
         }
         let sync = random.one_in(3);
         let mut done = Vec::new();
-        log.append(&mut vec![Handover { shard: 0, ticket: round, records, sync }], &mut done);
+        log.append(&mut vec![Handover { shard: 0, ticket: round, records, sync, urgent: true }], &mut done);
         log.sync(&mut done);
         if done.iter().any(|completion| completion.step == Step::Synced) {
             items.iter_mut().for_each(|item| item.synced = true);
@@ -177,7 +177,7 @@ fn run_log(plan: Plan) {
     let mut records = Records::new();
     records.push(9, items.len() as u64, 1, &[b"more"]);
     let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true, urgent: true }], &mut done);
     log.sync(&mut done);
     let newest = log.spans().values().map(|span| span.last_batch).max().unwrap();
     assert!(newest > last_batch || plan.crash == Crash::Power || plan.fault == Fault::Note);

@@ -37,7 +37,7 @@ fn handover(shard: u32, ticket: u64, sync: bool) -> Handover {
     records.push(u64::from(shard), ticket, 1, &[b"small ", &ticket.to_le_bytes()]);
     let tail = Bytes::from(vec![shard as u8; LARGE + 1]);
     records.push_shared(u64::from(shard), ticket, 2, |out| out.extend_from_slice(b"head"), &tail);
-    Handover { shard, ticket, records, sync }
+    Handover { shard, ticket, records, sync, urgent: true }
 }
 
 #[test]

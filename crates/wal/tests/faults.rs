@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 use crate::soak::{named, pick, seeds};
 use wal::{
-    Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size, Step, SyncEnd, SyncJob,
+    Completion, FillJob, Handover, LARGE, Log, Mutation, OpenError, Options, Record, Records, Size, Step,
+    SyncEnd, SyncJob,
 };
-use wal_testing::{CHANGES, Crash, Op, Random, SimDisk};
+use wal_testing::{ALL_CHANGES, CHANGES, Crash, Op, Random, SimDisk};
 
 /// Everything that decides a run. A "life" is the time from one open to the next crash.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,9 @@ struct Plan {
     crash: Option<Crash>,
     /// Shards try to write by themselves.
     at_once: bool,
+    /// The log may write directly. Then most handovers wait for nothing but a sync.
+    direct: bool,
+    mutation: Option<Mutation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -67,19 +71,25 @@ type Id = (u64, u64);
 struct Model {
     items: BTreeMap<Id, Item>,
     attempts: u64,
-    /// Unanswered handovers, by ticket.
-    open: BTreeMap<u64, (Vec<Id>, bool)>,
+    /// Unanswered handovers, by ticket: the shard, the records, and whether it waits for a sync.
+    open: BTreeMap<u64, (u32, Vec<Id>, bool)>,
     /// The number of handovers written so far.
     written: u64,
-    /// Written handovers that wait for a sync: `written` by ticket.
+    /// The tickets of written handovers that wait for a sync, by `written`.
     unsynced: BTreeMap<u64, u64>,
+    /// The log may write directly. Then it may write the handovers of a shard later than those of another.
+    direct: bool,
     next_ticket: u64,
     next_seq: u64,
 }
 
 impl Model {
-    fn hand_over(&mut self, random: &mut Random) -> Handover {
+    /// Hands over new records of any shard that has no unanswered handover.
+    fn hand_over(&mut self, random: &mut Random) -> Option<Handover> {
         let shard = random.below(3);
+        if self.open.values().any(|(open, ..)| u64::from(*open) == shard) && self.direct {
+            return None;
+        }
         let mut records = Records::new();
         let mut ids = Vec::new();
         for _ in 0..random.below(4) {
@@ -108,18 +118,20 @@ impl Model {
             self.items.insert(id, item);
             ids.push(id);
         }
-        self.send(shard as u32, ids, records, random.one_in(3))
+        Some(self.send(shard as u32, ids, records, random))
     }
 
-    fn send(&mut self, shard: u32, ids: Vec<Id>, records: Records, sync: bool) -> Handover {
+    fn send(&mut self, shard: u32, ids: Vec<Id>, records: Records, random: &mut Random) -> Handover {
+        let sync = random.one_in(if self.direct { 1 } else { 3 } + u64::from(shard == 9 && self.direct));
+        let urgent = !self.direct || shard == 9 || random.one_in(8);
         for id in &ids {
             self.items.get_mut(id).unwrap().attempts.push(self.attempts);
             self.attempts += 1;
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.open.insert(ticket, (ids, sync));
-        Handover { shard, ticket, records, sync }
+        self.open.insert(ticket, (shard, ids, sync));
+        Handover { shard, ticket, records, sync, urgent }
     }
 
     /// Hands over again the records of files up to and including `file` that are still needed. Returns `None`
@@ -136,7 +148,7 @@ impl Model {
             }
         }
         // The copies need not be synced before their file is forgotten, because the log takes care of that.
-        (!ids.is_empty()).then(|| self.send(9, ids, records, random.one_in(2)))
+        (!ids.is_empty()).then(|| self.send(9, ids, records, random))
     }
 
     fn forgotten(&mut self, file: u64) {
@@ -151,15 +163,15 @@ impl Model {
     fn completed(&mut self, completion: Completion) -> Option<(u32, Vec<Id>, Records)> {
         if completion.step == Step::Synced {
             assert_eq!(completion.file, 0);
-            assert_eq!(self.unsynced.keys().next(), Some(&completion.ticket), "in order");
-            let through = self.unsynced.remove(&completion.ticket).expect("answered once");
+            let (through, ticket) = self.unsynced.pop_first().expect("answered once");
+            assert_eq!(ticket, completion.ticket, "in order");
             match completion.result {
                 Ok(()) => self.synced_through(through),
                 Err(error) => assert!(error.records.is_empty(), "the records are written"),
             }
             return None;
         }
-        let (ids, sync) = self.open.remove(&completion.ticket).expect("answered once");
+        let (_, ids, sync) = self.open.remove(&completion.ticket).expect("answered once");
         match completion.result {
             Ok(()) => {
                 assert_eq!(completion.file == 0, ids.is_empty());
@@ -173,7 +185,7 @@ impl Model {
                     }
                 }
                 if sync {
-                    self.unsynced.insert(completion.ticket, self.written);
+                    self.unsynced.insert(self.written, completion.ticket);
                 }
                 None
             }
@@ -198,7 +210,7 @@ impl Model {
 
     fn recovered(&mut self, found: &[Record], crash: Crash) {
         let promised = if crash == Crash::Process { State::Written } else { State::Synced };
-        let mut last = None;
+        let mut last = BTreeMap::new();
         let mut file = 0;
         let mut seen: BTreeMap<Id, usize> = BTreeMap::new();
         for record in found {
@@ -212,9 +224,15 @@ impl Model {
             assert!(*times <= 1 + item.evacuations, "{id:?} {times} times");
             assert!(record.file >= file, "{id:?}: files do not get older");
             (file, item.file) = (record.file, record.file);
-            let attempt =
-                item.attempts.iter().copied().find(|&attempt| last.is_none_or(|last| last < attempt));
-            last = Some(attempt.unwrap_or_else(|| panic!("{id:?} out of order")));
+            let last = last.entry(if self.direct { id.0 / 10 } else { 0 }).or_default();
+            let attempt = item.attempts.iter().map(|attempt| attempt + 1).find(|attempt| *last < *attempt);
+            *last = attempt.unwrap_or_else(|| {
+                panic!(
+                    "{id:?} out of order: {:?} after {last}; {:?}",
+                    item.attempts,
+                    found.iter().map(|r| (r.owner, r.seq)).collect::<Vec<_>>()
+                )
+            });
         }
         for (id, item) in &mut self.items {
             if seen.contains_key(id) {
@@ -242,15 +260,23 @@ enum UnderWay {
 /// Does a run. Returns the number of changes that the first life made to the disk.
 fn run(plan: Plan) -> u64 {
     let mut random = Random(plan.seed);
-    let options = Options {
+    let mut options = Options {
         file_bytes: 500 + random.below(8000),
         dirty_files_max: random.below(4) as usize,
         seed: Some(random.next()),
         reserve_bytes: plan.seed % 2 * 1000,
         spare_files_max: (plan.seed % 4) as usize,
+        mutation: plan.mutation,
+        ..Options::default()
     };
     let mut disk = SimDisk::new(random.next());
-    let mut model = Model::default();
+    let mut model = Model { direct: plan.direct, ..Model::default() };
+    if plan.direct {
+        options.file_bytes = 10_000 + random.below(60_000);
+        (options.direct_after, options.spare_files_max) =
+            (random.below(5) as u32, 1 + random.below(3) as usize);
+        disk.allow_direct();
+    }
     let mut crash = Crash::Process;
     let mut changes = 0;
     for life in 0..plan.lives {
@@ -279,7 +305,7 @@ fn live(
     options: &Options,
     model: &mut Model,
     random: &mut Random,
-    Plan { faults, at_once, .. }: Plan,
+    Plan { faults, at_once, direct, .. }: Plan,
     crash: Crash,
 ) -> bool {
     let mut found = Vec::new();
@@ -303,27 +329,34 @@ fn live(
     let mut again = Vec::new();
     let mut done = Vec::new();
     let mut sync: Option<UnderWay> = None;
+    let mut fill = None;
     let mut going = 0;
     for _ in 0..random.below(40) {
         if faults && random.one_in(4) {
             let errno = *pick(random, &[libc::EIO, libc::ENOSPC]);
-            let ops = if random.one_in(3) { vec![*pick(random, &CHANGES)] } else { CHANGES.to_vec() };
+            let changes: &[Op] = if direct { &ALL_CHANGES } else { &CHANGES };
+            let ops = if random.one_in(3) { vec![*pick(random, changes)] } else { changes.to_vec() };
             disk.fail(&ops, *pick(random, &[0, 30, 300, 1000]), errno);
             disk.shorten(*pick(random, &[0, 100, 900]));
         }
-        let mut handovers: Vec<Handover> =
-            (0..1 + random.below(4)).map(|_| model.hand_over(random)).collect();
+        let count = if direct { u64::from(again.is_empty()) * random.below(4) } else { 1 + random.below(4) };
+        let mut handovers: Vec<Handover> = (0..count).filter_map(|_| model.hand_over(random)).collect();
         for (shard, ids, records) in std::mem::take(&mut again) {
-            if random.one_in(2) {
-                handovers.push(model.send(shard, ids, records, random.one_in(3)));
+            // A shard hands over nothing newer meanwhile, so that nothing overtakes these.
+            if direct && !model.open.is_empty() {
+                again.push((shard, ids, records));
+            } else if random.one_in(2) {
+                handovers.push(model.send(shard, ids, records, random));
             }
         }
         let oldest = log.size().oldest.filter(|_| random.one_in(3)).map(|oldest| oldest + random.below(2));
+        // A shard copies its records when it has handed over nothing else.
+        let oldest = oldest.filter(|_| !direct || model.open.is_empty());
         handovers.extend(oldest.and_then(|oldest| model.evacuate(random, oldest)));
         let tickets: Vec<u64> = handovers.iter().map(|handover| handover.ticket).collect();
         while at_once && !handovers.is_empty() {
             match write_at_once(&mut log, disk, handovers.remove(0)) {
-                Ok(completion) => done.push(completion),
+                Ok(completion) => done.extend(completion),
                 Err(handover) => {
                     handovers.insert(0, handover);
                     break;
@@ -332,7 +365,8 @@ fn live(
         }
         log.append(&mut handovers, &mut done);
         let written = done.iter().filter(|completion| completion.step == Step::Written);
-        assert_eq!(tickets, written.map(|completion| completion.ticket).collect::<Vec<_>>());
+        let written: Vec<u64> = written.map(|completion| completion.ticket).collect();
+        assert!(tickets == written || direct, "{tickets:?}, not {written:?}");
         again.extend(done.drain(..).filter_map(|completion| model.completed(completion)));
         // A sync begins, runs and is answered, each before or after the next writes.
         if random.one_in(2) {
@@ -345,8 +379,11 @@ fn live(
                 }
             };
         }
-        assert_eq!(log.is_syncing(), sync.is_some());
-        done.drain(..).for_each(|completion| _ = model.completed(completion));
+        if direct && random.one_in(2) {
+            step_direct(&mut log, &mut fill, random, &mut done);
+        }
+        assert_eq!(log.is_syncing(), sync.is_some() || log.is_writing_directly());
+        again.extend(done.drain(..).filter_map(|completion| model.completed(completion)));
         if let Some(oldest) = oldest.filter(|&oldest| !model.items.values().any(|i| i.is_held_by(oldest))) {
             let changes = disk.changes();
             log.forget(oldest);
@@ -368,14 +405,14 @@ fn live(
     }
     match sync {
         Some(_) if random.one_in(4) => return true,
+        None if log.is_writing_directly() && random.one_in(4) => return true,
         Some(UnderWay::Begun(job)) => log.end_sync(job.run(), &mut done),
         Some(UnderWay::Ended(end)) => log.end_sync(end, &mut done),
         None => {}
     }
-    while let Some(job) = log.begin_sync(&mut done) {
-        log.end_sync(job.run(), &mut done);
-    }
+    log.sync(&mut done);
     done.drain(..).for_each(|completion| _ = model.completed(completion));
+    assert!(model.open.is_empty(), "every handover is answered");
     assert!(model.unsynced.is_empty(), "every handover that waits for a sync is answered");
     if random.one_in(2) && log.close().is_ok() {
         model.everything_is_synced();
@@ -383,27 +420,66 @@ fn live(
     true
 }
 
+/// Lets a direct write end, what was kept be written, and a spare be filled.
+fn step_direct(
+    log: &mut Log<SimDisk>,
+    fill: &mut Option<FillJob>,
+    random: &mut Random,
+    done: &mut Vec<Completion>,
+) {
+    if let Some(end) = log.ended_direct(false) {
+        log.end_sync(end, done);
+    }
+    let mut kept = if random.one_in(10) { log.take_kept() } else { log.write_kept(done) };
+    log.append(&mut kept, done);
+    match fill.take() {
+        Some(job) => log.end_fill(job.run()),
+        None => *fill = log.begin_fill(),
+    }
+}
+
 /// Lets a shard write. Checks that this neither syncs nor creates a file.
-fn write_at_once(log: &mut Log<SimDisk>, disk: &SimDisk, handover: Handover) -> Result<Completion, Handover> {
+fn write_at_once(
+    log: &mut Log<SimDisk>,
+    disk: &SimDisk,
+    handover: Handover,
+) -> Result<Option<Completion>, Handover> {
     let count = || [Op::Sync, Op::SyncDir, Op::Create, Op::Reserve].map(|op| disk.count(op));
     let (before, size) = (count(), log.size());
     let written = log.append_at_once(handover);
     assert_eq!(count(), before);
-    if let Ok(completion) = &written {
+    if let Ok(Some(completion)) = &written {
         assert!(completion.result.is_ok() && completion.step == Step::Written);
         assert_eq!((completion.size, completion.size.files), (log.size(), size.files));
     }
     written
 }
 
-const QUIET: Plan =
-    Plan { seed: 0, lives: 3, die_at: None, fail_at: None, faults: false, crash: None, at_once: false };
+const QUIET: Plan = Plan {
+    seed: 0,
+    lives: 3,
+    die_at: None,
+    fail_at: None,
+    faults: false,
+    crash: None,
+    at_once: false,
+    direct: false,
+    mutation: None,
+};
 
 #[test]
 fn nothing_acknowledged_is_lost_at_random() {
     for seed in seeds(6000) {
         let (lives, faults, at_once) = (2 + (seed % 5) as u32, seed % 3 != 0, seed % 2 == 0);
         named(Plan { seed, lives, faults, at_once, ..QUIET }, run);
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_random_with_direct_writes() {
+    for seed in seeds(6000) {
+        let (lives, faults, at_once) = (2 + (seed % 5) as u32, seed % 3 != 0, seed % 2 == 0);
+        named(Plan { seed, lives, faults, at_once, direct: true, ..QUIET }, run);
     }
 }
 
@@ -415,9 +491,30 @@ fn a_cut_of_a_failed_open_stays_cut() {
 }
 
 #[test]
+fn the_mistakes_that_direct_writes_invite_are_found() {
+    for mutation in [Mutation::EndForLater, Mutation::ForgetTail, Mutation::WriteOverUnsynced] {
+        let found = (0..200).find(|&seed| {
+            let plan =
+                Plan { seed, lives: 4, at_once: true, direct: true, mutation: Some(mutation), ..QUIET };
+            std::panic::catch_unwind(|| run(plan)).is_err()
+        });
+        assert!(found.is_some(), "{mutation:?} is not found");
+    }
+}
+
+#[test]
 fn nothing_acknowledged_is_lost_at_any_boundary() {
-    for seed in seeds(8) {
-        let plan = Plan { seed, at_once: seed % 2 == 0, ..QUIET };
+    at_any_boundary(8, false);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_any_boundary_of_direct_writes() {
+    at_any_boundary(30, true);
+}
+
+fn at_any_boundary(runs: u64, direct: bool) {
+    for seed in seeds(runs) {
+        let plan = Plan { seed, at_once: seed % 2 == 0, direct, ..QUIET };
         for n in 0..named(plan, run) {
             for crash in [Crash::Process, Crash::Power] {
                 named(Plan { die_at: Some(n), crash: Some(crash), ..plan }, run);

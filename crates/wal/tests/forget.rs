@@ -23,7 +23,7 @@ fn append(log: &mut Log<SimDisk>, seq: u64, sync: bool) -> Completion {
     let mut records = Records::new();
     records.push(7, seq, 1, &[&[seq as u8; 500]]);
     let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: seq, records, sync }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: seq, records, sync, urgent: true }], &mut done);
     while let Some(job) = log.begin_sync(&mut done) {
         log.end_sync(job.run(), &mut done);
     }

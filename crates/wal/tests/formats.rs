@@ -39,7 +39,7 @@ fn sample(close: bool) -> (Files, Vec<Record>) {
                     records.push(owner, seq, kind, &[&body]);
                     written.push(Record { owner, seq, kind, file: 0, batch: 0, body: body.into() });
                 }
-                Handover { shard, ticket: batch, records, sync: batch % 2 == 1 }
+                Handover { shard, ticket: batch, records, sync: batch % 2 == 1, urgent: true }
             })
             .collect();
         let mut done = Vec::new();
@@ -245,7 +245,10 @@ fn check_flip(
     more.push(9, 9999, 9, &[b"more"]);
     let mut done = Vec::new();
     let sync_it = former.is_none();
-    log.append(&mut vec![Handover { shard: 0, ticket: 0, records: more, sync: sync_it }], &mut done);
+    log.append(
+        &mut vec![Handover { shard: 0, ticket: 0, records: more, sync: sync_it, urgent: true }],
+        &mut done,
+    );
     sync(&mut log, &mut done);
     drop(log);
     let (again, mut found) = open_on(&disk).unwrap();
@@ -308,7 +311,7 @@ fn a_body_that_looks_like_a_batch_is_not_a_batch() {
         let mut records = Records::new();
         records.push(1, seq, 1, &[forged]);
         let mut done = Vec::new();
-        log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+        log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true, urgent: true }], &mut done);
         sync(&mut log, &mut done);
     }
     drop(log);

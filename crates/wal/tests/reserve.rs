@@ -42,7 +42,7 @@ impl Run {
     /// Hands records over. Returns their file if they were written, and synced if asked.
     fn write(&mut self, records: Records, sync: bool) -> Option<u64> {
         let mut done = Vec::new();
-        self.log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync }], &mut done);
+        self.log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync, urgent: true }], &mut done);
         self.log.sync(&mut done);
         let synced = done.iter().any(|done| done.step == Step::Synced && done.result.is_ok());
         assert_eq!(done.len(), 1 + usize::from(sync && done[0].result.is_ok()));

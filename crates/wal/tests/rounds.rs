@@ -15,7 +15,7 @@ fn open(disk: &SimDisk, file_bytes: u64) -> (Log<SimDisk>, Vec<Record>) {
 fn handover(ticket: u64, sync: bool) -> Handover {
     let mut records = Records::new();
     records.push(7, ticket, 1, &[&[ticket as u8; 100]]);
-    Handover { shard: 0, ticket, records, sync }
+    Handover { shard: 0, ticket, records, sync, urgent: true }
 }
 
 /// Writes a round and does all syncs. Returns the last answer to each handover.
@@ -141,7 +141,7 @@ fn batches_kept_in_memory_until_a_sync_are_bounded() {
     let half = |ticket| {
         let mut records = Records::new();
         records.push_shared(7, ticket, 1, |_| {}, &vec![1; UNSYNCED_BYTES_MAX as usize / 2].into());
-        Handover { shard: 0, ticket, records, sync: true }
+        Handover { shard: 0, ticket, records, sync: true, urgent: true }
     };
     let mut done = write(&mut log, vec![half(1)]);
     let job = log.begin_sync(&mut done).unwrap();
@@ -205,7 +205,7 @@ fn an_immediate_write_is_one_write_to_the_current_file() {
     let large = || {
         let mut records = Records::new();
         records.push_shared(7, 0, 1, |_| {}, &vec![1; AT_ONCE_BYTES_MAX as usize].into());
-        Handover { shard: 0, ticket: 0, records, sync: false }
+        Handover { shard: 0, ticket: 0, records, sync: false, urgent: true }
     };
     let refused = |log: &mut Log<SimDisk>, handover: Handover| {
         let (before, asked) = (disk.changes(), (handover.ticket, handover.records.bytes(), handover.sync));
@@ -217,17 +217,17 @@ fn an_immediate_write_is_one_write_to_the_current_file() {
     refused(&mut log, handover(1, false)); // There is no file yet.
     for ticket in 2..6 {
         let before = disk.changes();
-        let done = log.append_at_once(handover(ticket, false)).unwrap();
+        let done = log.append_at_once(handover(ticket, false)).unwrap().unwrap();
         assert_eq!((steps(&[done]), disk.changes()), (vec![(ticket, Step::Written, true)], before + 1));
     }
     let before = disk.changes();
-    let done = log.append_at_once(handover(6, true)).unwrap();
+    let done = log.append_at_once(handover(6, true)).unwrap().unwrap();
     assert_eq!((steps(&[done]), disk.changes()), (vec![(6, Step::Written, true)], before + 1));
     refused(&mut log, Handover { records: Records::new(), ..handover(0, false) });
-    let done = log.append_at_once(handover(7, false)).unwrap();
+    let done = log.append_at_once(handover(7, false)).unwrap().unwrap();
     assert_eq!((done.file, done.size), (1, log.size()));
     refused(&mut log, handover(8, false)); // The file is full.
-    assert_eq!(log.append_at_once(handover(9, false)).unwrap().file, 2);
+    assert_eq!(log.append_at_once(handover(9, false)).unwrap().unwrap().file, 2);
     refused(&mut log, large());
     drop(log);
     assert_eq!(seqs(&open(&disk.crash(Crash::Process), 1200).1), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
@@ -238,9 +238,9 @@ fn an_immediate_write_waits_for_the_next_sync() {
     let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1200);
     write(&mut log, vec![handover(1, false)]);
-    let mut done = vec![log.append_at_once(handover(2, true)).unwrap()];
+    let mut done = vec![log.append_at_once(handover(2, true)).unwrap().unwrap()];
     let job = log.begin_sync(&mut done).unwrap();
-    done.push(log.append_at_once(handover(3, true)).unwrap());
+    done.push(log.append_at_once(handover(3, true)).unwrap().unwrap());
     assert!(log.begin_sync(&mut done).is_none(), "one at a time");
     disk.fail(&[Op::Sync], 1000, EIO);
     let end = job.run();
@@ -288,7 +288,7 @@ fn no_immediate_write_while_writing_must_wait() {
     let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX * 2);
     let mut records = Records::new();
     records.push_shared(7, 1, 1, |_| {}, &vec![1; UNSYNCED_BYTES_MAX as usize].into());
-    let mut done = write(&mut log, vec![Handover { shard: 0, ticket: 1, records, sync: true }]);
+    let mut done = write(&mut log, vec![Handover { shard: 0, ticket: 1, records, sync: true, urgent: true }]);
     let job = log.begin_sync(&mut done).unwrap();
     assert!(log.is_full() && log.append_at_once(handover(2, false)).is_err());
     log.end_sync(job.run(), &mut done);
@@ -309,7 +309,7 @@ fn no_immediate_write_while_writing_must_wait() {
 fn an_empty_handover_writes_nothing_but_can_ask_to_sync() {
     let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
-    let nothing = |sync| Handover { shard: 0, ticket: 0, records: Records::new(), sync };
+    let nothing = |sync| Handover { shard: 0, ticket: 0, records: Records::new(), sync, urgent: true };
     append(&mut log, vec![nothing(true), nothing(false)]);
     assert_eq!(disk.changes(), 0);
     append(&mut log, vec![handover(1, false)]);
@@ -326,7 +326,7 @@ fn files_roll_and_a_batch_may_exceed_one() {
     let (mut log, _) = open(&disk, 300);
     let mut records = Records::new();
     records.push(7, 0, 1, &[&[1; 5000]]);
-    append(&mut log, vec![Handover { shard: 0, ticket: 0, records, sync: false }]);
+    append(&mut log, vec![Handover { shard: 0, ticket: 0, records, sync: false, urgent: true }]);
     for ticket in 1..=20 {
         append(&mut log, vec![handover(ticket, false)]);
     }

@@ -34,7 +34,7 @@ fn append(log: &mut Log<SimDisk>, seq: u64, bytes: usize, sync: bool) -> bool {
     let mut records = Records::new();
     records.push(7, seq, 1, &[&vec![seq as u8; bytes]]);
     let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: seq, records, sync }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: seq, records, sync, urgent: true }], &mut done);
     log.sync(&mut done);
     done.iter().all(|done| done.result.is_ok())
 }

@@ -20,7 +20,7 @@ fn writer(disk: &SimDisk) -> (Sender<()>, WriterHandle<SlowDisk>, Receiver<Compl
 fn handover(ticket: u64, sync: bool) -> Handover {
     let mut records = Records::new();
     records.push(7, ticket, 1, &[&[ticket as u8; 100]]);
-    Handover { shard: 0, ticket, records, sync }
+    Handover { shard: 0, ticket, records, sync, urgent: true }
 }
 
 fn next(answers: &Receiver<Completion>) -> (u64, Step) {
@@ -33,7 +33,7 @@ fn next(answers: &Receiver<Completion>) -> (u64, Step) {
 fn write(writer: &WriterHandle<SlowDisk>, mut handover: Handover) -> Completion {
     loop {
         match writer.try_write(handover) {
-            Ok(completion) => return completion,
+            Ok(completion) => return completion.expect("nothing is kept"),
             Err(back) => handover = back,
         }
         std::thread::yield_now();
@@ -161,7 +161,7 @@ fn handovers_to_a_full_log_are_answered_when_it_is_no_longer_full() {
     let (go, writer, answers) = writer(&disk);
     let mut records = Records::new();
     records.push(7, 1, 1, &[&vec![1; UNSYNCED_BYTES_MAX as usize]]);
-    writer.send(Handover { shard: 0, ticket: 1, records, sync: true });
+    writer.send(Handover { shard: 0, ticket: 1, records, sync: true, urgent: true });
     assert_eq!(next(&answers), (1, Step::Written));
     // Most of them get a round of their own, in which nothing is written.
     for ticket in 2..10 {

@@ -217,7 +217,7 @@ pub(super) fn without(disks: &SimDisks, owners: &[QueueId]) -> SimDisks {
 pub(super) fn append(disk: &SimDisk, records: Records) {
     let (mut log, _) = Log::open(disk.clone(), How::default().options(), &mut |_| {}).unwrap();
     let mut done = Vec::new();
-    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true, urgent: true }], &mut done);
     log.sync(&mut done);
 }
 

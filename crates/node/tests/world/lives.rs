@@ -60,7 +60,9 @@ impl World {
     }
 
     pub(super) fn log_options(&self, seed: Option<u64>) -> Options {
-        Options { file_bytes: 16 * 1024, seed, reserve_bytes: self.reserve_bytes, ..Options::default() }
+        let (file_bytes, reserve_bytes) = (16 * 1024, self.reserve_bytes);
+        let direct_after = self.direct_after.unwrap_or(u32::MAX);
+        Options { file_bytes, seed, reserve_bytes, direct_after, ..Options::default() }
     }
 
     /// Runs what was recovered from the disks.
@@ -88,7 +90,7 @@ impl World {
         }
         self.mail = BTreeMap::new();
         self.to_log = Vec::new();
-        self.sync = None;
+        (self.sync, self.fill) = (None, None);
         self.from_log = VecDeque::new();
         self.to_packs = VecDeque::new();
         self.from_packs = VecDeque::new();

@@ -28,8 +28,8 @@ use catalog::ids::ShardId;
 use node::shard::questions::{Act, Question};
 use node::shard::{Migration, Occupancy, Shard, Writes};
 use wal::{
-    BlockRead, Completion, Extent, Handover, Log, PackJob, PackReader, Packed, Packs, ReadJob, StreamAnswer,
-    StreamJob, SyncEnd, SyncJob,
+    BlockRead, Completion, Extent, FillJob, Handover, Log, PackJob, PackReader, Packed, Packs, ReadJob,
+    StreamAnswer, StreamJob, SyncEnd, SyncJob,
 };
 use wal_testing::{CHANGES, Op, Random, SimDisk};
 
@@ -77,6 +77,11 @@ pub(crate) struct World {
     /// The mail in flight from one shard to another.
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
     to_log: Vec<Handover>,
+    /// In worlds whose log may write directly: see [`wal::Options::direct_after`].
+    direct_after: Option<u32>,
+    fill: Option<FillJob>,
+    /// The number of direct writes that have ended.
+    pub written_directly: u64,
     /// The progress of a sync in flight.
     sync: Option<Syncing>,
     from_log: VecDeque<Completion>,
@@ -150,7 +155,14 @@ impl Writes for Threads<'_> {
             None => Err(handover),
         };
         self.at_once[0] += u64::from(written.is_ok());
-        written.map_err(|handover| self.to_log.push(handover)).ok()
+        written.unwrap_or_else(|handover| {
+            self.to_log.push(handover);
+            None
+        })
+    }
+
+    fn hurry(&mut self) {
+        self.to_log.extend(self.log.as_mut().map(|log| log.take_kept()).into_iter().flatten());
     }
 
     fn append(&mut self, job: StreamJob) -> Option<StreamAnswer> {
@@ -245,6 +257,10 @@ impl World {
             shard_count: 1 + (seed % 3) as ShardId,
             now_ms: 1_000_000,
             disk: SimDisk::new(seed),
+            // Independent of everything else that depends on the seed.
+            direct_after: Random(seed).one_in(3).then_some(seed as u32 % 3),
+            fill: None,
+            written_directly: 0,
             log: None,
             packs_disk: SimDisk::new(!seed),
             packs: None,
@@ -283,6 +299,9 @@ impl World {
             others: Vec::new(),
             damaged: Damaged::default(),
         };
+        if world.direct_after.is_some() {
+            world.disk.allow_direct();
+        }
         world.start();
         world
     }
@@ -477,6 +496,20 @@ impl World {
     fn step_log(&mut self) {
         let Some(log) = &mut self.log else { return };
         let mut done = Vec::new();
+        if self.direct_after.is_some() {
+            if let Some(end) = log.ended_direct(false) {
+                log.end_sync(end, &mut done);
+                self.to_log.extend(log.write_kept(&mut done));
+                self.written_directly += 1;
+            }
+            self.fill = match self.fill.take() {
+                None => log.begin_fill(),
+                Some(job) => {
+                    log.end_fill(job.run());
+                    None
+                }
+            };
+        }
         match self.random.below(3) {
             0 => {
                 self.sync = match self.sync.take() {
@@ -484,6 +517,7 @@ impl World {
                     Some(Syncing::Begun(job)) => Some(Syncing::Ended(job.run())),
                     Some(Syncing::Ended(end)) => {
                         log.end_sync(end, &mut done);
+                        self.to_log.extend(log.write_kept(&mut done));
                         None
                     }
                 };

@@ -14,9 +14,15 @@ impl<D: Disk> Log<D> {
     /// reserve. Tries once. If the handover asked for a sync, it waits for [`Log::begin_sync`], which then
     /// neither writes nor removes anything itself.
     ///
+    /// Or writes it directly, or keeps it until the sync in flight has ended; see [`Log::write_kept`]. Then it is answered later.
+    ///
     /// # Errors
     /// Returns the handover unwritten, for [`Log::append`].
-    pub fn append_at_once(&mut self, handover: Handover) -> Result<Completion, Handover> {
+    pub fn append_at_once(&mut self, handover: Handover) -> Result<Option<Completion>, Handover> {
+        let handover = match self.take_direct_at_once(handover) {
+            Ok(taken) => return Ok(taken),
+            Err(handover) => handover,
+        };
         if !self.takes_at_once(&handover) {
             return Err(handover);
         }
@@ -33,7 +39,7 @@ impl<D: Disk> Log<D> {
         if let Some(place) = at.filter(|_| sync) {
             self.keep(place.header, vec![records]);
         }
-        Ok(completion)
+        Ok(Some(completion))
     }
 
     fn takes_at_once(&self, handover: &Handover) -> bool {
@@ -41,8 +47,14 @@ impl<D: Disk> Log<D> {
         let has_room = self.current.as_ref().is_some_and(|current| current.end < self.options.file_bytes);
         let waits =
             self.is_full() || self.sync_refused || self.dirty.len() > 2 * self.options.dirty_files_max;
+        let changes = self.changes_to_filled() || self.is_full_for_direct();
         let is_small = !records.is_empty() && records.bytes() as u64 <= AT_ONCE_BYTES_MAX;
-        is_small && has_room && !waits && !self.is_on_reserve() && (!sync || self.syncs_on_another_thread())
+        is_small
+            && has_room
+            && !changes
+            && !waits
+            && !self.is_on_reserve()
+            && (!sync || self.syncs_on_another_thread())
     }
 
     /// Returns true if the next [`Log::begin_sync`] does nothing but return a job.

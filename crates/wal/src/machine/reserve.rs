@@ -33,7 +33,8 @@ impl<D: Disk> Log<D> {
 
     /// Returns true if the spares take as much of the disk as the reserve must.
     fn spares_are_enough(&self) -> bool {
-        self.spares.len() as u64 * self.options.file_bytes >= self.options.reserve_bytes
+        let with_space = self.spares.iter().filter(|spare| spare.has_space()).count();
+        with_space as u64 * self.options.file_bytes >= self.options.reserve_bytes
     }
 
     /// Takes the reserve again if it is released and the disk, or the space of the spares, has capacity for

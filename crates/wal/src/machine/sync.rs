@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 
-use super::{Log, Open};
+use super::{Log, Mutation, Open};
 use crate::batch::{BATCH_HEADER, BatchHeader};
 use crate::disk::{Disk, PendingSync};
 use crate::file;
@@ -36,12 +36,19 @@ pub struct SyncJob {
 /// The result of a [`SyncJob`].
 #[derive(Debug)]
 #[must_use = "the log waits for the result of its sync job"]
-pub struct SyncEnd(Result<(), Refused>);
+pub struct SyncEnd(pub(super) Result<(), Refused>);
 
 #[derive(Debug)]
-struct Refused {
+pub(super) struct Refused {
     /// The number of the file. `None` if the directory was synced.
-    file: Option<u64>,
+    pub file: Option<u64>,
+}
+
+impl SyncEnd {
+    /// Returns true if the sync has failed. Then [`Log::end_sync`] syncs again, and waits for that.
+    pub fn is_failure(&self) -> bool {
+        self.0.is_err()
+    }
 }
 
 impl SyncJob {
@@ -104,6 +111,8 @@ struct InFlight {
     batch: u64,
     /// The names of files below this number are synced as well.
     names: Option<u64>,
+    /// The number of the file that is written directly, if this sync is a direct write.
+    direct: Option<u64>,
 }
 
 /// The source from which a batch of a doomed file is copied.
@@ -157,14 +166,18 @@ impl<D: Disk> Log<D> {
             job.names = Some(self.disk.begin_sync_dir());
         }
         let batch = if asked { self.last } else { self.dirty.front().map_or(0, |oldest| oldest.last) };
-        self.unsynced.in_flight = Some(InFlight { batch, names: (!named).then_some(self.next_file) });
+        self.unsynced.in_flight =
+            Some(InFlight { batch, names: (!named).then_some(self.next_file), direct: None });
         Some(job)
     }
 
     /// Takes the result of the job from [`Log::begin_sync`] and answers the handovers it covered. Retries a
     /// failed sync once.
     pub fn end_sync(&mut self, end: SyncEnd, done: &mut Vec<Completion>) {
-        let Some(InFlight { batch, names }) = self.unsynced.in_flight.take() else { return };
+        let Some(InFlight { mut batch, names, direct }) = self.unsynced.in_flight.take() else { return };
+        if direct.is_some() && self.options.makes(Mutation::EndForLater) {
+            batch = self.last;
+        }
         let covered = |file: &Open<D::File>| names.is_some_and(|below| file.number < below);
         match end.0 {
             Ok(()) => {
@@ -188,9 +201,28 @@ impl<D: Disk> Log<D> {
 
     /// Syncs everything that handovers wait for, without another thread.
     pub fn sync(&mut self, done: &mut Vec<Completion>) {
-        while let Some(job) = self.begin_sync(done) {
-            self.end_sync(job.run(), done);
+        loop {
+            if let Some(end) = self.ended_direct(true) {
+                self.end_sync(end, done);
+            }
+            let mut kept = self.write_kept(done);
+            self.append(&mut kept, done);
+            match self.begin_sync(done) {
+                Some(job) => self.end_sync(job.run(), done),
+                None if self.is_syncing() => {}
+                None => return,
+            }
         }
+    }
+
+    /// Called when a batch is written directly: it counts as a sync.
+    pub(super) fn begin_direct_sync(&mut self, batch: u64) {
+        self.unsynced.in_flight = Some(InFlight { batch, names: None, direct: Some(self.current_file()) });
+    }
+
+    /// Returns the file of the direct write in flight.
+    pub(super) fn direct_in_flight(&self) -> Option<u64> {
+        self.unsynced.in_flight.and_then(|in_flight| in_flight.direct)
     }
 
     /// Returns true while a job of [`Log::begin_sync`] has not ended.
@@ -239,7 +271,7 @@ impl<D: Disk> Log<D> {
     /// Returns the completion of a handover that the last batch has written, and its records. If it asked for a
     /// sync, it waits from now on.
     pub(super) fn written(&mut self, handover: Handover) -> (Completion, Records) {
-        let Handover { shard, ticket, records, sync } = handover;
+        let Handover { shard, ticket, records, sync, .. } = handover;
         if sync {
             self.unsynced.waiting.push_back(Waiting { shard, ticket, batch: self.last });
         }

@@ -81,6 +81,13 @@ pub(super) struct OnSynced {
     pub rounds: usize,
 }
 
+impl OnWritten {
+    /// Returns true if somebody outside of this shard waits until the records are written.
+    fn is_awaited(&self) -> bool {
+        !self.receipts.is_empty() || !self.answers.is_empty()
+    }
+}
+
 impl OnSynced {
     fn is_empty(&self) -> bool {
         let Self { receipts, answers, released, rounds } = self;
@@ -274,9 +281,16 @@ impl Journal {
     fn hand_over(&mut self, shard: u32, mut load: Load) -> Handover {
         self.next_ticket += 1;
         let records = std::mem::take(&mut load.records);
-        let handover = Handover { shard, ticket: self.next_ticket, records, sync: load.sync };
+        let (sync, urgent) = (load.sync, load.on_written.is_awaited());
+        let handover = Handover { shard, ticket: self.next_ticket, records, sync, urgent };
         self.in_flight = Some((self.next_ticket, load));
         handover
+    }
+
+    /// Returns true if somebody waits for records to be written behind a handover that the log may keep until a sync has ended.
+    pub(super) fn is_held_up(&self) -> bool {
+        let may_be_kept = self.in_flight.as_ref().is_some_and(|(_, load)| !load.on_written.is_awaited());
+        may_be_kept && self.open.on_written.is_awaited()
     }
 
     /// Handles the log's answer to the handover in flight. Returns what waited for it to be written, or the

@@ -247,6 +247,11 @@ impl Storage {
         self.bytes_to_write().saturating_sub(self.turn_began_at)
     }
 
+    /// See [`Writes::hurry`].
+    pub(super) fn is_held_up(&self) -> bool {
+        self.journal.is_held_up()
+    }
+
     // ---- for queues
     // -----------------------------------------------------------------------------------------
 

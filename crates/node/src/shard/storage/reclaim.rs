@@ -581,7 +581,7 @@ mod tests {
         ] {
             crate::facts::push_group(&mut records, queue, me, &record);
         }
-        read(vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut restored);
+        read(vec![Handover { shard: 0, ticket: 1, records, sync: true, urgent: true }], &mut restored);
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
         let mut shard = make_shards(restored, 1, &settings, &access, StorageLimits::default(), 0).remove(0);
         let log = |shard: &mut Shard, ticket, step, file| {

@@ -23,6 +23,9 @@ pub trait Writes {
     /// passed to [`Shard::handle_logged`] later.
     fn write(&mut self, handover: Handover) -> Option<Completion>;
 
+    /// Writes the handover that was accepted last soon, although nobody waits until it is written: records wait behind it.
+    fn hurry(&mut self) {}
+
     /// Does a job of a stream and returns the answer. Or accepts it and returns `None`; the answer is then
     /// passed to [`Shard::handle_stream_answer`] later.
     fn append(&mut self, job: StreamJob) -> Option<StreamAnswer>;
@@ -33,6 +36,9 @@ impl Shard {
     /// if work is left for another turn.
     pub fn write(&mut self, writes: &mut impl Writes) -> bool {
         let mut is_left = false;
+        if self.storage.is_held_up() {
+            writes.hurry();
+        }
         for _ in 0..WRITES_MAX {
             let completion = self.poll_handover().and_then(|handover| writes.write(handover));
             let answers: Vec<_> = self.poll_stream_jobs().filter_map(|job| writes.append(job)).collect();
