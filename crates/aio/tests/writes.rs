@@ -33,7 +33,7 @@ fn direct(folder: &Folder, blocks: usize) -> Option<Arc<File>> {
     rustix::fs::fadvise(&made, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path);
     if opened.is_err() {
-        writeln!(std::io::stderr(), "skipped: no direct writes here").unwrap();
+        std::io::stderr().write_all(b"skipped: no direct writes here\n").unwrap();
     }
     opened.ok().map(Arc::new)
 }
@@ -41,7 +41,7 @@ fn direct(folder: &Folder, blocks: usize) -> Option<Arc<File>> {
 fn writes(bells: usize) -> Option<Writes> {
     let writes = Writes::new(bells);
     if writes.is_err() {
-        writeln!(std::io::stderr(), "skipped: no AIO here").unwrap();
+        std::io::stderr().write_all(b"skipped: no AIO here\n").unwrap();
     }
     writes.ok()
 }

@@ -287,10 +287,7 @@ const DIRECT: i32 = OFlags::DIRECT.bits() as i32;
 
 /// See [`Disk::begin_fill`].
 fn fill(path: &Path, dir: &File, mode: u32, bytes: u64, is_direct: bool) -> io::Result<()> {
-    let open = |flags| {
-        let options = OpenOptions::new().write(true).custom_flags(flags).clone();
-        files::open_or_create(&mut { options }, path, mode)
-    };
+    let open = |flags| files::open_or_create(OpenOptions::new().write(true).custom_flags(flags), path, mode);
     let (file, is_direct) = match open(if is_direct { DIRECT } else { 0 }) {
         // The file system knows no direct writes.
         Err(error) if is_direct && error.raw_os_error() == Some(libc::EINVAL) => (open(0)?, false),
@@ -303,19 +300,16 @@ fn fill(path: &Path, dir: &File, mode: u32, bytes: u64, is_direct: bool) -> io::
     }
     let mut zeros = Blocks::default();
     zeros.clear(FILL_BYTES);
+    zeros.push(&vec![0; FILL_BYTES]);
     let mut at = length / BLOCK as u64 * BLOCK as u64;
     while at < bytes {
         let next = (bytes - at).next_multiple_of(BLOCK as u64).min(FILL_BYTES as u64);
-        if zeros.bytes().len() as u64 != next {
-            zeros.clear(FILL_BYTES);
-            zeros.push(&vec![0; next as usize]);
-        }
-        file.write_all_at(zeros.bytes(), at)?;
+        file.write_all_at(&zeros.bytes()[..next as usize], at)?;
         at += next;
     }
     file.sync_data()?;
     if is_direct {
-        // Pages that are left would be in the way of direct writes.
+        // Pages that are left from an earlier use would be in the way of direct writes.
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
     }
     Ok(())

@@ -119,9 +119,11 @@ impl<D: Disk> Log<D> {
 
     /// Takes handovers that are written directly, now or when the sync in flight has ended. Otherwise leaves them. Does not wait.
     pub(super) fn take_direct(&mut self, handovers: &mut Vec<Handover>, done: &mut Vec<Completion>) {
-        // All must be counted.
-        let may = handovers.iter().fold(true, |may, handover| self.direct.count(handover) && may);
-        if may && !handovers.is_empty() {
+        let mut may = !handovers.is_empty();
+        for handover in &*handovers {
+            may &= self.direct.count(handover);
+        }
+        if may {
             self.write_directly_or_keep(handovers, done);
         }
     }
