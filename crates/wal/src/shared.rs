@@ -55,9 +55,15 @@ impl<M> Shared<M> {
         self.lock().machine.as_mut().map(round)
     }
 
-    /// Runs a short round on the caller's thread, which must not wait. Returns `None` if the machine is in use or was taken.
-    pub(crate) fn try_round<R>(&self, round: impl FnOnce(&mut M) -> R) -> Option<R> {
-        self.state.try_lock().ok()?.machine.as_mut().map(round)
+    /// Runs a short round on the caller's thread. It is told whether a recent step was slow; then it must write nothing. Returns `None` if
+    /// the machine is in use or was taken.
+    pub(crate) fn try_round<R>(&self, round: impl FnOnce(&mut M, bool) -> R) -> Option<R> {
+        let mut state = self.state.try_lock().ok()?;
+        let is_paused = state.is_paused();
+        let begun = Instant::now();
+        let done = round(state.machine.as_mut()?, is_paused);
+        state.note(begun, begun.elapsed());
+        Some(done)
     }
 
     /// Runs one step on the caller's thread. The caller must have seen the machine's thread asleep.

@@ -47,7 +47,7 @@ impl Writer {
             inbox: None,
             waits_for_room: false,
             left: Vec::new(),
-            failed: None,
+            ended: None,
         };
         let core = Arc::new(Shared::new(core));
         let (of_syncs, of_fills, of_log) = (Arc::clone(&core), Arc::clone(&core), Arc::clone(&core));
@@ -71,8 +71,8 @@ struct Core<D: Disk> {
     waits_for_room: bool,
     /// Handovers for the log's thread, to be written before those of its inbox.
     left: Vec<Handover>,
-    /// The end of a direct write that has failed. The log's thread copies what may be lost.
-    failed: Option<SyncEnd>,
+    /// The end of a direct write after which the log's thread has to do something.
+    ended: Option<SyncEnd>,
 }
 
 impl<D: Disk> Core<D> {
@@ -99,11 +99,12 @@ impl<D: Disk> Core<D> {
         self.begin_sync()
     }
 
-    /// Ends the direct write in flight if it has ended. Does not wait for the disk.
-    fn end_direct(&mut self) -> Option<SyncJob> {
+    /// Ends the direct write in flight if it has ended, on a shard's thread. If more is to be done than to submit the next one, it
+    /// leaves that to the log's thread.
+    fn end_direct(&mut self, is_paused: bool) -> Option<SyncJob> {
         let end = self.log.ended_direct(false)?;
-        if end.is_failure() {
-            self.failed = Some(end);
+        if is_paused || !self.log.ends_at_once(&end) {
+            self.ended = Some(end);
             self.leave(&mut Vec::new(), true);
             return None;
         }
@@ -171,10 +172,13 @@ impl<D: Disk> WriterHandle<D> {
     /// Called by a shard that has records which need only be written, behind a handover that may be kept until a sync has ended
     /// ([`Handover::urgent`]). Lets the log's thread write what is kept. Waits for nothing.
     pub fn hurry(&self) {
-        self.core.try_round(|core| {
+        let hurried = self.core.try_round(|core, _| {
             let mut kept = core.log.take_kept();
             core.leave(&mut kept, false);
         });
+        if hurried.is_none() {
+            self.worker.add(|work| work.hurries = true);
+        }
     }
 
     /// Hands records over. Never waits for the disk. Handovers of one thread are written in their order.
@@ -219,6 +223,8 @@ struct Work {
     forget: u64,
     /// Whether the log keeps spares from now on. `None` if that does not change.
     keeps_spares: Option<bool>,
+    /// What is kept is written at once.
+    hurries: bool,
 }
 
 fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) -> Result<(), WriteError> {
@@ -239,9 +245,12 @@ fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) ->
             Taken::End => break,
         }
         let round = core.round(|core| {
-            let end = core.failed.take().or_else(|| core.log.ended_direct(false));
+            let end = core.ended.take().or_else(|| core.log.ended_direct(false));
             let job = end.and_then(|end| core.end_sync(end));
             handovers.append(&mut core.left);
+            if std::mem::take(&mut work.hurries) {
+                handovers.extend(core.log.take_kept());
+            }
             handovers.append(&mut work.handovers);
             forget = forget.max(std::mem::take(&mut work.forget));
             if let Some(keeps) = work.keeps_spares.take() {
@@ -265,7 +274,7 @@ fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) ->
     // The log is closed after the last sync, so that everybody gets an answer. The shards may have ended before their direct writes.
     let (filled, ended) = (fills.stop(), syncs.stop());
     core.round(|core| {
-        if let Some(end) = core.failed.take() {
+        if let Some(end) = core.ended.take() {
             core.log.end_sync(end, &mut core.done);
         }
         core.log.append(&mut core.left, &mut core.done);

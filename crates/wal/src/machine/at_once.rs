@@ -1,6 +1,6 @@
 //! Writing without waiting: a shard writes its handover itself (docs/decisions/0015).
 
-use super::{Batch, Log};
+use super::{Batch, Log, SyncEnd};
 use crate::disk::Disk;
 use crate::handover::{Completion, Handover};
 
@@ -55,6 +55,11 @@ impl<D: Disk> Log<D> {
             && !waits
             && !self.is_on_reserve()
             && (!sync || self.syncs_on_another_thread())
+    }
+
+    /// Returns true if to end a direct write, and to begin what comes next, does not wait for the disk.
+    pub fn ends_at_once(&self, end: &SyncEnd) -> bool {
+        !end.is_failure() && self.syncs_on_another_thread()
     }
 
     /// Returns true if the next [`Log::begin_sync`] does nothing but return a job.
