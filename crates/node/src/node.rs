@@ -456,7 +456,12 @@ fn with_direct_writes(disk: RealDisk, shards: ShardId, on: DirectWrites) -> (Rea
         DirectWrites::All => true,
         DirectWrites::None => false,
     };
+    let without = "light traffic of quorum queues takes more CPU than it could";
     if !is_wanted {
+        tracing::info!(
+            "{without}: the file system of the data directory is not known to sync direct writes, or data_dir.direct_writes \
+             forbids them"
+        );
         return (disk, Vec::new());
     }
     match aio::Writes::new(usize::from(shards)) {
@@ -465,9 +470,7 @@ fn with_direct_writes(disk: RealDisk, shards: ShardId, on: DirectWrites) -> (Rea
             (disk.with_direct(writes), bells)
         }
         Err(error) => {
-            tracing::debug!(
-                "the log writes through the page cache only, because the system has no AIO for it: {error}"
-            );
+            tracing::info!("{without}: the system has no AIO for direct writes: {error}");
             (disk, Vec::new())
         }
     }
