@@ -120,7 +120,13 @@ impl SimDisk {
 
     /// Makes direct writes possible, and fills. Lasts over crashes.
     pub fn allow_direct(&self) {
-        self.state().direct = true;
+        let mut state = self.state();
+        (state.direct, state.fills) = (true, true);
+    }
+
+    /// Makes fills possible, but no direct writes. Lasts over crashes.
+    pub fn allow_fill(&self) {
+        self.state().fills = true;
     }
 
     /// Limits the size of all files together. A write without enough capacity takes a part, or fails with
@@ -134,7 +140,7 @@ impl SimDisk {
         self.state().taken()
     }
 
-    /// Makes a failing sync also discard the written image of what it covered, like a system that reclaims
+    /// Makes a failing sync, or direct write, also discard the written image of what it covered, like a system that reclaims
     /// the memory. Readers then see the old contents or zeros.
     pub fn drop_refused(&self) {
         self.state().drops_refused = true;
@@ -160,7 +166,7 @@ impl SimDisk {
     pub fn crash(&self, how: Crash) -> Self {
         let mut old = self.state();
         let random = Random(old.random.next());
-        let mut new = State { random, capacity: old.capacity, direct: old.direct, ..State::default() };
+        let mut new = State { random, capacity: old.capacity, direct: old.direct, fills: old.fills, ..State::default() };
         match how {
             Crash::Process => {
                 (new.boot, new.note) = (old.boot, old.note.clone());
@@ -420,7 +426,7 @@ impl Disk for SimDisk {
         let (disk, name) = (self.clone(), name.to_owned());
         Box::new(move || {
             let mut state = disk.state();
-            if !state.direct {
+            if !state.fills {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             let verdict = state.begin(Op::Fill)?;
@@ -491,11 +497,17 @@ impl Disk for SimDisk {
             return None;
         }
         let (index, blocks, error) = state.in_flight.take()?;
+        let drops = state.drops_refused;
         let inode = &mut state.inodes[index];
         let at = inode.pending.iter().position(|change| change.in_flight);
         let mut change = inode.pending.remove(at.expect("it is in flight"));
         change.in_flight = false;
         if error.is_some() {
+            if drops {
+                let end = change.at + blocks.bytes().len();
+                let (written, synced) = (&mut inode.written, &inode.synced);
+                (change.at..end).for_each(|at| written[at] = synced.get(at).copied().unwrap_or(0));
+            }
             change.doomed = true;
             inode.pending.push(change);
         } else {
@@ -597,6 +609,7 @@ struct State {
     capacity: Option<u64>,
     /// Direct writes are possible.
     direct: bool,
+    fills: bool,
     /// The direct write in flight: its file, its memory, and the error with which it will end.
     in_flight: Option<(usize, Blocks, Option<i32>)>,
 }

@@ -209,7 +209,7 @@ impl<D: Disk> Log<D> {
             self.append(&mut kept, done);
             match self.begin_sync(done) {
                 Some(job) => self.end_sync(job.run(), done),
-                None if self.is_syncing() => {}
+                None if self.is_writing_directly() => {}
                 None => return,
             }
         }
@@ -245,21 +245,23 @@ impl<D: Disk> Log<D> {
     }
 
     /// Answers the handovers of one batch that was written. Keeps the records of the batch if one of the
-    /// handovers waits for a sync. `header` is the header of the batch.
+    /// handovers waits for a sync, or if the batch is written directly: until that has ended, they are nowhere else. `header` is the
+    /// header of the batch.
     pub(super) fn answer_written(
         &mut self,
         group: impl Iterator<Item = Handover>,
         header: Option<BatchHeader>,
+        is_direct: bool,
         done: &mut Vec<Completion>,
     ) {
-        let (mut sync, mut all) = (false, Vec::new());
+        let (mut keeps, mut all) = (is_direct, Vec::new());
         for handover in group {
-            sync |= handover.sync;
+            keeps |= handover.sync;
             let (completion, records) = self.written(handover);
             done.push(completion);
             all.push(records);
         }
-        if !sync {
+        if !keeps {
             return;
         }
         if let Some(header) = header {
