@@ -191,6 +191,11 @@ impl Output {
         n
     }
 
+    /// Returns all bytes as one slice. `None` if they are in several, or if there are none.
+    pub fn only_slice(&self) -> Option<IoSlice<'_>> {
+        (self.segments.is_empty() && !self.tail.is_empty()).then(|| IoSlice::new(&self.tail))
+    }
+
     /// Removes the first `n` bytes. Called when they were written to the socket.
     pub fn advance(&mut self, mut n: usize) {
         self.written += n;
