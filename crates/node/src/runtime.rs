@@ -1,4 +1,4 @@
-//! Threads, sockets and time for the shards: each shard has one tokio `current_thread` runtime.
+//! Threads, sockets and time for the shards: each shard has one tokio `LocalRuntime`.
 //!
 //! ```text
 //!   connection tasks: read bytes, pass them to the shard, wake the turn task
@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 use catalog::categories::{CONNECTION, PEER};
 use catalog::ids::ShardId;
 use hashbrown::HashMap;
+use tokio::runtime::LocalOptions;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::LocalSet;
 use wal::{
     Completion, CopyHandle, Handover, PackReaderHandle, PacksHandle, RealDisk, StreamAnswer, StreamJob,
     StreamReaderHandle, StreamsHandle, WriterHandle,
@@ -130,7 +130,7 @@ pub(crate) fn run(
         .enable_time()
         .on_thread_unpark(move || works.begin(Instant::now()))
         .on_thread_park(move || waits.end(Instant::now()))
-        .build()?;
+        .build_local(LocalOptions::default())?;
     let host = Rc::new(Host {
         shard: RefCell::new(shard),
         shards,
@@ -146,11 +146,10 @@ pub(crate) fn run(
         punctuality,
         wake: Notify::new(),
     });
-    let tasks = LocalSet::new();
     // The turn loop is an ordinary task, so it runs after all tasks that had something to read. If it were
     // the future of `block_on`, each wake would make the runtime poll for events once more.
-    let turns = tasks.spawn_local(turns(host, incoming));
-    tasks.block_on(&runtime, turns).map_err(io::Error::other)
+    let turns = runtime.spawn_local(turns(host, incoming));
+    runtime.block_on(turns).map_err(io::Error::other)
 }
 
 async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) {
