@@ -242,7 +242,7 @@ async fn read_all(
                 let mut yields = used.add(taken, &host.shares);
                 if host.shard.borrow().is_dirty() {
                     if host.shares.add(taken.bytes) {
-                        turn(&host, &mut Vec::new());
+                        turn(&host, Instant::now(), &mut Vec::new());
                         yields = true;
                     } else {
                         host.wake.set();
