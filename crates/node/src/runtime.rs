@@ -3,7 +3,7 @@
 //! ```text
 //!   connection tasks: read bytes, pass them to the shard, wake the turn task
 //!   turn task:        mail, questions, completions -> turn
-//!                     -> records, mail, one vectored write per connection
+//!                     -> records, mail, one write per connection
 //! ```
 //!
 //! A turn is one iteration of a shard's event loop. No borrow of a shard is held across an await.
