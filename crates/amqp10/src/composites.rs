@@ -30,7 +30,7 @@ pub enum DeliveryState {
 }
 
 /// The encoding of `accepted` that nearly all dispositions contain.
-const ACCEPTED: [u8; 4] = [0x00, 0x53, 0x24, 0x45];
+pub(crate) const ACCEPTED: [u8; 4] = [0x00, 0x53, 0x24, 0x45];
 
 impl DeliveryState {
     /// Reads a state that must be present.

@@ -13,9 +13,11 @@ use crate::descriptor;
 use crate::encode::{Encode, ListWriter};
 use crate::frame::{FrameKind, begin_frame, end_frame};
 
+mod disposition;
 mod sasl_frame;
 mod transfer;
 
+use self::disposition::{decode_accepted, put_accepted_frame};
 pub use sasl_frame::{SaslFrame, put_sasl_frame};
 pub(crate) use transfer::TAG_MAX;
 pub use transfer::{Transfer, TransferHead, put_transfer_frame, transfer_frame_overhead_max};
@@ -61,6 +63,13 @@ impl<'a> Performative<'a> {
     /// Decodes a performative in any encoding, and reports errors. Called if the fast decoder does not
     /// recognize the encoding.
     fn decode_any(body: &'a [u8]) -> Result<(Self, usize), DecodeError> {
+        match decode_accepted(body) {
+            Some(disposition) => Ok((Self::Disposition(disposition), body.len())),
+            None => Self::decode_in_full(body),
+        }
+    }
+
+    fn decode_in_full(body: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         let mut reader = Reader::new(body);
         let code = reader.read_descriptor()?;
         if code == descriptor::TRANSFER {
@@ -129,6 +138,9 @@ pub fn put_disposition_frame(
     settled: bool,
     state: &DeliveryState,
 ) {
+    if matches!(state, DeliveryState::Accepted) {
+        return put_accepted_frame(out, channel, role, first, last, settled);
+    }
     let start = begin_frame(out, FrameKind::Amqp, channel);
     let mut list = ListWriter::new(out, descriptor::DISPOSITION);
     list.put(&role);

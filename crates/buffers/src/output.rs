@@ -18,7 +18,8 @@ pub const HIGH_WATER: usize = 256 * 1024;
 /// another consumer, do not make answers of the deliveries behind them.
 const BETWEEN_MAX: usize = 4096;
 
-/// The most bytes that are reserved at once after the buffer was freed.
+/// The fewest and the most bytes that are reserved at once after the buffer was freed. In the fewest, a few short answers have room.
+const EXPECTED_MIN: usize = 64;
 const EXPECTED_MAX: usize = 64 * 1024;
 
 /// If less was written than expected, the expected size shrinks by this fraction.
@@ -135,7 +136,7 @@ impl Output {
     /// Returns the buffer to which frames are encoded.
     pub fn buffer(&mut self) -> &mut BytesMut {
         if self.tail.capacity() == 0 {
-            self.tail.reserve(self.expected);
+            self.tail.reserve(self.expected.max(EXPECTED_MIN));
         }
         &mut self.tail
     }
@@ -189,6 +190,11 @@ impl Output {
             n += 1;
         }
         n
+    }
+
+    /// Returns all bytes as one slice. `None` if they are in several, or if there are none.
+    pub fn only_slice(&self) -> Option<IoSlice<'_>> {
+        (self.segments.is_empty() && !self.tail.is_empty()).then(|| IoSlice::new(&self.tail))
     }
 
     /// Removes the first `n` bytes. Called when they were written to the socket.
@@ -266,9 +272,9 @@ impl Output {
         begun.is_some()
     }
 
-    /// Frees the memory of the buffer if the output is empty.
+    /// Frees the memory of the buffer if the output is empty. If there was no output since the last call, the expected size stays.
     pub fn shrink(&mut self) {
-        if self.is_empty() {
+        if self.is_empty() && (self.written > 0 || self.tail.capacity() > 0) {
             let faded = self.expected - self.expected / EXPECTED_FADES;
             let expected = self.written.min(EXPECTED_MAX).max(faded);
             *self = Self { expected, frame_len: self.frame_len, begun: Some(0), ..Self::default() };
@@ -409,6 +415,8 @@ mod tests {
     fn an_output_in_use_grows_once() {
         let mut output = Output::default();
         let mut turn = |bytes: usize| {
+            output.shrink();
+            // A turn without output changes nothing.
             output.shrink();
             assert_eq!(output.tail.capacity(), 0, "an idle one has nothing");
             output.buffer().extend_from_slice(b"x");

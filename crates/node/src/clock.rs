@@ -18,7 +18,12 @@ impl Clock {
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
-        self.after(self.started.elapsed())
+        self.ms_at(Instant::now())
+    }
+
+    /// Returns what this clock shows at an instant.
+    pub(crate) fn ms_at(&self, at: Instant) -> u64 {
+        self.after(at.duration_since(self.started))
     }
 
     pub(crate) fn uptime_ms(&self) -> u64 {

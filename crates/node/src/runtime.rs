@@ -1,9 +1,9 @@
-//! Threads, sockets and time for the shards: each shard has one tokio `current_thread` runtime.
+//! Threads, sockets and time for the shards: each shard has one tokio `LocalRuntime`.
 //!
 //! ```text
 //!   connection tasks: read bytes, pass them to the shard, wake the turn task
 //!   turn task:        mail, questions, completions -> turn
-//!                     -> records, mail, one vectored write per connection
+//!                     -> records, mail, one write per connection
 //! ```
 //!
 //! A turn is one iteration of a shard's event loop. No borrow of a shard is held across an await.
@@ -14,6 +14,7 @@ mod encryption;
 mod header;
 mod late;
 mod shares;
+mod signal;
 mod sockets;
 mod write;
 
@@ -31,8 +32,8 @@ use catalog::ids::ShardId;
 use hashbrown::HashMap;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
-use tokio::sync::{Notify, mpsc};
-use tokio::task::LocalSet;
+use tokio::runtime::LocalOptions;
+use tokio::sync::mpsc;
 use wal::{
     Completion, CopyHandle, Handover, PackReaderHandle, PacksHandle, RealDisk, StreamAnswer, StreamJob,
     StreamReaderHandle, StreamsHandle, WriterHandle,
@@ -45,6 +46,7 @@ pub(crate) use self::address::canonical;
 use self::encryption::Encryption;
 use self::late::Punctuality;
 use self::shares::Shares;
+use self::signal::Signal;
 use self::sockets::{Reading, Socket, evict, serve, write_dirty, write_large};
 use crate::clock::Clock;
 use crate::incoming::{Incoming, Shards};
@@ -59,11 +61,11 @@ use crate::tls_steps::TlsSteps;
 /// smaller, and a publisher's credit leaves together with its receipts.
 const DELIVER_FIRST_BYTES: u64 = 1024;
 
-/// The time after a failed write until the log is tried again.
-const LOG_RETRY: Duration = Duration::from_millis(200);
+/// The time after a failed write until the log is tried again, in milliseconds.
+const LOG_RETRY_MS: u64 = 200;
 
-/// At a stop: the time to wait for receipts in flight, and then the time to wait for output to be written.
-const STOP_RECEIPTS: Duration = Duration::from_secs(2);
+/// At a stop: the time to wait for receipts in flight, in milliseconds, and then the time to wait for output to be written.
+const STOP_RECEIPTS_MS: u64 = 2000;
 const STOP_OUTPUT: Duration = Duration::from_secs(1);
 
 /// A stopping shard that receives nothing for this long assumes that nothing more will arrive.
@@ -122,7 +124,7 @@ struct Host {
     tls_steps: TlsSteps,
     punctuality: Arc<Punctuality>,
     /// Wakes the turn task.
-    wake: Notify,
+    wake: Signal,
 }
 
 /// Runs a shard on this thread until it receives [`Incoming::Stop`]. The bell rings when a direct write of the log, which this shard was
@@ -142,7 +144,7 @@ pub(crate) fn run(
         .enable_time()
         .on_thread_unpark(move || works.begin(Instant::now()))
         .on_thread_park(move || waits.end(Instant::now()))
-        .build()?;
+        .build_local(LocalOptions::default())?;
     let host = Rc::new(Host {
         shard: RefCell::new(shard),
         shards,
@@ -156,19 +158,18 @@ pub(crate) fn run(
         encryption: Encryption::default(),
         tls_steps,
         punctuality,
-        wake: Notify::new(),
+        wake: Signal::default(),
     });
-    let tasks = LocalSet::new();
-    // The turn loop is an ordinary task, so it runs after all tasks that had something to read. If it were
-    // the future of `block_on`, each wake would make the runtime poll for events once more.
     if let Some(bell) = bell {
         let _inside = runtime.enter();
         // It is no pipe, but is read like one: without waiting, once for each time that it became readable.
         let bell = pipe::Receiver::from_owned_fd_unchecked(bell.try_clone()?)?;
-        tasks.spawn_local(end_direct_writes(host.storage.log.clone(), bell));
+        runtime.spawn_local(end_direct_writes(host.storage.log.clone(), bell));
     }
-    let turns = tasks.spawn_local(turns(host, incoming));
-    tasks.block_on(&runtime, turns).map_err(io::Error::other)
+    // The turn loop is an ordinary task, so it runs after all tasks that had something to read. If it were
+    // the future of `block_on`, each wake would make the runtime poll for events once more.
+    let turns = runtime.spawn_local(turns(host, incoming));
+    runtime.block_on(turns).map_err(io::Error::other)
 }
 
 /// Ends each direct write of the log when the bell rings.
@@ -182,61 +183,64 @@ async fn end_direct_writes(log: WriterHandle<RealDisk>, mut bell: pipe::Receiver
 
 async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) {
     let mut dirty = Vec::new();
-    let mut stopping: Option<(String, Instant)> = None;
-    let mut retry_log: Option<Instant> = None;
+    // The times here are those of the host's clock.
+    let mut stopping: Option<(String, u64)> = None;
+    let mut retry_log_ms: Option<u64> = None;
     // The timer is reset only to an earlier time, or when it has elapsed, because an extra turn is cheaper
     // than resetting a timer in each turn.
     let mut alarm = pin!(tokio::time::sleep_until(Instant::now().into()));
+    let mut alarm_ms = 0;
     loop {
-        let timeout = host.clock.instant(host.shard.borrow().next_timeout());
-        let timeout = [retry_log, stopping.as_ref().map(|(_, at)| *at)]
+        let timeout_ms = [retry_log_ms, stopping.as_ref().map(|(_, at_ms)| *at_ms)]
             .into_iter()
             .flatten()
-            .fold(timeout, Instant::min)
-            .into();
-        if timeout < alarm.deadline() || alarm.is_elapsed() {
-            alarm.as_mut().reset(timeout);
+            .fold(host.shard.borrow().next_timeout(), u64::min);
+        if timeout_ms < alarm_ms || alarm.is_elapsed() {
+            alarm.as_mut().reset(host.clock.instant(timeout_ms).into());
+            alarm_ms = timeout_ms;
         }
         let first = tokio::select! {
             biased;
+            // First, because it is cheap: most turns have it, and take what else has arrived below.
+            () = host.wake.wait() => None,
             message = incoming.recv() => match message {
                 Some(message) => Some(message),
                 None => return,
             },
-            () = host.wake.notified() => None,
             () = &mut alarm => None,
         };
-        let now_ms = host.clock.now_ms();
+        let now = Instant::now();
+        let now_ms = host.clock.ms_at(now);
         host.shard.borrow_mut().set_now(now_ms);
         host.read_buffers.borrow_mut().trim(now_ms);
         let mut next = first;
         while let Some(message) = next {
             if let Incoming::Stop(why) = message {
                 host.shard.borrow_mut().stop_publishing();
-                stopping = Some((why, Instant::now() + STOP_RECEIPTS));
+                stopping = Some((why, now_ms + STOP_RECEIPTS_MS));
             } else {
                 receive(&host, message);
             }
             next = incoming.try_recv().ok();
         }
-        if retry_log.is_some_and(|at| at <= Instant::now()) {
-            retry_log = None;
+        if retry_log_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            retry_log_ms = None;
             host.shard.borrow_mut().retry_log();
         }
-        if turn(&host, &mut dirty) {
+        if turn(&host, now, &mut dirty) {
             // The next turn follows at once, but only after all other tasks, because the runtime polls
             // sockets only when all tasks have yielded.
             tokio::task::yield_now().await;
         }
-        if host.shard.borrow().log_refuses() && retry_log.is_none() {
-            retry_log = Some(Instant::now() + LOG_RETRY);
+        if host.shard.borrow().log_refuses() && retry_log_ms.is_none() {
+            retry_log_ms = Some(now_ms + LOG_RETRY_MS);
         }
-        if let Some((why, deadline)) = &stopping
+        if let Some((why, at_ms)) = &stopping
             && (!(host.shard.borrow().has_held_receipts() || host.shard.borrow().is_notifying())
-                || *deadline <= Instant::now())
+                || *at_ms <= now_ms)
         {
             host.shard.borrow_mut().shut_down(why);
-            turn(&host, &mut dirty);
+            turn(&host, now, &mut dirty);
             finish(&host, &mut incoming, &mut dirty).await;
             return;
         }
@@ -254,7 +258,7 @@ async fn finish(host: &Rc<Host>, incoming: &mut mpsc::UnboundedReceiver<Incoming
                 Some(message) => receive(host, message),
                 None => return,
             },
-            () = host.wake.notified() => {}
+            () = host.wake.wait() => {}
             () = tokio::time::sleep(STOP_QUIET) => {
                 let blocked = host.sockets.borrow().values().any(|socket| socket.is_blocked());
                 let shard = host.shard.borrow();
@@ -263,7 +267,7 @@ async fn finish(host: &Rc<Host>, incoming: &mut mpsc::UnboundedReceiver<Incoming
                 }
             }
         }
-        turn(host, dirty);
+        turn(host, Instant::now(), dirty);
     }
 }
 
@@ -319,13 +323,13 @@ fn send_mail(host: &Host, shard: &mut Shard) {
     }
 }
 
-/// Runs one turn and carries out its results. Returns true if work is left; the next turn is then already
-/// requested.
-fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
+/// Runs one turn, which begins `now`, and carries out its results. Returns true if work is left; the next turn is then
+/// already requested.
+fn turn(host: &Rc<Host>, now: Instant, dirty: &mut Vec<usize>) -> bool {
     let (mut guard, storage) = (host.shard.borrow_mut(), &host.storage);
     let shard = &mut *guard;
     host.shares.clear();
-    let (busy, late) = host.punctuality.take(Instant::now());
+    let (busy, late) = host.punctuality.take(now);
     if late.is_some() {
         // The time was last set before the shard was late.
         shard.set_now(host.clock.now_ms());
@@ -375,7 +379,7 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     // A client that has read may have had input that waited for that.
     is_left |= shard.is_dirty();
     if is_left {
-        host.wake.notify_one();
+        host.wake.set();
     }
     is_left
 }

@@ -166,7 +166,13 @@ impl SimDisk {
     pub fn crash(&self, how: Crash) -> Self {
         let mut old = self.state();
         let random = Random(old.random.next());
-        let mut new = State { random, capacity: old.capacity, direct: old.direct, fills: old.fills, ..State::default() };
+        let mut new = State {
+            random,
+            capacity: old.capacity,
+            direct: old.direct,
+            fills: old.fills,
+            ..State::default()
+        };
         match how {
             Crash::Process => {
                 (new.boot, new.note) = (old.boot, old.note.clone());

@@ -99,6 +99,14 @@ impl<'a> PlainFields<'a> {
         }
     }
 
+    /// Reads a field with exactly this encoding.
+    #[inline(always)]
+    pub(crate) fn exactly(&mut self, bytes: &[u8]) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        self.rest = self.rest.strip_prefix(bytes)?;
+        Some(())
+    }
+
     /// Ends the composite. Returns `None` if anything is left.
     #[inline(always)]
     pub(crate) fn finish(self) -> Option<()> {

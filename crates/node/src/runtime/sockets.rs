@@ -18,13 +18,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::address::canonical;
 use super::encryption::{note_encrypted, read_encrypted, write_encrypted};
 use super::header::{client, read_header};
 use super::shares::{Taken, Used};
+use super::signal::Signal;
 use super::write::{End, Sent, write_plain};
 use super::{Host, Incoming, turn};
 use crate::admission;
@@ -61,7 +61,7 @@ pub(super) struct Socket {
     write: OwnedWriteHalf,
     reader: Cell<Option<AbortHandle>>,
     /// Wakes the reader when output has been written.
-    written: Notify,
+    written: Signal,
     /// True while the socket is full and a task waits until it is writable.
     blocked: Cell<bool>,
     /// True while the connection is in [`Host::large_outputs`].
@@ -119,7 +119,7 @@ fn cut(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Socket) {
     drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Both));
     host.sockets.borrow_mut().remove(&key);
     shard.disconnect(key);
-    host.wake.notify_one();
+    host.wake.set();
 }
 
 /// Starts to serve the socket of a connection.
@@ -135,7 +135,7 @@ pub(super) fn serve(
     let socket = Rc::new(Socket {
         write,
         reader: Cell::new(None),
-        written: Notify::new(),
+        written: Signal::default(),
         blocked: Cell::new(false),
         is_queued: Cell::new(false),
         done: Cell::new(None),
@@ -193,7 +193,7 @@ fn warn_of_header(shard: &mut Shard, key: usize, why: &dyn std::fmt::Display) {
 fn close(host: &Rc<Host>, key: usize) {
     host.sockets.borrow_mut().remove(&key);
     host.shard.borrow_mut().disconnect(key);
-    host.wake.notify_one();
+    host.wake.set();
 }
 
 /// The reading task of a connection. It reads until the peer closes its side. It pauses while too much output
@@ -217,13 +217,13 @@ async fn read_all(
             if let Some(phase @ (Phase::Stopped | Phase::Asking)) = phase {
                 tokio::select! {
                     biased;
-                    () = socket.written.notified() => {}
+                    () = socket.written.wait() => {}
                     () = tokio::time::sleep(CLOSED_CHECK) => if is_closed(&read, phase) {
                         return close(&host, key);
                     },
                 }
             } else {
-                socket.written.notified().await;
+                socket.written.wait().await;
             }
         }
         // The client may have logged in since the last read.
@@ -242,10 +242,10 @@ async fn read_all(
                 let mut yields = used.add(taken, &host.shares);
                 if host.shard.borrow().is_dirty() {
                     if host.shares.add(taken.bytes) {
-                        turn(&host, &mut Vec::new());
+                        turn(&host, Instant::now(), &mut Vec::new());
                         yields = true;
                     } else {
-                        host.wake.notify_one();
+                        host.wake.set();
                     }
                 }
                 if yields {
@@ -432,7 +432,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
     // The reader pauses while much output is unread, and while the gate waits for the answer to a question. The answer may
     // cause no output.
     if written > 0 || conn.gate.takes_input() {
-        socket.written.notify_one();
+        socket.written.set();
     }
     let has_room = written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get();
     // Before the handshake is complete, the peer cannot be told why it ends.
@@ -441,7 +441,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
         cut(host, shard, key, socket);
     } else if !done && socket.is_used_up() {
         shard.close(key, USED_UP);
-        host.wake.notify_one();
+        host.wake.set();
     } else if done && empty && socket.done.get().is_none() {
         socket.done.set(Some(Instant::now()));
         drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Write));
@@ -458,7 +458,7 @@ async fn unblock(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
     drop(socket.write.writable().await);
     socket.blocked.set(false);
     host.shard.borrow_mut().touch(key);
-    host.wake.notify_one();
+    host.wake.set();
 }
 
 /// Gives the peer of a closed connection time to read the reason and to close its side. The socket is held

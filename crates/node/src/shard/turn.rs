@@ -79,9 +79,13 @@ impl Shard {
 
     /// Flushes each dirty gate. That may mark further gates as dirty.
     fn flush_gates(&mut self) {
+        if !self.is_dirty() {
+            return;
+        }
+        let mut gates = self.gates();
         let mut at = 0;
-        while let Some(key) = self.connections.dirty(at) {
-            self.gates().with(key, |gate, cx| gate.flush(cx));
+        while let Some(key) = gates.dirty(at) {
+            gates.with(key, |gate, cx| gate.flush(cx));
             at += 1;
         }
     }

@@ -411,11 +411,6 @@ impl Connections {
         }
     }
 
-    /// Returns the dirty connection at position `at`.
-    pub(super) fn dirty(&self, at: usize) -> Option<usize> {
-        self.dirty.get(at).copied()
-    }
-
     /// Moves the deadlines of all clients: their sockets were not read for `late_ms`. Their entries are made again when they
     /// are visited.
     pub(super) fn forgive_lateness(&mut self, late_ms: u64, now_ms: u64) {
@@ -460,6 +455,11 @@ pub(super) struct Gates<'a> {
 }
 
 impl<'a> Gates<'a> {
+    /// Returns the dirty connection at position `at`.
+    pub(super) fn dirty(&self, at: usize) -> Option<usize> {
+        self.dirty.get(at).copied()
+    }
+
     /// Lets one gate do something, and marks its connection as dirty. Returns `None` if the connection is
     /// closed.
     #[inline(always)]

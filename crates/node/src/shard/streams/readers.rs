@@ -108,7 +108,7 @@ impl Shard {
 
     /// Returns the chunk jobs, for the stream readers' thread.
     pub fn poll_chunk_jobs(&mut self) -> impl Iterator<Item = ChunkJob> {
-        if self.streams.again_ms <= self.here.now_ms {
+        if !self.streams.again.is_empty() && self.streams.again_ms <= self.here.now_ms {
             let mut again = std::mem::take(&mut self.streams.again);
             self.streams.chunk_jobs.append(&mut again);
         }
