@@ -8,6 +8,7 @@ mod corpus;
 mod damage;
 mod damage_anywhere;
 mod direct;
+mod direct_life;
 mod directory;
 mod faults;
 mod forget;

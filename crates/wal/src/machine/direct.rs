@@ -155,9 +155,14 @@ impl<D: Disk> Log<D> {
         self.current.as_ref().is_some_and(|current| current.direct.handle.is_some())
     }
 
+    /// Returns true if the current file was filled. It may be one that cannot be written directly.
+    pub(super) fn has_filled_file(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.direct.filled > 0)
+    }
+
     /// Returns true if the next file should be taken although this one is not full, because that one was filled and this one was not.
     pub(super) fn changes_to_filled(&self) -> bool {
-        self.wants_direct() && !self.has_direct_file() && self.has_filled_spare()
+        self.wants_direct() && !self.has_filled_file() && self.has_filled_spare()
     }
 
     /// Returns true if the next file should be taken because too little is left of the filled bytes of this one.

@@ -149,7 +149,7 @@ impl<D: Disk> Log<D> {
     /// Returns true if [`Log::begin_fill`] has something to do.
     pub fn wants_fill(&self) -> bool {
         let soon = match &self.current {
-            Some(current) => !self.has_direct_file() || current.end >= self.options.file_bytes / 2,
+            Some(current) => !self.has_filled_file() || current.end >= self.options.file_bytes / 2,
             None => true,
         };
         let is_ready = self.spares.iter().any(|spare| spare.is_filled() || spare.is_filling());
