@@ -140,6 +140,11 @@ impl SimDisk {
         self.state().drops_refused = true;
     }
 
+    /// Makes the data of a failing direct write invisible when it ends, as it is on Linux: it was never in the page cache. Lasts until the next crash.
+    pub fn hide_failed_direct(&self) {
+        self.state().hides_failed = true;
+    }
+
     /// Ends all failures. Doomed changes stay doomed.
     pub fn heal(&self) {
         let mut state = self.state();
@@ -490,6 +495,7 @@ impl Disk for SimDisk {
         if state.dead || !waits && state.in_flight.is_some() && state.random.one_in(2) {
             return None;
         }
+        let hides = state.hides_failed;
         let (index, blocks, error) = state.in_flight.take()?;
         let inode = &mut state.inodes[index];
         let at = inode.pending.iter().position(|change| change.in_flight);
@@ -497,6 +503,11 @@ impl Disk for SimDisk {
         change.in_flight = false;
         if error.is_some() {
             change.doomed = true;
+            let length = change.bytes.as_ref().filter(|_| hides).map_or(0, Vec::len);
+            let end = inode.written.len().min(change.at + length);
+            for at in change.at..end {
+                inode.written[at] = inode.synced.get(at).copied().unwrap_or(0);
+            }
             inode.pending.push(change);
         } else {
             change.apply(&mut inode.synced);
@@ -591,6 +602,7 @@ struct State {
     errno: i32,
     short_per_mille: u64,
     drops_refused: bool,
+    hides_failed: bool,
     fail_at: Option<(u64, i32)>,
     die_at: Option<u64>,
     dead: bool,

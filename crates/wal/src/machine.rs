@@ -273,7 +273,7 @@ impl<D: Disk> Log<D> {
             let committed = self.commit(batch, false);
             self.take_reserve();
             match committed {
-                Ok(header) => self.answer_written(handovers.drain(..group), header, done),
+                Ok(header) => self.answer_written(handovers.drain(..group), header, false, done),
                 Err(failure) => done.extend(handovers.drain(..group).map(|handover| {
                     let Handover { shard, ticket, records, .. } = handover;
                     let (result, size) = (Err(failure.with(records)), Size::default());

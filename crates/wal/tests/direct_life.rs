@@ -1,6 +1,8 @@
-//! Direct writes over a longer time.
+//! Direct writes over a longer time: disks that have none, and failures of what nobody waits to be synced.
 
-use wal::{BLOCK, Disk, Handover, Log, Options, RealDisk, Records};
+use libc::EIO;
+use wal::{BLOCK, Disk, Handover, Log, Options, RealDisk, Record, Records};
+use wal_testing::{Crash, Op, SimDisk};
 
 const FILE_BYTES: u64 = 64 * BLOCK as u64;
 
@@ -25,6 +27,14 @@ fn write<D: Disk>(log: &mut Log<D>, handover: Handover) {
     }
 }
 
+fn seqs(disk: &SimDisk, crash: Crash) -> Vec<u64> {
+    let mut seqs = Vec::new();
+    let put = &mut |record: Record| seqs.push(record.seq);
+    let (_, recovery) = Log::open(disk.crash(crash), options(), put).unwrap();
+    assert_eq!(recovery.damage, []);
+    seqs
+}
+
 #[test]
 fn a_log_without_direct_writes_fills_its_files() {
     let path = std::env::temp_dir().join(format!("sluice-direct-life-{}", std::process::id()));
@@ -38,4 +48,29 @@ fn a_log_without_direct_writes_fills_its_files() {
     std::fs::remove_dir_all(&path).unwrap();
     let most = size.bytes / FILE_BYTES + 3;
     assert!(spans <= most, "{spans} files for {} bytes", size.bytes);
+}
+
+#[test]
+fn a_failed_direct_write_loses_nothing_that_was_written() {
+    let mut failed = 0;
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed);
+        disk.allow_direct();
+        disk.hide_failed_direct();
+        let (mut log, _) = Log::open(disk.clone(), options(), &mut |_| ()).unwrap();
+        (1..10).for_each(|ticket| write(&mut log, handover(ticket)));
+        assert!(disk.count(Op::Direct) > 0);
+        disk.fail(&[Op::Direct], 1000, EIO);
+        // Nobody waits for its sync.
+        let lazy = Handover { sync: false, ..handover(10) };
+        let mut done = Vec::new();
+        log.append(&mut vec![lazy], &mut done);
+        assert!(done[0].result.is_ok());
+        failed += u32::from(log.is_writing_directly());
+        disk.heal();
+        write(&mut log, handover(11));
+        drop(log);
+        assert_eq!(seqs(&disk, Crash::Power), (1..=11).collect::<Vec<_>>(), "{seed}");
+    }
+    assert!(failed > 5, "{failed}");
 }

@@ -223,7 +223,7 @@ impl<D: Disk> Log<D> {
             return;
         };
         self.committed(batch, number, false);
-        self.answer_written(handovers.drain(..), Some(header), done);
+        self.answer_written(handovers.drain(..), Some(header), true, done);
         self.begin_direct_sync(number);
     }
 

@@ -245,21 +245,22 @@ impl<D: Disk> Log<D> {
     }
 
     /// Answers the handovers of one batch that was written. Keeps the records of the batch if one of the
-    /// handovers waits for a sync. `header` is the header of the batch.
+    /// handovers waits for a sync, or if it is written directly: if that fails, it cannot be read. `header` is the header of the batch.
     pub(super) fn answer_written(
         &mut self,
         group: impl Iterator<Item = Handover>,
         header: Option<BatchHeader>,
+        directly: bool,
         done: &mut Vec<Completion>,
     ) {
-        let (mut sync, mut all) = (false, Vec::new());
+        let (mut keeps, mut all) = (directly, Vec::new());
         for handover in group {
-            sync |= handover.sync;
+            keeps |= handover.sync;
             let (completion, records) = self.written(handover);
             done.push(completion);
             all.push(records);
         }
-        if !sync {
+        if !keeps {
             return;
         }
         if let Some(header) = header {
