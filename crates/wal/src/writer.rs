@@ -171,10 +171,8 @@ impl<D: Disk> WriterHandle<D> {
     /// Called by a shard that has records which need only be written, behind a handover that may be kept until a sync has ended
     /// ([`Handover::urgent`]). Lets the log's thread write what is kept. Waits for nothing.
     pub fn hurry(&self) {
-        self.core.try_round(|core| {
-            let mut kept = core.log.take_kept();
-            core.leave(&mut kept, false);
-        });
+        // The handover may still be on its way to be kept. So the thread must see both.
+        self.worker.add(|work| work.hurries = true);
     }
 
     /// Hands records over. Never waits for the disk. Handovers of one thread are written in their order.
@@ -217,6 +215,8 @@ struct Work {
     /// The number of the file up to which the log forgets, after the handovers are written. Forgetting late
     /// is always safe. 0 if there is nothing to forget.
     forget: u64,
+    /// What is kept, and the handovers, are written before the sync in flight has ended.
+    hurries: bool,
     /// Whether the log keeps spares from now on. `None` if that does not change.
     keeps_spares: Option<bool>,
 }
@@ -242,7 +242,12 @@ fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) ->
             let end = core.failed.take().or_else(|| core.log.ended_direct(false));
             let job = end.and_then(|end| core.end_sync(end));
             handovers.append(&mut core.left);
+            let hurries = std::mem::take(&mut work.hurries);
+            if hurries {
+                handovers.append(&mut core.log.take_kept());
+            }
             handovers.append(&mut work.handovers);
+            handovers.iter_mut().for_each(|handover| handover.urgent |= hurries);
             forget = forget.max(std::mem::take(&mut work.forget));
             if let Some(keeps) = work.keeps_spares.take() {
                 core.log.keep_spares(keeps);

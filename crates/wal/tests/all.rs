@@ -9,6 +9,7 @@ mod damage;
 mod damage_anywhere;
 mod direct;
 mod direct_life;
+mod direct_writer;
 mod directory;
 mod faults;
 mod forget;
