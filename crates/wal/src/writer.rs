@@ -99,8 +99,13 @@ impl<D: Disk> Core<D> {
         self.begin_sync()
     }
 
-    /// Ends the direct write in flight if it has ended. Does not wait for the disk.
+    /// Ends the direct write in flight if it has ended. Does not wait for the disk. Leaves it to the log's thread if more than answers and
+    /// the next direct write would follow.
     fn end_direct(&mut self) -> Option<SyncJob> {
+        if !self.log.ends_direct_at_once() {
+            self.leave(&mut Vec::new(), true);
+            return None;
+        }
         let end = self.log.ended_direct(false)?;
         if end.is_failure() {
             self.failed = Some(end);

@@ -137,3 +137,24 @@ fn a_kept_handover_hurries_also_while_the_log_is_in_use() {
         assert_eq!(found[found.len() - 2..], [2000, 2001]);
     }
 }
+
+#[test]
+fn a_shard_that_ends_a_direct_write_makes_and_removes_no_file() {
+    let log = in_flight();
+    let oldest = log.disk.files().keys().filter(|name| name.ends_with(".log")).count();
+    assert!(oldest > 1, "the first file was not filled");
+    // The current file is full.
+    let mut large = Records::new();
+    large.push(0, 2000, 1, &[&vec![1; FILE_BYTES as usize]]);
+    log.writer.send(Handover { shard: 1, ticket: 2000, records: large, sync: false, urgent: true });
+    log.until(|done| done.ticket == 2000);
+    log.writer.forget(1);
+    // By then, the log is not in use, so that this thread could do everything.
+    sleep(Duration::from_millis(20));
+    log.gate.take_file_work_here();
+    log.gate.open();
+    log.writer.end_direct();
+    assert_eq!(log.gate.take_file_work_here(), []);
+    log.until(|done| done.ticket == 1000 && done.step == Step::Synced);
+    log.stop();
+}

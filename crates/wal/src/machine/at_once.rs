@@ -58,7 +58,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Returns true if the next [`Log::begin_sync`] does nothing but return a job.
-    fn syncs_on_another_thread(&self) -> bool {
+    pub(super) fn syncs_on_another_thread(&self) -> bool {
         !self.dirty.iter().any(|file| file.doomed) && !self.has_forgotten()
     }
 }

@@ -180,6 +180,13 @@ impl<D: Disk> Log<D> {
         Some(SyncEnd(ended.result.map_err(|_| Refused { file: Some(file) })))
     }
 
+    /// Returns true if the end of the direct write in flight brings nothing but answers, further writes to the current file and a job. A shard
+    /// does this itself.
+    pub fn ends_direct_at_once(&self) -> bool {
+        let is_in_current = self.direct_in_flight().is_none_or(|file| file == self.current_file());
+        is_in_current && self.syncs_on_another_thread()
+    }
+
     /// Writes what was kept while the sync was in flight. Returns what is not written directly, for [`Log::append`].
     pub fn write_kept(&mut self, done: &mut Vec<Completion>) -> Vec<Handover> {
         if self.is_syncing() {

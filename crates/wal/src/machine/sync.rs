@@ -289,7 +289,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Returns the number of the current file, or 0 if there is none.
-    fn current_file(&self) -> u64 {
+    pub(super) fn current_file(&self) -> u64 {
         self.current.as_ref().map_or(0, |current| current.number)
     }
 
