@@ -244,7 +244,9 @@ fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) ->
             Taken::End => break,
         }
         let round = core.round(|core| {
-            let end = core.failed.take().or_else(|| core.log.ended_direct(false));
+            // A full log can do nothing else meanwhile. The shards may have ended, so that nobody would tell it of the end.
+            let waits = core.log.is_full();
+            let end = core.failed.take().or_else(|| core.log.ended_direct(waits));
             let job = end.and_then(|end| core.end_sync(end));
             handovers.append(&mut core.left);
             let hurries = std::mem::take(&mut work.hurries);

@@ -158,3 +158,20 @@ fn a_shard_that_ends_a_direct_write_makes_and_removes_no_file() {
     log.until(|done| done.ticket == 1000 && done.step == Step::Synced);
     log.stop();
 }
+
+#[test]
+fn a_full_log_ends_its_direct_write_if_the_shards_have_ended() {
+    let log = in_flight();
+    let unsynced = Options::default().dirty_files_max * 2;
+    for part in 0..unsynced as u64 + 2 {
+        let mut records = Records::new();
+        records.push(0, 2000 + part, 1, &[&vec![1; FILE_BYTES as usize]]);
+        log.writer.send(Handover { shard: 1, ticket: 2000 + part, records, sync: true, urgent: true });
+        log.until(|done| done.ticket == 2000 + part);
+    }
+    // Now it is full, so this waits for the direct write.
+    log.writer.send(urgent(3000));
+    sleep(Duration::from_millis(20));
+    let found = log.stop();
+    assert_eq!(found.last(), Some(&3000));
+}
