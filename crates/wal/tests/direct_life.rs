@@ -74,3 +74,15 @@ fn a_failed_direct_write_loses_nothing_that_was_written() {
     }
     assert!(failed > 5, "{failed}");
 }
+
+#[test]
+fn a_shard_that_waits_for_the_sync_is_told_of_it() {
+    let disk = SimDisk::new(1);
+    disk.allow_direct();
+    let (mut log, _) = Log::open(disk.clone(), options(), &mut |_| ()).unwrap();
+    (1..10).for_each(|ticket| write(&mut log, handover(ticket)));
+    let lazy = Handover { sync: false, ..handover(10) };
+    log.append(&mut vec![lazy, Handover { shard: 1, ..handover(11) }], &mut Vec::new());
+    assert!(log.is_writing_directly());
+    assert_eq!(disk.told(), Some(1), "the other one could end before");
+}
