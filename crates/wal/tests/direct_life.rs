@@ -86,3 +86,35 @@ fn a_shard_that_waits_for_the_sync_is_told_of_it() {
     assert!(log.is_writing_directly());
     assert_eq!(disk.told(), Some(1), "the other one could end before");
 }
+
+#[test]
+fn batches_that_have_become_zeros_are_missed_also_if_they_look_like_padding() {
+    let disk = SimDisk::new(1);
+    disk.allow_direct();
+    let (mut log, _) = Log::open(disk.clone(), options(), &mut |_| ()).unwrap();
+    (1..=11).for_each(|ticket| write(&mut log, handover(ticket)));
+    write(&mut log, Handover { urgent: true, ..handover(12) });
+    drop(log);
+    let (name, whole) = disk.files().into_iter().rfind(|(name, _)| name.ends_with(".log")).unwrap();
+    let batches: Vec<usize> = (0..whole.len() - 4).filter(|&at| whole[at..].starts_with(b"SLbt")).collect();
+    let [.., before, direct, cached] = batches[..] else { panic!("{batches:?}") };
+    assert!(before / BLOCK == direct / BLOCK && cached == (direct / BLOCK + 1) * BLOCK, "{batches:?}");
+    // One batch and the padding after it; two; the whole block.
+    for from in [direct, before, direct / BLOCK * BLOCK] {
+        let mut bytes = whole.clone();
+        bytes[from..cached].fill(0);
+        for crash in [Crash::Process, Crash::Power] {
+            let disk = disk.crash(crash);
+            disk.put(&name, &bytes);
+            let mut seqs = Vec::new();
+            let (_, recovery) = Log::open(disk, options(), &mut |record| seqs.push(record.seq)).unwrap();
+            assert!(recovery.damage.iter().all(|damage| damage.file == name && damage.synced));
+            assert_eq!((recovery.damage.is_empty(), seqs.last()), (false, Some(&12)), "{from}");
+        }
+    }
+    // What is in the padding matters to nobody.
+    let mut bytes = whole;
+    bytes[cached - 1] = 1;
+    disk.put(&name, &bytes);
+    assert_eq!(seqs(&disk, Crash::Power), (1..=12).collect::<Vec<_>>());
+}
