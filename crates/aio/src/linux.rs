@@ -64,10 +64,6 @@ pub struct Writes {
     context: libc::c_ulong,
     bells: Vec<Arc<OwnedFd>>,
     flight: Option<Flight>,
-    /// A write that has ended before [`Writes::submit`] returned. Its bell has rung.
-    early: Option<Ended>,
-    /// False once the file system has said that it does not know `RWF_NOWAIT`.
-    knows_no_wait: bool,
 }
 
 impl Writes {
@@ -84,7 +80,7 @@ impl Writes {
         if made < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { context, bells, flight: None, early: None, knows_no_wait: true })
+        Ok(Self { context, bells, flight: None })
     }
 
     /// The bells, to be watched for input. A bell need not be read: each write that ends is an edge.
@@ -95,9 +91,12 @@ impl Writes {
     /// Writes whole blocks at an offset, within a file that was opened with `O_DIRECT`. When they are on the disk (`RWF_DSYNC`), the
     /// bell with this number rings.
     ///
+    /// Within written blocks of a file, this waits only while the queue of the device is full, and for pages of these blocks that
+    /// somebody has brought into the page cache. `RWF_NOWAIT` would refuse then. It would also refuse whatever crosses two extents of
+    /// the file.
+    ///
     /// # Errors
-    /// Returns the blocks. A write is in flight; or the kernel refuses, for example with [`io::ErrorKind::WouldBlock`] because it could
-    /// not submit the write without waiting (`RWF_NOWAIT`). A part of the blocks may have been written.
+    /// Returns the blocks. A write is in flight, or the kernel refuses. A part of the blocks may have been written.
     pub fn submit(
         &mut self,
         file: &Arc<File>,
@@ -105,8 +104,7 @@ impl Writes {
         blocks: Blocks,
         bell: usize,
     ) -> Result<(), (io::Error, Blocks)> {
-        let Some(bell) = self.bells.get(bell).filter(|_| self.flight.is_none() && self.early.is_none())
-        else {
+        let Some(bell) = self.bells.get(bell).filter(|_| self.flight.is_none()) else {
             return Err((io::ErrorKind::ResourceBusy.into(), blocks));
         };
         let bytes = blocks.bytes();
@@ -118,47 +116,30 @@ impl Writes {
             offset: offset as i64,
             flags: IOCB_FLAG_RESFD,
             bell: bell.as_raw_fd() as u32,
+            rw_flags: libc::RWF_DSYNC,
             ..Iocb::default()
         };
-        let mut submitted = Err(io::ErrorKind::Unsupported.into());
-        for no_wait in [true, false] {
-            if no_wait && !self.knows_no_wait {
-                continue;
-            }
-            request.rw_flags = libc::RWF_DSYNC | if no_wait { libc::RWF_NOWAIT } else { 0 };
-            let mut requests = [&raw mut request];
-            // SAFETY: the kernel copies the request before it returns. It reads the memory of the blocks until the write has ended;
-            // they are kept in `flight` until then, and moving `Blocks` does not move its bytes.
-            let answer = unsafe {
-                libc::syscall(libc::SYS_io_submit, self.context, 1 as libc::c_long, requests.as_mut_ptr())
-            };
-            submitted = if answer == 1 { Ok(()) } else { Err(io::Error::last_os_error()) };
-            let unknown = matches!(&submitted, Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP));
-            self.knows_no_wait &= !(no_wait && unknown);
-            if !unknown {
-                break;
-            }
-        }
-        if let Err(error) = submitted {
-            return Err((error, blocks));
+        let mut requests = [&raw mut request];
+        // SAFETY: the kernel copies the request before it returns. It reads the memory of the blocks until the write has ended; they are
+        // kept in `flight` until then, and moving `Blocks` does not move its bytes.
+        let submitted = unsafe {
+            libc::syscall(libc::SYS_io_submit, self.context, 1 as libc::c_long, requests.as_mut_ptr())
+        };
+        if submitted != 1 {
+            return Err((io::Error::last_os_error(), blocks));
         }
         self.flight = Some(Flight { blocks, _file: Arc::clone(file) });
-        // A write that would have to wait ends at once, with an error.
-        self.early = self.get(0);
-        match self.early.take_if(|ended| ended.result.is_err()) {
-            Some(Ended { blocks, result: Err(error) }) => Err((error, blocks)),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Returns the write in flight if it has ended.
     pub fn ended(&mut self) -> Option<Ended> {
-        self.early.take().or_else(|| self.get(0))
+        self.get(0)
     }
 
     /// Waits for the write in flight. Returns `None` if there is none.
     pub fn wait(&mut self) -> Option<Ended> {
-        self.early.take().or_else(|| self.get(1))
+        self.get(1)
     }
 
     fn get(&mut self, at_least: libc::c_long) -> Option<Ended> {

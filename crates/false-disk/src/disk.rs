@@ -142,6 +142,8 @@ pub(crate) struct Disk {
     last_cut: Ticket,
     /// The number of sectors and changes of names that cuts have lost.
     pub lost: u64,
+    /// The number of direct writes that had to be durable.
+    pub direct: u64,
     /// The number of moves between directories.
     moves: u64,
 }
@@ -150,7 +152,8 @@ impl Disk {
     pub(crate) fn new(forgets: bool) -> Self {
         let (nodes, flying) = (BTreeMap::new(), VecDeque::new());
         let last_cut = Ticket(0);
-        let mut disk = Self { nodes, last: 0, forgets, flying, tickets: 0, last_cut, lost: 0, moves: 0 };
+        let mut disk =
+            Self { nodes, last: 0, forgets, flying, tickets: 0, last_cut, lost: 0, direct: 0, moves: 0 };
         let root = disk.add(true, Owner { uid: 0, gid: 0, permissions: 0o755 });
         debug_assert_eq!(root, ROOT);
         disk

@@ -25,7 +25,7 @@ mod server;
 mod time;
 
 pub use mount::{Mounted, Namespace, Outcome};
-pub use server::{FalseDisk, device};
+pub use server::{FalseDisk, Served, device};
 pub use time::{Stalls, SyncTime};
 
 /// What a disk does.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 
-use crate::{FalseDisk, Options, device};
+use crate::{FalseDisk, Options, Served, device};
 
 /// The type of the file system. Tools show what is behind the dot.
 const TYPE: &str = "fuse.false-disk";
@@ -18,7 +18,7 @@ const NAMESPACES: [&[&str]; 2] = [&["unshare", "-rm"], &["unshare", "-m"]];
 /// example the user of a broker.
 const OPTIONS: &str = "nosuid,nodev,fd=0,rootmode=40000,user_id=0,group_id=0,allow_other";
 
-fn serve(options: Options, device: &File) -> io::Result<JoinHandle<u64>> {
+fn serve(options: Options, device: &File) -> io::Result<JoinHandle<Served>> {
     let served = device.try_clone()?;
     Ok(std::thread::spawn(move || FalseDisk::new(options).serve(served)))
 }
@@ -26,7 +26,7 @@ fn serve(options: Options, device: &File) -> io::Result<JoinHandle<u64>> {
 /// A mounted disk, with the thread that serves it.
 pub struct Mounted {
     directory: PathBuf,
-    server: JoinHandle<u64>,
+    server: JoinHandle<Served>,
 }
 
 impl Mounted {
@@ -88,12 +88,11 @@ fn must(command: &mut Command) -> io::Result<()> {
 #[derive(Clone, Copy)]
 pub struct Namespace(&'static [&'static str]);
 
-/// What a command did, and what its disk has lost.
+/// What a command did, and what its disk did.
 #[derive(Debug)]
 pub struct Outcome {
     pub status: ExitStatus,
-    /// The number of sectors and changes of names that cuts have lost.
-    pub lost: u64,
+    pub disk: Served,
 }
 
 impl Namespace {
@@ -122,8 +121,8 @@ impl Namespace {
         command: &Command,
     ) -> io::Result<Outcome> {
         let (status, server) = self.spawn(options, directory, first, command, Stdio::inherit())?;
-        let lost = server.join().expect("the disk answers every request");
-        Ok(Outcome { status, lost })
+        let disk = server.join().expect("the disk answers every request");
+        Ok(Outcome { status, disk })
     }
 
     /// Returns when the command has ended. If the disk was not mounted, its server ends some seconds later.
@@ -134,7 +133,7 @@ impl Namespace {
         first: &str,
         command: &Command,
         stderr: Stdio,
-    ) -> io::Result<(ExitStatus, JoinHandle<u64>)> {
+    ) -> io::Result<(ExitStatus, JoinHandle<Served>)> {
         let device = device()?;
         let server = serve(options, &device)?;
         let mount =

@@ -253,6 +253,7 @@ impl Calls<'_> {
         let answer = [&(size as u32).to_le_bytes()[..], &[0; 4]].concat();
         // After a buffered write that must be durable, the kernel sends an FSYNC.
         if is_direct(flags) && flags & O_DSYNC != 0 {
+            self.disk.direct += 1;
             return Ok(Outcome::WhenSynced(
                 self.disk.begin_sync(node, Covers::Written(at..at + size))?,
                 answer,

@@ -46,16 +46,25 @@ struct Waiting {
     answer: Vec<u8>,
 }
 
+/// What has happened on a disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// The number of sectors and changes of names that cuts have lost.
+    pub lost: u64,
+    /// The number of direct writes that had to be durable.
+    pub direct: u64,
+}
+
 impl FalseDisk {
     /// Returns an empty disk.
     pub fn new(options: Options) -> Self {
         Self { disk: Disk::new(options.forgets), options, started: Instant::now(), syncs: VecDeque::new() }
     }
 
-    /// Answers requests until the file system is unmounted. Returns the number of sectors and changes of names that cuts have lost.
+    /// Answers requests until the file system is unmounted.
     ///
     /// `device` comes from [`device`]. It may be mounted some seconds later.
-    pub fn serve(mut self, mut device: File) -> u64 {
+    pub fn serve(mut self, mut device: File) -> Served {
         let (mut request, mut waited) = (vec![0; HEADER + WRITE_MAX as usize + 4096], 0);
         loop {
             self.end_syncs(&device);
@@ -74,7 +83,7 @@ impl FalseDisk {
                     }
                     // The request was interrupted.
                     Some(Errno::NOENT | Errno::INTR) => continue,
-                    _ => return self.disk.lost,
+                    _ => return Served { lost: self.disk.lost, direct: self.disk.direct },
                 },
             };
             let request = Request::new(&request[..length]);

@@ -39,4 +39,4 @@ pub use node::{Node, NodeOptions, StopError, make_shards};
 pub use notices::NoticeWay;
 pub use randomness::random;
 pub use runtime::Listening;
-pub use shard::StorageLimits;
+pub use shard::{DirectWrites, StorageLimits};

@@ -38,7 +38,7 @@ use crate::quarantine;
 use crate::randomness::random;
 use crate::recovery::{Disks, Purpose, Recovered, Start, recover};
 use crate::runtime::{self, Beside, Listening, Storage};
-use crate::shard::{DECIDER, NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
+use crate::shard::{DECIDER, DirectWrites, NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
 use crate::tls_steps::TlsSteps;
 use crate::users_copy;
 
@@ -109,7 +109,7 @@ impl Node {
         let identity = Identity::begin(&mut disk).map_err(of_identity)?;
         tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
         let streams_dir = data_dir.join(STREAMS_DIR);
-        let (disk, bells) = with_direct_writes(disk, count);
+        let (disk, bells) = with_direct_writes(disk, count, storage.direct_writes);
         let disks = Disks {
             log: disk,
             packs: &mut |make| open_folder(&data_dir, PACKS_DIR, sharing, make),
@@ -448,18 +448,29 @@ fn make_named_shards(
     shards
 }
 
-/// Lets the log write directly, if the system can. Also returns the bell of each shard, which rings when a direct write of the shard has
-/// ended.
-fn with_direct_writes(disk: RealDisk, shards: ShardId) -> (RealDisk, Vec<Arc<OwnedFd>>) {
+/// Lets the log write directly, if this is wanted and the system can. Also returns the bell of each shard, which rings when a direct write
+/// of the shard has ended.
+fn with_direct_writes(disk: RealDisk, shards: ShardId, on: DirectWrites) -> (RealDisk, Vec<Arc<OwnedFd>>) {
+    let is_wanted = match on {
+        DirectWrites::Known => disk.syncs_direct_writes(),
+        DirectWrites::All => true,
+        DirectWrites::None => false,
+    };
+    let without = "light traffic of quorum queues takes more CPU than it could";
+    if !is_wanted {
+        tracing::info!(
+            "{without}: the file system of the data directory is not known to sync direct writes, or data_dir.direct_writes \
+             forbids them"
+        );
+        return (disk, Vec::new());
+    }
     match aio::Writes::new(usize::from(shards)) {
         Ok(writes) => {
             let bells = writes.bells().to_vec();
             (disk.with_direct(writes), bells)
         }
         Err(error) => {
-            tracing::debug!(
-                "the log writes through the page cache only, because the system has no AIO for it: {error}"
-            );
+            tracing::info!("{without}: the system has no AIO for direct writes: {error}");
             (disk, Vec::new())
         }
     }

@@ -120,7 +120,13 @@ impl SimDisk {
 
     /// Makes direct writes possible, and fills. Lasts over crashes.
     pub fn allow_direct(&self) {
-        self.state().direct = true;
+        let mut state = self.state();
+        (state.direct, state.fills) = (true, true);
+    }
+
+    /// Makes fills possible, but no direct writes. Lasts over crashes.
+    pub fn allow_fill(&self) {
+        self.state().fills = true;
     }
 
     /// Limits the size of all files together. A write without enough capacity takes a part, or fails with
@@ -134,15 +140,10 @@ impl SimDisk {
         self.state().taken()
     }
 
-    /// Makes a failing sync also discard the written image of what it covered, like a system that reclaims
+    /// Makes a failing sync, or direct write, also discard the written image of what it covered, like a system that reclaims
     /// the memory. Readers then see the old contents or zeros.
     pub fn drop_refused(&self) {
         self.state().drops_refused = true;
-    }
-
-    /// Makes the data of a failing direct write invisible when it ends, as it is on Linux: it was never in the page cache. Lasts until the next crash.
-    pub fn hide_failed_direct(&self) {
-        self.state().hides_failed = true;
     }
 
     /// Ends all failures. Doomed changes stay doomed.
@@ -165,7 +166,13 @@ impl SimDisk {
     pub fn crash(&self, how: Crash) -> Self {
         let mut old = self.state();
         let random = Random(old.random.next());
-        let mut new = State { random, capacity: old.capacity, direct: old.direct, ..State::default() };
+        let mut new = State {
+            random,
+            capacity: old.capacity,
+            direct: old.direct,
+            fills: old.fills,
+            ..State::default()
+        };
         match how {
             Crash::Process => {
                 (new.boot, new.note) = (old.boot, old.note.clone());
@@ -430,7 +437,7 @@ impl Disk for SimDisk {
         let (disk, name) = (self.clone(), name.to_owned());
         Box::new(move || {
             let mut state = disk.state();
-            if !state.direct {
+            if !state.fills {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             let verdict = state.begin(Op::Fill)?;
@@ -501,19 +508,19 @@ impl Disk for SimDisk {
         if state.dead || !waits && state.in_flight.is_some() && state.random.one_in(2) {
             return None;
         }
-        let hides = state.hides_failed;
         let (index, blocks, error) = state.in_flight.take()?;
+        let drops = state.drops_refused;
         let inode = &mut state.inodes[index];
         let at = inode.pending.iter().position(|change| change.in_flight);
         let mut change = inode.pending.remove(at.expect("it is in flight"));
         change.in_flight = false;
         if error.is_some() {
-            change.doomed = true;
-            let length = change.bytes.as_ref().filter(|_| hides).map_or(0, Vec::len);
-            let end = inode.written.len().min(change.at + length);
-            for at in change.at..end {
-                inode.written[at] = inode.synced.get(at).copied().unwrap_or(0);
+            if drops {
+                let end = change.at + blocks.bytes().len();
+                let (written, synced) = (&mut inode.written, &inode.synced);
+                (change.at..end).for_each(|at| written[at] = synced.get(at).copied().unwrap_or(0));
             }
+            change.doomed = true;
             inode.pending.push(change);
         } else {
             change.apply(&mut inode.synced);
@@ -608,13 +615,13 @@ struct State {
     errno: i32,
     short_per_mille: u64,
     drops_refused: bool,
-    hides_failed: bool,
     fail_at: Option<(u64, i32)>,
     die_at: Option<u64>,
     dead: bool,
     capacity: Option<u64>,
     /// Direct writes are possible.
     direct: bool,
+    fills: bool,
     /// See [`SimDisk::told`].
     told: Option<u32>,
     /// The direct write in flight: its file, its memory, and the error with which it will end.

@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read};
-use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,7 +110,7 @@ pub trait Disk: Send {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Begins to write whole blocks past the page cache, at a multiple of [`BLOCK`] within the file. Does not wait. When the write has
+    /// Begins to write whole blocks past the page cache, at a multiple of [`BLOCK`] within the file. Waits for no sync. When the write has
     /// ended the blocks are synced, and the shard is told to call [`Disk::end_direct`]. One such write is in flight at a time. Within
     /// one file, a block must not be written both ways unless the file was synced in between.
     ///
@@ -237,6 +236,9 @@ pub struct RealDisk {
     direct: Option<aio::Writes>,
 }
 
+/// The file systems that sync direct writes, by the numbers that `statfs` gives: ext4 (also ext2 and ext3) and XFS.
+const SYNC_DIRECT_WRITES: [u64; 2] = [0xef53, 0x5846_5342];
+
 /// How much is filled with one write. So that a sync of the log, which is more urgent, seldom waits for more than this.
 const FILL_BYTES: usize = 256 << 10;
 
@@ -252,6 +254,13 @@ impl RealDisk {
         files::create_directory(&path, sharing.directory())?;
         let dir = Arc::new(File::open(&path)?);
         Ok(Self { path, dir, lock: None, sharing, direct: None })
+    }
+
+    /// Returns true if the file system is known to sync a direct write that asks for it (`RWF_DSYNC`). Not all do: a server of FUSE or
+    /// virtio-fs may ignore it, although it syncs a file when it is told to.
+    pub fn syncs_direct_writes(&self) -> bool {
+        let kind = rustix::fs::fstatfs(&self.dir).map(|system| system.f_type as u64);
+        kind.is_ok_and(|kind| SYNC_DIRECT_WRITES.contains(&kind))
     }
 
     /// Makes direct writes possible. The bells tell the shards of the ends of their writes.
@@ -287,10 +296,7 @@ const DIRECT: i32 = OFlags::DIRECT.bits() as i32;
 
 /// See [`Disk::begin_fill`].
 fn fill(path: &Path, dir: &File, mode: u32, bytes: u64, is_direct: bool) -> io::Result<()> {
-    let open = |flags| {
-        let options = OpenOptions::new().write(true).custom_flags(flags).clone();
-        files::open_or_create(&mut { options }, path, mode)
-    };
+    let open = |flags| files::open_or_create(OpenOptions::new().write(true).custom_flags(flags), path, mode);
     let (file, is_direct) = match open(if is_direct { DIRECT } else { 0 }) {
         // The file system knows no direct writes.
         Err(error) if is_direct && error.raw_os_error() == Some(libc::EINVAL) => (open(0)?, false),
@@ -308,19 +314,16 @@ fn fill(path: &Path, dir: &File, mode: u32, bytes: u64, is_direct: bool) -> io::
     }
     let mut zeros = Blocks::default();
     zeros.clear(FILL_BYTES);
+    zeros.push(&vec![0; FILL_BYTES]);
     let mut at = length / BLOCK as u64 * BLOCK as u64;
     while at < bytes {
         let next = (bytes - at).next_multiple_of(BLOCK as u64).min(FILL_BYTES as u64);
-        if zeros.bytes().len() as u64 != next {
-            zeros.clear(FILL_BYTES);
-            zeros.push(&vec![0; next as usize]);
-        }
-        file.write_all_at(zeros.bytes(), at)?;
+        file.write_all_at(&zeros.bytes()[..next as usize], at)?;
         at += next;
     }
     file.sync_data()?;
     if is_direct {
-        // Pages that are left would be in the way of direct writes.
+        // Pages that are left from an earlier use would be in the way of direct writes.
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
     }
     Ok(())
@@ -416,15 +419,6 @@ impl Disk for RealDisk {
         shard: u32,
     ) -> Result<(), (io::Error, Blocks)> {
         let Some(direct) = &mut self.direct else { return Err((io::ErrorKind::Unsupported.into(), blocks)) };
-        let (error, blocks) = match direct.submit(file, offset, blocks, shard as usize) {
-            Err((error, blocks)) if error.kind() == io::ErrorKind::WouldBlock => (error, blocks),
-            submitted => return submitted,
-        };
-        // Somebody has read the file, for example to make a backup. So its blocks are in the page cache.
-        let length = NonZeroU64::new(blocks.bytes().len() as u64);
-        if rustix::fs::fadvise(&**file, offset, length, Advice::DontNeed).is_err() {
-            return Err((error, blocks));
-        }
         direct.submit(file, offset, blocks, shard as usize)
     }
 

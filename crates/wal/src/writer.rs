@@ -47,7 +47,7 @@ impl Writer {
             inbox: None,
             waits_for_room: false,
             left: Vec::new(),
-            failed: None,
+            ended: None,
         };
         let core = Arc::new(Shared::new(core));
         let (of_syncs, of_fills, of_log) = (Arc::clone(&core), Arc::clone(&core), Arc::clone(&core));
@@ -71,8 +71,8 @@ struct Core<D: Disk> {
     waits_for_room: bool,
     /// Handovers for the log's thread, to be written before those of its inbox.
     left: Vec<Handover>,
-    /// The end of a direct write that has failed. The log's thread copies what may be lost.
-    failed: Option<SyncEnd>,
+    /// The end of a direct write after which the log's thread has to do something.
+    ended: Option<SyncEnd>,
 }
 
 impl<D: Disk> Core<D> {
@@ -99,16 +99,12 @@ impl<D: Disk> Core<D> {
         self.begin_sync()
     }
 
-    /// Ends the direct write in flight if it has ended. Does not wait for the disk. Leaves it to the log's thread if more than answers and
-    /// the next direct write would follow.
-    fn end_direct(&mut self) -> Option<SyncJob> {
-        if !self.log.ends_direct_at_once() {
-            self.leave(&mut Vec::new(), true);
-            return None;
-        }
+    /// Ends the direct write in flight if it has ended, on a shard's thread. If more is to be done than to submit the next one, it
+    /// leaves that to the log's thread.
+    fn end_direct(&mut self, is_paused: bool) -> Option<SyncJob> {
         let end = self.log.ended_direct(false)?;
-        if end.is_failure() {
-            self.failed = Some(end);
+        if is_paused || !self.log.ends_at_once(&end) {
+            self.ended = Some(end);
             self.leave(&mut Vec::new(), true);
             return None;
         }
@@ -220,10 +216,10 @@ struct Work {
     /// The number of the file up to which the log forgets, after the handovers are written. Forgetting late
     /// is always safe. 0 if there is nothing to forget.
     forget: u64,
-    /// What is kept, and the handovers, are written before the sync in flight has ended.
-    hurries: bool,
     /// Whether the log keeps spares from now on. `None` if that does not change.
     keeps_spares: Option<bool>,
+    /// What is kept, and the handovers, are written before the sync in flight has ended.
+    hurries: bool,
 }
 
 fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) -> Result<(), WriteError> {
@@ -246,12 +242,12 @@ fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) ->
         let round = core.round(|core| {
             // A full log can do nothing else meanwhile. The shards may have ended, so that nobody would tell it of the end.
             let waits = core.log.is_full();
-            let end = core.failed.take().or_else(|| core.log.ended_direct(waits));
+            let end = core.ended.take().or_else(|| core.log.ended_direct(waits));
             let job = end.and_then(|end| core.end_sync(end));
             handovers.append(&mut core.left);
             let hurries = std::mem::take(&mut work.hurries);
             if hurries {
-                handovers.append(&mut core.log.take_kept());
+                handovers.extend(core.log.take_kept());
             }
             handovers.append(&mut work.handovers);
             handovers.iter_mut().for_each(|handover| handover.urgent |= hurries);
@@ -277,7 +273,7 @@ fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) ->
     // The log is closed after the last sync, so that everybody gets an answer. The shards may have ended before their direct writes.
     let (filled, ended) = (fills.stop(), syncs.stop());
     core.round(|core| {
-        if let Some(end) = core.failed.take() {
+        if let Some(end) = core.ended.take() {
             core.log.end_sync(end, &mut core.done);
         }
         core.log.append(&mut core.left, &mut core.done);

@@ -286,6 +286,46 @@ fn a_disk_that_refuses_direct_writes_is_not_asked_for_ever() {
 }
 
 #[test]
+fn without_direct_writes_filled_files_are_used_up() {
+    let disk = SimDisk::new(1);
+    disk.allow_fill();
+    let (mut log, ..) = open(&disk);
+    for ticket in 1..600 {
+        append(&mut log, vec![handover(ticket)]);
+        log.sync(&mut Vec::new());
+        if let Some(job) = log.begin_fill() {
+            log.end_fill(job.run());
+        }
+    }
+    let batch = (BATCH_HEADER + BODY + 40) as u64;
+    let files = log.size().files;
+    assert!(u64::from(files) <= 2 + 600 * batch / FILE_BYTES, "{files} files");
+    assert_eq!(disk.count(Op::Direct), 0);
+    assert_eq!(after_power_loss(&disk), (1..600).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_lost_with_a_direct_write_that_fails() {
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed);
+        disk.allow_direct();
+        disk.drop_refused();
+        let mut log = ready(&disk);
+        append(&mut log, vec![handover(5)]);
+        end(&mut log);
+        disk.fail(&[Op::Direct], 1000, EIO);
+        append(&mut log, vec![Handover { sync: false, ..handover(6) }]);
+        let mut done = Vec::new();
+        if let Some(end) = ended(&mut log) {
+            log.end_sync(end, &mut done);
+        }
+        append(&mut log, vec![urgent(7, true)]);
+        log.sync(&mut done);
+        assert_eq!(after_power_loss(&disk), (1..=7).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn a_full_file_is_followed_by_a_filled_one_and_ends_with_its_last_batch() {
     let disk = disk();
     let mut log = ready(&disk);

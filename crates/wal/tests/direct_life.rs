@@ -56,7 +56,7 @@ fn a_failed_direct_write_loses_nothing_that_was_written() {
     for seed in 0..40 {
         let disk = SimDisk::new(seed);
         disk.allow_direct();
-        disk.hide_failed_direct();
+        disk.drop_refused();
         let (mut log, _) = Log::open(disk.clone(), options(), &mut |_| ()).unwrap();
         (1..10).for_each(|ticket| write(&mut log, handover(ticket)));
         assert!(disk.count(Op::Direct) > 0);

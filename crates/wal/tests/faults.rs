@@ -281,8 +281,6 @@ fn run(plan: Plan) -> u64 {
         (options.direct_after, options.spare_files_max) =
             (random.below(5) as u32, 1 + random.below(3) as usize);
         disk.allow_direct();
-        // A second failure, or a kill, before the log has copied what it has in memory would lose it.
-        plan.fail_at.inspect(|_| disk.hide_failed_direct());
     }
     let mut crash = Crash::Process;
     let mut changes = 0;

@@ -81,7 +81,7 @@ use self::metadata::Metadata;
 pub use self::mutation::Mutation;
 use self::queues::Queues;
 use self::storage::Storage;
-pub use self::storage::{StorageLimits, Writes};
+pub use self::storage::{DirectWrites, StorageLimits, Writes};
 use self::streams::Streams;
 use self::walks::{Rows, Walks};
 use crate::facts::FinishedGroup;

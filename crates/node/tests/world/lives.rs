@@ -76,7 +76,13 @@ impl World {
         self.log = Some(log);
         self.packs = Some((packs, PackReader::new(self.packs_disk.clone())));
         let (garbage_allowed, backlog_memory, unwritten_max) = (20 * 1024, 24 * 1024, self.unwritten_max);
-        let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_max };
+        let limits = StorageLimits {
+            garbage_allowed,
+            backlog_memory,
+            reserve_bytes,
+            unwritten_max,
+            ..StorageLimits::default()
+        };
         self.shards =
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
         self.shards[0].note_log_size(log_size);

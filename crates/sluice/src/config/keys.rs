@@ -8,10 +8,10 @@ use node::Limit;
 
 use super::key::{Key, Set, key, put, reloads, starred};
 use super::values::{
-    SHARDS_MAX, Shards, binary_bytes, boolean, bytes, bytes_within, file, free_name, import_backend, ip,
-    link_credit, login_name, maximum, mode, name_kind, network, node_name, number, or_none, own_node_name,
-    pair_name, part, password, password_hashing, port, queue_type, share, socket_path, text, tls_version,
-    verify,
+    SHARDS_MAX, Shards, binary_bytes, boolean, bytes, bytes_within, direct_writes, file, free_name,
+    import_backend, ip, link_credit, login_name, maximum, mode, name_kind, network, node_name, number,
+    or_none, own_node_name, pair_name, part, password, password_hashing, port, queue_type, share,
+    socket_path, text, tls_version, verify,
 };
 use super::wrong::Wrong;
 use super::{Draft, events, listeners, logins, logs, mechanisms, oauth2, page_login, web};
@@ -552,6 +552,12 @@ const KEYS: &[Key] = &[
         "256MiB",
         "The memory for data of streams that was read but not yet sent to consumers, of all connections.",
         |c, _, v| put(&mut c.settings.reader_memory, bytes(v)),
+    ),
+    key(
+        "data_dir.direct_writes",
+        "auto",
+        "Whether light traffic that waits for syncs is written past the page cache, which takes less CPU and time. auto: on ext4 and XFS. true: on every file system that allows it; it must sync a direct write with RWF_DSYNC. false: never.",
+        |c, _, v| put(&mut c.storage.direct_writes, direct_writes(v)),
     ),
     key(
         "data_dir.group_access",

@@ -12,6 +12,7 @@ use broker::settings::{LinkCredit, QueueType};
 use catalog::access::{Hashing, Maximum};
 use hyper::Uri;
 use identity::url::{has_user, hide};
+use node::DirectWrites;
 use node::proxy::{Network, NetworkError};
 use tls::{NameKind, Password};
 
@@ -252,6 +253,19 @@ pub(super) fn boolean(value: &str) -> Result<bool, String> {
         "true" => Ok(true),
         "false" => Ok(false),
         _ => Err("true or false is needed".into()),
+    }
+}
+
+/// Parses `true`, `false` or `auto`.
+///
+/// # Errors
+/// A message that says what is needed.
+pub(super) fn direct_writes(value: &str) -> Result<DirectWrites, String> {
+    match value {
+        "auto" => Ok(DirectWrites::Known),
+        "true" => Ok(DirectWrites::All),
+        "false" => Ok(DirectWrites::None),
+        _ => Err("true, false or auto is needed".into()),
     }
 }
 

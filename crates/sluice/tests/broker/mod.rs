@@ -276,6 +276,9 @@ pub(crate) fn serve(data_dir: &Path) -> Command {
     {
         command.arg("--set").arg(set);
     }
+    for set in crate::forget::settings() {
+        command.args(["--set", set]);
+    }
     // The same on every machine.
     command.args(["--set", "node.name=sluice@localhost"]);
     command.stdin(Stdio::null());

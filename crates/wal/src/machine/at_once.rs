@@ -1,6 +1,6 @@
 //! Writing without waiting: a shard writes its handover itself (docs/decisions/0015).
 
-use super::{Batch, Log};
+use super::{Batch, Log, SyncEnd};
 use crate::disk::Disk;
 use crate::handover::{Completion, Handover};
 
@@ -57,8 +57,13 @@ impl<D: Disk> Log<D> {
             && (!sync || self.syncs_on_another_thread())
     }
 
+    /// Returns true if to end a direct write, and to begin what comes next, does not wait for the disk.
+    pub fn ends_at_once(&self, end: &SyncEnd) -> bool {
+        !end.is_failure() && self.syncs_on_another_thread()
+    }
+
     /// Returns true if the next [`Log::begin_sync`] does nothing but return a job.
-    pub(super) fn syncs_on_another_thread(&self) -> bool {
+    fn syncs_on_another_thread(&self) -> bool {
         !self.dirty.iter().any(|file| file.doomed) && !self.has_forgotten()
     }
 }

@@ -119,9 +119,11 @@ impl<D: Disk> Log<D> {
 
     /// Takes handovers that are written directly, now or when the sync in flight has ended. Otherwise leaves them. Does not wait.
     pub(super) fn take_direct(&mut self, handovers: &mut Vec<Handover>, done: &mut Vec<Completion>) {
-        // All must be counted.
-        let may = handovers.iter().fold(true, |may, handover| self.direct.count(handover) && may);
-        if may && !handovers.is_empty() {
+        let mut may = !handovers.is_empty();
+        for handover in &*handovers {
+            may &= self.direct.count(handover);
+        }
+        if may {
             self.write_directly_or_keep(handovers, done);
         }
     }
@@ -155,7 +157,7 @@ impl<D: Disk> Log<D> {
         self.current.as_ref().is_some_and(|current| current.direct.handle.is_some())
     }
 
-    /// Returns true if the current file was filled. It may be one that cannot be written directly.
+    /// Returns true if the current file was filled, whether it can be written directly or not.
     pub(super) fn has_filled_file(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.direct.filled > 0)
     }
@@ -178,13 +180,6 @@ impl<D: Disk> Log<D> {
         self.direct.blocks = ended.blocks;
         self.direct.refusals += u32::from(ended.result.is_err());
         Some(SyncEnd(ended.result.map_err(|_| Refused { file: Some(file) })))
-    }
-
-    /// Returns true if the end of the direct write in flight brings nothing but answers, further writes to the current file and a job. A shard
-    /// does this itself.
-    pub fn ends_direct_at_once(&self) -> bool {
-        let is_in_current = self.direct_in_flight().is_none_or(|file| file == self.current_file());
-        is_in_current && self.syncs_on_another_thread()
     }
 
     /// Writes what was kept while the sync was in flight. Returns what is not written directly, for [`Log::append`].

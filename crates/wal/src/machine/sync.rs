@@ -209,7 +209,7 @@ impl<D: Disk> Log<D> {
             self.append(&mut kept, done);
             match self.begin_sync(done) {
                 Some(job) => self.end_sync(job.run(), done),
-                None if self.is_syncing() => {}
+                None if self.is_writing_directly() => {}
                 None => return,
             }
         }
@@ -245,15 +245,16 @@ impl<D: Disk> Log<D> {
     }
 
     /// Answers the handovers of one batch that was written. Keeps the records of the batch if one of the
-    /// handovers waits for a sync, or if it is written directly: if that fails, it cannot be read. `header` is the header of the batch.
+    /// handovers waits for a sync, or if the batch is written directly: until that has ended, they are nowhere else. `header` is the
+    /// header of the batch.
     pub(super) fn answer_written(
         &mut self,
         group: impl Iterator<Item = Handover>,
         header: Option<BatchHeader>,
-        directly: bool,
+        is_direct: bool,
         done: &mut Vec<Completion>,
     ) {
-        let (mut keeps, mut all) = (directly, Vec::new());
+        let (mut keeps, mut all) = (is_direct, Vec::new());
         for handover in group {
             keeps |= handover.sync;
             let (completion, records) = self.written(handover);
@@ -289,7 +290,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Returns the number of the current file, or 0 if there is none.
-    pub(super) fn current_file(&self) -> u64 {
+    fn current_file(&self) -> u64 {
         self.current.as_ref().map_or(0, |current| current.number)
     }
 

@@ -57,6 +57,18 @@ pub struct StorageLimits {
     pub reserve_bytes: u64,
     /// Bytes of messages whose writing may be deferred, in the hope that they are settled first.
     pub unwritten_max: u64,
+    pub direct_writes: DirectWrites,
+}
+
+/// On which file systems the log may be written past the page cache (docs/decisions/0062).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectWrites {
+    /// Those that are known to sync such a write when it asks for that.
+    #[default]
+    Known,
+    /// All that allow it.
+    All,
+    None,
 }
 
 impl StorageLimits {
@@ -72,6 +84,7 @@ impl Default for StorageLimits {
             backlog_memory: Self::BACKLOG_MEMORY,
             reserve_bytes: wal::RESERVE_BYTES,
             unwritten_max: UNWRITTEN_BYTES_MAX,
+            direct_writes: DirectWrites::default(),
         }
     }
 }
