@@ -7,7 +7,7 @@ use wal_testing::Crash;
 use crate::world::{Counts, PLACES, Place, World};
 
 /// The number of runs.
-const RUNS: u64 = 120;
+const RUNS: u64 = 320;
 
 /// Returns the seeds: `count` of them, or the one that `SLUICE_SEED` names. `SLUICE_SOAK` multiplies the number.
 fn seeds(count: u64) -> std::ops::Range<u64> {

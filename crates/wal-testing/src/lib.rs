@@ -229,6 +229,11 @@ impl SimDisk {
         self.state().bytes_read
     }
 
+    /// Returns the shard that is told of the end of the last direct write.
+    pub fn told(&self) -> Option<u32> {
+        self.state().told
+    }
+
     /// Returns the names and written images of all files.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state();
@@ -470,9 +475,10 @@ impl Disk for SimDisk {
         file: &mut FalseFile,
         offset: u64,
         blocks: Blocks,
-        _shard: u32,
+        shard: u32,
     ) -> Result<(), (io::Error, Blocks)> {
         let mut state = self.state();
+        state.told = Some(shard);
         let verdict = match state.begin(Op::Direct) {
             Ok(verdict) => verdict,
             Err(error) => return Err((error, blocks)),
@@ -616,6 +622,8 @@ struct State {
     /// Direct writes are possible.
     direct: bool,
     fills: bool,
+    /// See [`SimDisk::told`].
+    told: Option<u32>,
     /// The direct write in flight: its file, its memory, and the error with which it will end.
     in_flight: Option<(usize, Blocks, Option<i32>)>,
 }

@@ -172,13 +172,8 @@ impl<D: Disk> WriterHandle<D> {
     /// Called by a shard that has records which need only be written, behind a handover that may be kept until a sync has ended
     /// ([`Handover::urgent`]). Lets the log's thread write what is kept. Waits for nothing.
     pub fn hurry(&self) {
-        let hurried = self.core.try_round(|core, _| {
-            let mut kept = core.log.take_kept();
-            core.leave(&mut kept, false);
-        });
-        if hurried.is_none() {
-            self.worker.add(|work| work.hurries = true);
-        }
+        // The handover may still be on its way to be kept. So the thread must see both.
+        self.worker.add(|work| work.hurries = true);
     }
 
     /// Hands records over. Never waits for the disk. Handovers of one thread are written in their order.
@@ -223,7 +218,7 @@ struct Work {
     forget: u64,
     /// Whether the log keeps spares from now on. `None` if that does not change.
     keeps_spares: Option<bool>,
-    /// What is kept is written at once.
+    /// What is kept, and the handovers, are written before the sync in flight has ended.
     hurries: bool,
 }
 
@@ -245,13 +240,17 @@ fn run<D: Disk>(core: &Shared<Core<D>>, inbox: &Arc<Inbox<Work>>, jobs: Jobs) ->
             Taken::End => break,
         }
         let round = core.round(|core| {
-            let end = core.ended.take().or_else(|| core.log.ended_direct(false));
+            // A full log can do nothing else meanwhile. The shards may have ended, so that nobody would tell it of the end.
+            let waits = core.log.is_full();
+            let end = core.ended.take().or_else(|| core.log.ended_direct(waits));
             let job = end.and_then(|end| core.end_sync(end));
             handovers.append(&mut core.left);
-            if std::mem::take(&mut work.hurries) {
+            let hurries = std::mem::take(&mut work.hurries);
+            if hurries {
                 handovers.extend(core.log.take_kept());
             }
             handovers.append(&mut work.handovers);
+            handovers.iter_mut().for_each(|handover| handover.urgent |= hurries);
             forget = forget.max(std::mem::take(&mut work.forget));
             if let Some(keeps) = work.keeps_spares.take() {
                 core.log.keep_spares(keeps);

@@ -8,6 +8,8 @@ mod corpus;
 mod damage;
 mod damage_anywhere;
 mod direct;
+mod direct_life;
+mod direct_writer;
 mod directory;
 mod faults;
 mod forget;

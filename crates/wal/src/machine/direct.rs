@@ -217,7 +217,8 @@ impl<D: Disk> Log<D> {
             BatchHeader { generation: 0, number, previous, synced, floor, length: bytes, records, proof: 0 };
         let mut payload = Vec::new();
         batch.records().for_each(|records| records.slices(&mut payload));
-        let shard = handovers[0].shard;
+        // A shard that waits for the sync does not end before.
+        let shard = handovers.iter().find(|handover| handover.sync).unwrap_or(&handovers[0]).shard;
         let Some(header) = self.submit(header, &payload, shard) else {
             self.direct.refusals += 1;
             // What may be there of the batch must not be followed by another one.

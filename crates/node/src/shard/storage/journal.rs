@@ -287,10 +287,11 @@ impl Journal {
         handover
     }
 
-    /// Returns true if somebody waits for records to be written behind a handover that the log may keep until a sync has ended.
+    /// Returns true if somebody waits for records to be written behind a handover that the log may keep until a sync has ended. Or if there
+    /// are many records behind it: the shard would soon read no more from those who wait for nothing.
     pub(super) fn is_held_up(&self) -> bool {
         let may_be_kept = self.in_flight.as_ref().is_some_and(|(_, load)| !load.on_written.is_awaited());
-        may_be_kept && self.open.on_written.is_awaited()
+        may_be_kept && (self.open.on_written.is_awaited() || self.open.records.bytes() >= LAZY_BYTES_MAX)
     }
 
     /// Handles the log's answer to the handover in flight. Returns what waited for it to be written, or the
@@ -434,6 +435,29 @@ mod tests {
         assert_eq!((journal.receipts_held(), journal.is_idle()), (1, false));
         assert_eq!(synced(journal.handle_synced(first.ticket)), [receipt(1)]);
         assert!(journal.is_idle() && journal.handle_synced(first.ticket).is_none());
+    }
+
+    #[test]
+    fn a_handover_that_may_be_kept_holds_up_urgent_records_and_many_records() {
+        let mut journal = Journal::default();
+        put(&mut journal, 1, true);
+        assert!(!journal.is_held_up(), "nothing is in flight");
+        let handover = journal.poll_handover(0, 0, false).unwrap();
+        assert!(!handover.urgent && !journal.is_held_up());
+        put(&mut journal, 2, true);
+        assert!(!journal.is_held_up(), "this waits for a sync, too");
+        let mut many = 0;
+        while journal.open_bytes() < LAZY_BYTES_MAX as u64 {
+            assert!(!journal.is_held_up(), "{many} records");
+            many += 1;
+            journal.push_fact(QUEUE, &Fact::Gone(Span { first: many, last: many }), false);
+        }
+        assert!(journal.is_held_up());
+        written(&mut journal, handover.ticket);
+        assert!(!journal.is_held_up());
+        journal.poll_handover(0, 0, false).unwrap();
+        put(&mut journal, 3, false);
+        assert!(journal.is_held_up());
     }
 
     #[test]

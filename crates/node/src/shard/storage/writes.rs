@@ -35,10 +35,16 @@ impl Shard {
     /// Writes what the turn has made. Called after [`Shard::turn`] and before all other polls. Returns true
     /// if work is left for another turn.
     pub fn write(&mut self, writes: &mut impl Writes) -> bool {
-        let mut is_left = false;
+        let is_left = self.write_rounds(writes);
+        // Also the last round may have made what waits behind a handover of this turn.
         if self.storage.is_held_up() {
             writes.hurry();
         }
+        is_left
+    }
+
+    fn write_rounds(&mut self, writes: &mut impl Writes) -> bool {
+        let mut is_left = false;
         for _ in 0..WRITES_MAX {
             let completion = self.poll_handover().and_then(|handover| writes.write(handover));
             let answers: Vec<_> = self.poll_stream_jobs().filter_map(|job| writes.append(job)).collect();
