@@ -7,7 +7,7 @@ use wal_testing::Crash;
 use crate::world::{Counts, PLACES, Place, World};
 
 /// The number of runs.
-const RUNS: u64 = 320;
+const RUNS: u64 = 160;
 
 /// Returns the seeds: `count` of them, or the one that `SLUICE_SEED` names. `SLUICE_SOAK` multiplies the number.
 fn seeds(count: u64) -> std::ops::Range<u64> {
@@ -74,7 +74,7 @@ fn damage_is_named_and_costs_only_whom_it_concerns() {
             all;
         let counts =
             [refused, closed, closed_late, harmless, unclaimed, without_room, interrupted, whole, forgotten];
-        assert!(counts.iter().all(|count| *count > 1), "{all:?}, {forgotten} files were deleted");
+        assert!(counts.iter().all(|count| *count > 0), "{all:?}, {forgotten} files were deleted");
     }
 }
 

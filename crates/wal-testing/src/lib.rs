@@ -14,10 +14,13 @@
 //! durable. (A restart without power loss makes the next sync cover them again. On Linux this is true only
 //! while the page cache still counts them as dirty.)
 
+mod inode;
+
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use inode::{Change, Inode, write};
 pub use random::Random;
 use wal::{BLOCK, Blocks, BootId, Disk, Ended, Log, PendingSync};
 
@@ -27,9 +30,6 @@ pub fn forget<D: Disk>(log: &mut Log<D>, file: u64) -> bool {
     log.sync(&mut Vec::new());
     log.size().oldest.is_none_or(|oldest| oldest > file)
 }
-
-/// The bytes that power loss keeps or loses as one.
-const SECTOR: usize = 512;
 
 /// The operations of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -671,88 +671,4 @@ impl State {
         let applies = error.is_none() || self.random.one_in(2);
         Ok(Verdict { applies, error })
     }
-}
-
-#[derive(Clone, Default)]
-struct Inode {
-    written: Vec<u8>,
-    synced: Vec<u8>,
-    /// The changes since the last sync, and doomed changes from before.
-    pending: Vec<Change>,
-    /// The number of changes so far.
-    changes: u64,
-    /// The bytes that are reserved for the file, whether they are written or not.
-    reserved: u64,
-}
-
-#[derive(Clone)]
-struct Change {
-    number: u64,
-    at: usize,
-    /// The bytes that are written at `at`. `None` cuts the file there.
-    bytes: Option<Vec<u8>>,
-    doomed: bool,
-    /// It is a direct write that has not ended.
-    in_flight: bool,
-}
-
-impl Change {
-    fn apply(&self, image: &mut Vec<u8>) {
-        match &self.bytes {
-            Some(bytes) => write(image, self.at, bytes),
-            None => image.resize(self.at, 0),
-        }
-    }
-}
-
-impl Inode {
-    /// Returns the bytes that the file takes of the disk.
-    fn taken(&self) -> u64 {
-        self.reserved.max(self.written.len() as u64)
-    }
-
-    fn synced(bytes: Vec<u8>) -> Self {
-        Self { written: bytes.clone(), synced: bytes, ..Self::default() }
-    }
-
-    fn change(&mut self, at: usize, bytes: Option<Vec<u8>>) {
-        self.pending.push(Change { number: self.changes, at, bytes, doomed: false, in_flight: false });
-        self.changes += 1;
-    }
-
-    /// Returns the contents of the file after power loss: a prefix of the changes and a part of the next one,
-    /// or any of the changes and any sectors of the others.
-    fn after_power_loss(&self, random: &mut Random) -> Vec<u8> {
-        let mut image = self.synced.clone();
-        let in_order = random.one_in(2);
-        let kept = random.below(self.pending.len() as u64 + 1) as usize;
-        for (index, change) in self.pending.iter().enumerate() {
-            if in_order && index < kept || !in_order && random.one_in(2) {
-                change.apply(&mut image);
-            } else if let Some(bytes) = &change.bytes
-                && (!in_order || index == kept)
-            {
-                let mut at = 0;
-                while at < bytes.len() {
-                    // Sectors are aligned to the file, not to the write.
-                    let end = bytes.len().min(at + SECTOR - (change.at + at) % SECTOR);
-                    if random.one_in(2) {
-                        write(&mut image, change.at + at, &bytes[at..end]);
-                    }
-                    at = end;
-                }
-            }
-        }
-        image
-    }
-}
-
-fn write(image: &mut Vec<u8>, at: usize, bytes: &[u8]) {
-    if image.len() < at {
-        image.resize(at, 0);
-    }
-    // Most writes are at the end. Without optimisation, `resize` over the whole length would be most of a simulation.
-    let (over, behind) = bytes.split_at(bytes.len().min(image.len() - at));
-    image[at..at + over.len()].copy_from_slice(over);
-    image.extend_from_slice(behind);
 }

@@ -296,18 +296,23 @@ const DIRECT: i32 = OFlags::DIRECT.bits() as i32;
 
 /// See [`Disk::begin_fill`].
 fn fill(path: &Path, dir: &File, mode: u32, bytes: u64, is_direct: bool) -> io::Result<()> {
-    let open = |flags| files::open_or_create(OpenOptions::new().write(true).custom_flags(flags), path, mode);
-    let (file, is_direct) = match open(if is_direct { DIRECT } else { 0 }) {
+    match fill_with(if is_direct { DIRECT } else { 0 }, path, dir, mode, bytes) {
         // The file system knows no direct writes.
-        Err(error) if is_direct && error.raw_os_error() == Some(libc::EINVAL) => (open(0)?, false),
-        opened => (opened?, is_direct),
-    };
+        Err(error) if is_direct && error.kind() == io::ErrorKind::InvalidInput => {
+            fill_with(0, path, dir, mode, bytes)
+        }
+        filled => filled,
+    }
+}
+
+fn fill_with(flags: i32, path: &Path, dir: &File, mode: u32, bytes: u64) -> io::Result<()> {
+    let file = files::open_or_create(OpenOptions::new().write(true).custom_flags(flags), path, mode)?;
     let length = file.metadata()?.len();
     let system = rustix::fs::fstatvfs(dir)?;
     if system.f_bavail.saturating_mul(system.f_frsize) < bytes.saturating_sub(length) {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    // In one piece: where two extents meet, Linux writes no batch without waiting. What the file system cannot do is no error.
+    // In one piece, so that few batches are written to two extents. What the file system cannot do is no error.
     match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
         Err(error) if is_full(&error.into()) => return Err(error.into()),
         _ => {}
@@ -322,7 +327,7 @@ fn fill(path: &Path, dir: &File, mode: u32, bytes: u64, is_direct: bool) -> io::
         at += next;
     }
     file.sync_data()?;
-    if is_direct {
+    if flags == DIRECT {
         // Pages that are left from an earlier use would be in the way of direct writes.
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
     }
