@@ -390,8 +390,82 @@ fn only_power_loss_may_tear_the_end_of_a_segment() {
     let disk = SimDisk::new(1);
     drop(owner(&disk, SMALL, true));
     let bytes = disk.files()[&segment(0)].clone();
-    disk.put(&segment(0), &bytes[..bytes.len() - 1]);
-    for disk in [rebooted(&disk), disk] {
-        assert!(matches!(open(&disk), Err(StreamError::Missing { from: 0, to: 2, .. })));
+    for at in [8 + 47, bytes.len() - 1] {
+        disk.put(&segment(0), &bytes[..at]);
+        for disk in [rebooted(&disk), disk.crash(Crash::Process)] {
+            let opened = open(&disk);
+            assert!(
+                matches!(opened, Err(StreamError::Missing { from: 0, to: 2, .. })),
+                "byte {at}: {opened:?}"
+            );
+        }
+    }
+}
+
+/// The restart of [`a_refused_append_leaves_nothing_that_counts_as_damage`].
+#[derive(Clone, Copy, Debug)]
+enum Restart {
+    Never,
+    /// Before the next append, while the disk refuses to cut files.
+    Refused,
+    /// After the next append.
+    Later(Crash),
+    /// After three appends that were not synced.
+    Unsynced,
+}
+
+/// The disk refuses an append halfway, and perhaps to cut it off. Then segments are added, synced and removed by retention, and power
+/// loss brings some of them back, the one with the rest of the append among them. No entry is missing that retention has not removed.
+#[test]
+fn a_refused_append_leaves_nothing_that_counts_as_damage() {
+    let limits = StreamLimits { segment_bytes: 400, ..LIMITS };
+    let restarts = [
+        Restart::Never,
+        Restart::Refused,
+        Restart::Later(Crash::Process),
+        Restart::Later(Crash::Power),
+        Restart::Unsynced,
+    ];
+    for (seed, restart) in (0..300).flat_map(|seed| restarts.map(|restart| (seed, restart))) {
+        for refused in [&[Op::Write][..], &[Op::Write, Op::Truncate]] {
+            let mut disk = SimDisk::new(seed);
+            let mut owner = Owner::new(&disk);
+            owner.open(7, limits, 0).unwrap();
+            owner.append(7, vec![chunk(0, 1, 0, 100)], true).unwrap();
+            disk.fail(refused, 1000, libc::EIO);
+            owner.append(7, vec![chunk(1, 1, 1, 150)], true).unwrap_err();
+            disk.heal();
+            if let Restart::Refused = restart {
+                drop(owner);
+                disk = disk.crash(Crash::Process);
+                disk.fail(&[Op::Truncate], 1000, libc::EIO);
+                owner = Owner::new(&disk);
+                owner.open_with(7, limits, true, 0).unwrap();
+                disk.heal();
+            }
+            let append = |owner: &mut Owner, sync| {
+                let next = owner.retained(7).next;
+                owner.append(7, vec![chunk(next, 1, 2, 350)], sync).unwrap();
+            };
+            let (appends, sync, crash) = match restart {
+                Restart::Never | Restart::Refused => (1, true, None),
+                Restart::Later(crash) => (1, true, Some(crash)),
+                Restart::Unsynced => (3, false, Some(Crash::Process)),
+            };
+            (0..appends).for_each(|_| append(&mut owner, sync));
+            if let Some(crash) = crash {
+                drop(owner);
+                disk = disk.crash(crash);
+                owner = Owner::new(&disk);
+                owner.open_with(7, limits, true, 0).unwrap();
+            }
+            (0..2).for_each(|_| append(&mut owner, true));
+            owner.limit(7, StreamLimits { bytes_max: Some(1), ..limits }, 0).unwrap();
+            drop(owner);
+            let disk = disk.crash(Crash::Power);
+            let (at_start, at_open) = told(&disk);
+            let closes = at_start.iter().any(|(closes, _)| *closes) || at_open.is_some();
+            assert!(!closes, "{seed}, {restart:?}, {refused:?}: {at_start:?}, {at_open:?}");
+        }
     }
 }
