@@ -3,8 +3,8 @@
 
 use crate::chunks::{LIMITS, Owner, chunk, job, read_all, read_heads};
 use wal::{
-    ChunkJob, Chunks, HEADS_MAX, ReadFrom, Retained, StreamError, StreamFlaw, StreamLimits, StreamReader,
-    Streams,
+    Bloom, ChunkJob, Chunks, HEADS_MAX, NewChunk, ReadFrom, Retained, StreamError, StreamFlaw, StreamLimits,
+    StreamReader, Streams,
 };
 use wal_testing::{Crash, Op, SimDisk};
 
@@ -363,12 +363,12 @@ fn heads_are_read_without_the_data() {
 /// explains it. Without a reboot, and after a sync, it is damage.
 #[test]
 fn only_power_loss_may_tear_the_end_of_a_segment() {
-    for at in 8..8 + 4 * 148 {
+    for at in 0..8 + 4 * 148 {
         let disk = SimDisk::new(1);
         let kept = sealed(&disk);
         let bytes = disk.files()[&segment(8)][..at].to_vec();
         disk.put(&segment(8), &bytes);
-        let end = 8 + 2 * ((at as u64 - 8) / 148);
+        let end = 8 + 2 * (at.saturating_sub(8) as u64 / 148);
         let known = Owner::new(&disk.crash(Crash::Process)).open_damaged(7, LIMITS);
         assert_eq!(known.map(|known| known.next), Some(end), "byte {at}");
 
@@ -390,7 +390,7 @@ fn only_power_loss_may_tear_the_end_of_a_segment() {
     let disk = SimDisk::new(1);
     drop(owner(&disk, SMALL, true));
     let bytes = disk.files()[&segment(0)].clone();
-    for at in [8 + 47, bytes.len() - 1] {
+    for at in [0, 7, 8 + 47, bytes.len() - 1] {
         disk.put(&segment(0), &bytes[..at]);
         for disk in [rebooted(&disk), disk.crash(Crash::Process)] {
             let opened = open(&disk);
@@ -399,6 +399,25 @@ fn only_power_loss_may_tear_the_end_of_a_segment() {
                 "byte {at}: {opened:?}"
             );
         }
+    }
+}
+
+#[test]
+fn power_loss_may_tear_the_filter_of_a_chunk() {
+    let disk = SimDisk::new(1);
+    let mut owner = Owner::new(&disk);
+    owner.open(7, SMALL, 0).unwrap();
+    let filtered = |n| NewChunk { bloom: Some(Bloom::new(100)), ..chunk(n, 1, n, 100) };
+    (0..3).for_each(|n| drop(owner.append(7, vec![filtered(n)], false).unwrap()));
+    let bytes = disk.files()[&segment(1)].clone();
+    for at in 8..bytes.len() {
+        disk.put(&segment(1), &bytes[..at]);
+        let other = rebooted(&disk);
+        let (kept, _) = Owner::new(&other).open(7, SMALL, 0).unwrap();
+        let mut reader = StreamReader::new(other);
+        assert_eq!(read_heads(&mut reader, 7, &kept), Ok(()), "byte {at}");
+        let firsts: Vec<u64> = read_all(&mut reader, 7, &kept).iter().map(|chunk| chunk.first).collect();
+        assert_eq!(firsts, [0, 2], "byte {at}");
     }
 }
 

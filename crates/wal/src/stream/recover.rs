@@ -15,7 +15,7 @@
 //! The stream's note (`notes.rs`) says up to which offset everything must be there. If something is missing,
 //! nothing is written and the stream is not opened: otherwise its offsets would be used again.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use super::chunk::{CHUNK_HEADER, ChunkHeader, ChunkPosition};
@@ -24,7 +24,7 @@ use super::index::{self, Entry, Index};
 use super::notes::Note;
 use super::window::{Look, WINDOW_BYTES, Window};
 use super::{Retained, STREAM_VERSION, StreamCut, StreamError};
-use crate::disk::{Disk, read_all};
+use crate::disk::{Disk, read_all, write_all};
 
 /// The minimum bytes that a disk writes or loses as one.
 const SECTOR: u64 = 512;
@@ -73,7 +73,8 @@ pub(super) struct Found {
 pub(super) struct Left {
     /// The gap that power loss explains. Of several gaps the last one.
     pub gap: Option<StreamError>,
-    /// The segments whose files end inside a chunk, and where that chunk begins in the file. The last segment is not among them.
+    /// The segments whose files end inside a chunk or inside their header, and where that begins in the file. The last segment is
+    /// not among them.
     pub torn: Vec<(u64, u64)>,
 }
 
@@ -159,7 +160,7 @@ enum Stop {
     There,
     /// The file ends between two chunks.
     EndOfFile,
-    /// The file ends inside the chunk that begins at this position.
+    /// The file ends inside the chunk that begins at this position, or inside its own header, which begins at 0.
     Torn(u64),
     /// The next bytes are no chunk, or not the next one.
     Corrupt,
@@ -180,6 +181,9 @@ struct Walk<F> {
 impl<F> Walk<F> {
     /// Goes on, up to the offset `end`.
     fn to<D: Disk<File = F>>(&mut self, disk: &mut D, end: u64) -> io::Result<Stop> {
+        if self.length < FILE_HEADER as u64 {
+            return Ok(Stop::Torn(0));
+        }
         loop {
             if self.next >= end {
                 return Ok(Stop::There);
@@ -195,12 +199,18 @@ impl<F> Walk<F> {
                     self.last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
                 }
                 Look::End => return Ok(Stop::EndOfFile),
-                Look::Bad if (self.at..self.at + CHUNK_HEADER as u64).contains(&self.length) => {
-                    return Ok(Stop::Torn(self.at));
-                }
+                Look::Bad if self.is_in_head(disk)? => return Ok(Stop::Torn(self.at)),
                 Look::Bad => return Ok(Stop::Corrupt),
             }
         }
+    }
+
+    /// Returns true if the file ends inside the header or filter of the next chunk.
+    fn is_in_head<D: Disk<File = F>>(&mut self, disk: &mut D) -> io::Result<bool> {
+        let bytes = self.window.fill((disk, &mut self.file), self.at, CHUNK_HEADER, WINDOW_BYTES)?;
+        let Some(bytes) = bytes else { return Ok(true) };
+        let header = ChunkHeader::decode(&bytes).filter(|header| header.first == self.next);
+        Ok(header.is_some_and(|header| self.at + header.head() as u64 > self.length))
     }
 }
 
@@ -218,10 +228,17 @@ fn walk<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Resul
 }
 
 /// Cuts the chunks inside which segments end, after [`missing`] has found that power loss or a refused write explains them. A reader
-/// then finds that the segments end there.
+/// then finds that the segments end there. So that it finds the same in a segment without a whole header, writes one.
 pub(super) fn cut_torn<D: Disk>(disk: &mut D, stream: u64, torn: &[(u64, u64)]) -> Result<(), StreamError> {
-    let mut cut = |segment, at| truncate(disk, stream, segment, at).map_err(io_error(stream, segment));
-    torn.iter().try_for_each(|&(segment, at)| cut(segment, at))
+    let mut cut = |segment, at| {
+        let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
+        disk.truncate(&mut file, at)?;
+        if at < FILE_HEADER as u64 {
+            write_all(disk, &mut file, at, &mut [IoSlice::new(&files::header(SEGMENT_MAGIC))])?;
+        }
+        disk.sync(&mut file)
+    };
+    torn.iter().try_for_each(|&(segment, at)| cut(segment, at).map_err(io_error(stream, segment)))
 }
 
 /// Returns what a damaged stream holds before the offset `end`, where its damage begins. `None` if that is nothing.
