@@ -421,6 +421,29 @@ fn power_loss_may_tear_the_filter_of_a_chunk() {
     }
 }
 
+/// A refused append left a whole chunk behind the end of a segment. Power loss takes the segment that began there, and another one
+/// begins inside that chunk.
+#[test]
+fn no_offset_is_read_twice_after_power_loss() {
+    let refused = SimDisk::new(1);
+    let mut owner = Owner::new(&refused);
+    owner.open(7, LIMITS, 0).unwrap();
+    owner.append(7, vec![chunk(0, 2, 0, 100), chunk(2, 3, 1, 100)], false).unwrap();
+    let disk = SimDisk::new(1);
+    drop(self::owner(&disk, SMALL, false));
+    disk.put(&segment(0), &refused.files()[&segment(0)]);
+    lose(&disk, 2);
+
+    let gap = format!("stream file {} or a part of it is missing: offsets 2 to 3", segment(0));
+    let other = rebooted(&disk);
+    assert_eq!(Streams::new(other.clone()).unwrap().check()[0].error.to_string(), gap);
+    let (kept, _) = Owner::new(&other).open(7, SMALL, 0).unwrap();
+    let chunks = read_all(&mut StreamReader::new(other), 7, &kept);
+    assert_eq!(chunks.iter().map(|chunk| chunk.first).collect::<Vec<_>>(), [0, 4]);
+    // Without a loss of power the segment is missing.
+    assert_eq!(told(&disk), (vec![(true, gap.clone())], Some(gap)));
+}
+
 /// The restart of [`a_refused_append_leaves_nothing_that_counts_as_damage`].
 #[derive(Clone, Copy, Debug)]
 enum Restart {

@@ -73,8 +73,8 @@ pub(super) struct Found {
 pub(super) struct Left {
     /// The gap that power loss explains. Of several gaps the last one.
     pub gap: Option<StreamError>,
-    /// The segments whose files end inside a chunk or inside their header, and where that begins in the file. The last segment is
-    /// not among them.
+    /// The segments whose files end inside a chunk or inside their header, or have a chunk that overlaps the next segment, and where
+    /// that begins in the file. The last segment is not among them.
     pub torn: Vec<(u64, u64)>,
 }
 
@@ -128,11 +128,11 @@ pub(super) fn missing<D: Disk>(
             Stop::There if walk.at < walk.length => walk.to(disk, u64::MAX),
             _ => Ok(stop),
         };
-        if let Stop::Torn(at) = rest.map_err(io_error(stream, segment))? {
+        if let Stop::Torn(at) | Stop::Overlaps(at) = rest.map_err(io_error(stream, segment))? {
             left.torn.push((segment, at));
         }
         // A reader of the segment reports corrupt chunks.
-        if matches!(stop, Stop::EndOfFile | Stop::Torn(_)) {
+        if matches!(stop, Stop::EndOfFile | Stop::Torn(_) | Stop::Overlaps(_)) {
             let error = StreamError::Missing { file: Kind::Segment.name(stream, segment), from, to };
             // Removed names may reappear after power loss. But no power loss tears a chunk that was synced. What a refused write
             // has left looks the same: the note claims no sync before that was cut off.
@@ -162,6 +162,8 @@ enum Stop {
     EndOfFile,
     /// The file ends inside the chunk that begins at this position, or inside its own header, which begins at 0.
     Torn(u64),
+    /// The chunk at this position ends after the wanted offset. If another segment begins there, the chunk is of a refused append.
+    Overlaps(u64),
     /// The next bytes are no chunk, or not the next one.
     Corrupt,
 }
@@ -194,6 +196,7 @@ impl<F> Walk<F> {
                 Look::Chunk(header) if self.at + header.bytes() > self.length => {
                     return Ok(Stop::Torn(self.at));
                 }
+                Look::Chunk(header) if header.next() > end => return Ok(Stop::Overlaps(self.at)),
                 Look::Chunk(header) => {
                     (self.at, self.next) = (self.at + header.bytes(), header.next());
                     self.last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
@@ -227,7 +230,7 @@ fn walk<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Resul
     Ok((walk, stop))
 }
 
-/// Cuts the chunks inside which segments end, after [`missing`] has found that power loss or a refused write explains them. A reader
+/// Cuts what [`missing`] has found behind the chunks of segments, because power loss or a refused write explains it. A reader
 /// then finds that the segments end there. So that it finds the same in a segment without a whole header, writes one.
 pub(super) fn cut_torn<D: Disk>(disk: &mut D, stream: u64, torn: &[(u64, u64)]) -> Result<(), StreamError> {
     let mut cut = |segment, at| {
