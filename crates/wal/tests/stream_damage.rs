@@ -3,8 +3,8 @@
 
 use crate::chunks::{LIMITS, Owner, chunk, job, read_all, read_heads};
 use wal::{
-    ChunkJob, Chunks, HEADS_MAX, ReadFrom, Retained, StreamError, StreamFlaw, StreamLimits, StreamReader,
-    Streams,
+    Bloom, ChunkJob, Chunks, HEADS_MAX, NewChunk, ReadFrom, Retained, StreamError, StreamFlaw, StreamLimits,
+    StreamReader, Streams,
 };
 use wal_testing::{Crash, Op, SimDisk};
 
@@ -363,12 +363,12 @@ fn heads_are_read_without_the_data() {
 /// explains it. Without a reboot, and after a sync, it is damage.
 #[test]
 fn only_power_loss_may_tear_the_end_of_a_segment() {
-    for at in 8..8 + 4 * 148 {
+    for at in 0..8 + 4 * 148 {
         let disk = SimDisk::new(1);
         let kept = sealed(&disk);
         let bytes = disk.files()[&segment(8)][..at].to_vec();
         disk.put(&segment(8), &bytes);
-        let end = 8 + 2 * ((at as u64 - 8) / 148);
+        let end = 8 + 2 * (at.saturating_sub(8) as u64 / 148);
         let known = Owner::new(&disk.crash(Crash::Process)).open_damaged(7, LIMITS);
         assert_eq!(known.map(|known| known.next), Some(end), "byte {at}");
 
@@ -390,8 +390,124 @@ fn only_power_loss_may_tear_the_end_of_a_segment() {
     let disk = SimDisk::new(1);
     drop(owner(&disk, SMALL, true));
     let bytes = disk.files()[&segment(0)].clone();
-    disk.put(&segment(0), &bytes[..bytes.len() - 1]);
-    for disk in [rebooted(&disk), disk] {
-        assert!(matches!(open(&disk), Err(StreamError::Missing { from: 0, to: 2, .. })));
+    for at in [0, 7, 8 + 47, bytes.len() - 1] {
+        disk.put(&segment(0), &bytes[..at]);
+        for disk in [rebooted(&disk), disk.crash(Crash::Process)] {
+            let opened = open(&disk);
+            assert!(
+                matches!(opened, Err(StreamError::Missing { from: 0, to: 2, .. })),
+                "byte {at}: {opened:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn power_loss_may_tear_the_filter_of_a_chunk() {
+    let disk = SimDisk::new(1);
+    let mut owner = Owner::new(&disk);
+    owner.open(7, SMALL, 0).unwrap();
+    let filtered = |n| NewChunk { bloom: Some(Bloom::new(100)), ..chunk(n, 1, n, 100) };
+    (0..3).for_each(|n| drop(owner.append(7, vec![filtered(n)], false).unwrap()));
+    let bytes = disk.files()[&segment(1)].clone();
+    for at in 8..bytes.len() {
+        disk.put(&segment(1), &bytes[..at]);
+        let other = rebooted(&disk);
+        let (kept, _) = Owner::new(&other).open(7, SMALL, 0).unwrap();
+        let mut reader = StreamReader::new(other);
+        assert_eq!(read_heads(&mut reader, 7, &kept), Ok(()), "byte {at}");
+        let firsts: Vec<u64> = read_all(&mut reader, 7, &kept).iter().map(|chunk| chunk.first).collect();
+        assert_eq!(firsts, [0, 2], "byte {at}");
+    }
+}
+
+/// A refused append left a whole chunk behind the end of a segment. Power loss takes the segment that began there, and another one
+/// begins inside that chunk.
+#[test]
+fn no_offset_is_read_twice_after_power_loss() {
+    let refused = SimDisk::new(1);
+    let mut owner = Owner::new(&refused);
+    owner.open(7, LIMITS, 0).unwrap();
+    owner.append(7, vec![chunk(0, 2, 0, 100), chunk(2, 3, 1, 100)], false).unwrap();
+    let disk = SimDisk::new(1);
+    drop(self::owner(&disk, SMALL, false));
+    disk.put(&segment(0), &refused.files()[&segment(0)]);
+    lose(&disk, 2);
+
+    let gap = format!("stream file {} or a part of it is missing: offsets 2 to 3", segment(0));
+    let other = rebooted(&disk);
+    assert_eq!(Streams::new(other.clone()).unwrap().check()[0].error.to_string(), gap);
+    let (kept, _) = Owner::new(&other).open(7, SMALL, 0).unwrap();
+    let chunks = read_all(&mut StreamReader::new(other), 7, &kept);
+    assert_eq!(chunks.iter().map(|chunk| chunk.first).collect::<Vec<_>>(), [0, 4]);
+    // Without a loss of power the segment is missing.
+    assert_eq!(told(&disk), (vec![(true, gap.clone())], Some(gap)));
+}
+
+/// The restart of [`a_refused_append_leaves_nothing_that_counts_as_damage`].
+#[derive(Clone, Copy, Debug)]
+enum Restart {
+    Never,
+    /// Before the next append, while the disk refuses to cut files.
+    Refused,
+    /// After the next append.
+    Later(Crash),
+    /// After three appends that were not synced.
+    Unsynced,
+}
+
+/// The disk refuses an append halfway, and perhaps to cut it off. Then segments are added, synced and removed by retention, and power
+/// loss brings some of them back, the one with the rest of the append among them. No entry is missing that retention has not removed.
+#[test]
+fn a_refused_append_leaves_nothing_that_counts_as_damage() {
+    let limits = StreamLimits { segment_bytes: 400, ..LIMITS };
+    let restarts = [
+        Restart::Never,
+        Restart::Refused,
+        Restart::Later(Crash::Process),
+        Restart::Later(Crash::Power),
+        Restart::Unsynced,
+    ];
+    for (seed, restart) in (0..300).flat_map(|seed| restarts.map(|restart| (seed, restart))) {
+        for refused in [&[Op::Write][..], &[Op::Write, Op::Truncate]] {
+            let mut disk = SimDisk::new(seed);
+            let mut owner = Owner::new(&disk);
+            owner.open(7, limits, 0).unwrap();
+            owner.append(7, vec![chunk(0, 1, 0, 100)], true).unwrap();
+            disk.fail(refused, 1000, libc::EIO);
+            owner.append(7, vec![chunk(1, 1, 1, 150)], true).unwrap_err();
+            disk.heal();
+            if let Restart::Refused = restart {
+                drop(owner);
+                disk = disk.crash(Crash::Process);
+                disk.fail(&[Op::Truncate], 1000, libc::EIO);
+                owner = Owner::new(&disk);
+                owner.open_with(7, limits, true, 0).unwrap();
+                disk.heal();
+            }
+            let append = |owner: &mut Owner, sync| {
+                let next = owner.retained(7).next;
+                owner.append(7, vec![chunk(next, 1, 2, 350)], sync).unwrap();
+            };
+            let (appends, sync, crash) = match restart {
+                Restart::Never | Restart::Refused => (1, true, None),
+                Restart::Later(crash) => (1, true, Some(crash)),
+                Restart::Unsynced => (3, false, Some(Crash::Process)),
+            };
+            (0..appends).for_each(|_| append(&mut owner, sync));
+            if let Some(crash) = crash {
+                drop(owner);
+                disk = disk.crash(crash);
+                owner = Owner::new(&disk);
+                owner.open_with(7, limits, true, 0).unwrap();
+            }
+            (0..2).for_each(|_| append(&mut owner, true));
+            owner.limit(7, StreamLimits { bytes_max: Some(1), ..limits }, 0).unwrap();
+            drop(owner);
+            let disk = disk.crash(Crash::Power);
+            let (at_start, at_open) = told(&disk);
+            let closes = at_start.iter().any(|(closes, _)| *closes) || at_open.is_some();
+            assert!(!closes, "{seed}, {restart:?}, {refused:?}: {at_start:?}, {at_open:?}");
+        }
     }
 }

@@ -56,8 +56,7 @@ struct Model {
     is_limited: bool,
     /// True if segments may have been removed, in this life or an earlier one.
     was_limited: bool,
-    /// True if an open has left an interrupted end in a segment, so that the segment has more bytes than its
-    /// chunks.
+    /// True if the last open has left an interrupted end in the last segment, so that its file has more bytes than its chunks.
     has_left: bool,
     now_ms: u64,
     /// True if a chunk without a guarantee may be missing although later chunks exist.
@@ -250,8 +249,10 @@ impl Model {
         self.now_ms = self.now_ms.max(kept.last_timestamp_ms.unwrap_or(0));
     }
 
-    /// Returns the segments of confirmed chunks that remain when the limits are applied.
-    fn retained(&self, limits: &StreamLimits, now_ms: u64) -> Vec<u64> {
+    /// Returns the segments of confirmed chunks that remain when the limits are applied. `bytes_of` returns the size of the file of
+    /// a segment. It may be more than its chunks: if the end of a segment was cut because an append failed, power loss may bring the
+    /// bytes of that append back.
+    fn retained(&self, limits: &StreamLimits, now_ms: u64, bytes_of: impl Fn(u64) -> u64) -> Vec<u64> {
         let mut segments: Vec<(u64, u64, u64)> =
             self.retained.segments.iter().map(|&first| (first, 0, 0)).collect();
         for (chunk, _) in &self.confirmed {
@@ -261,6 +262,9 @@ impl Model {
             segments[at].1 = segments[at].1.max(8);
             segments[at].1 += (48 + written.1 + chunk.data.len()) as u64;
             segments[at].2 = chunk.timestamp_ms;
+        }
+        if let Some((_, found)) = segments.split_last_mut() {
+            found.iter_mut().for_each(|segment| segment.1 = bytes_of(segment.0));
         }
         while segments.len() > 1 {
             let bytes: u64 = segments.iter().map(|segment| segment.1).sum();
@@ -341,7 +345,7 @@ fn live(
         let Some(StreamAnswer::Opened { result, cut, .. }) = answers.pop() else { panic!("{answers:?}") };
         OPENED.fetch_add(1, Relaxed);
         let model = models.get_mut(&stream).unwrap();
-        model.has_left |= cut.is_some_and(|cut| cut.left);
+        model.has_left = cut.is_some_and(|cut| cut.left);
         match result {
             Ok(kept) => model.restart(stream, &kept, &mut reader),
             Err(StreamError::Damaged { .. }) if model.lost_power => {
@@ -404,7 +408,11 @@ fn live(
                 model.is_limited |= limits.bytes_max.is_some() || limits.age_max_ms.is_some();
                 model.was_limited |= model.is_limited;
                 let whole = quiet && !model.torn && !model.has_left && model.away.is_none();
-                let wanted = whole.then(|| model.retained(&limits, now_ms));
+                let wanted = whole.then(|| {
+                    let files = disk.files();
+                    let bytes_of = |first| files[&format!("{stream:016x}-{first:020}.segment")].len() as u64;
+                    model.retained(&limits, now_ms, bytes_of)
+                });
                 let before = disk.changes();
                 streams.handle(StreamJob::Limit { shard: 0, stream, limits, now_ms }, &mut answers);
                 // If the disk refuses a removal, the segment stays until the next time.

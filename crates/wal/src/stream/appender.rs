@@ -7,6 +7,7 @@ use super::chunk::{ChunkHeader, ChunkPosition};
 use super::files::{self, Kind, SEGMENT_MAGIC, VERSION_BYTES, VERSION_FILE};
 use super::index::Entry;
 use super::notes::Notes;
+use super::recover::Left;
 use super::{NewChunk, STREAM_VERSION, StreamError, recover};
 use crate::disk::{Disk, PendingSync, read_all, write_all};
 use crate::files::LOCK;
@@ -90,25 +91,20 @@ impl<D: Disk> Files<D> {
     }
 
     /// Looks for missing segments; see [`recover::missing`].
-    pub(super) fn missing(
-        &mut self,
-        stream: u64,
-        firsts: &[u64],
-    ) -> Result<Option<StreamError>, StreamError> {
+    pub(super) fn missing(&mut self, stream: u64, firsts: &[u64]) -> Result<Left, StreamError> {
         recover::missing(&mut self.disk, stream, firsts, self.notes.get(stream))
     }
 
     /// See [`recover::cut_torn`].
-    pub(super) fn cut_torn(&mut self, stream: u64, firsts: &[u64]) -> Result<(), StreamError> {
-        recover::cut_torn(&mut self.disk, stream, firsts)
+    pub(super) fn cut_torn(&mut self, stream: u64, torn: &[(u64, u64)]) -> Result<(), StreamError> {
+        recover::cut_torn(&mut self.disk, stream, torn)
     }
 
-    /// Cuts a segment that is never written again. If the disk refuses, the bytes stay and are ignored.
-    pub(super) fn abandon(&mut self, stream: u64, segment: u64, end: u64) {
-        if let Ok((disk, file)) = self.open(stream, segment) {
-            let _ = disk.truncate(file, end);
-        }
+    /// Cuts a segment that is never written again. Returns false if the disk refuses. Then the bytes stay and are ignored.
+    pub(super) fn abandon(&mut self, stream: u64, segment: u64, end: u64) -> bool {
+        let cut = self.open(stream, segment).and_then(|(disk, file)| disk.truncate(file, end));
         self.close(stream, segment);
+        cut.is_ok()
     }
 
     /// Removes a segment, and then its index. The next start removes an index without a segment.

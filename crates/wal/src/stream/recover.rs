@@ -15,7 +15,7 @@
 //! The stream's note (`notes.rs`) says up to which offset everything must be there. If something is missing,
 //! nothing is written and the stream is not opened: otherwise its offsets would be used again.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use super::chunk::{CHUNK_HEADER, ChunkHeader, ChunkPosition};
@@ -24,7 +24,7 @@ use super::index::{self, Entry, Index};
 use super::notes::Note;
 use super::window::{Look, WINDOW_BYTES, Window};
 use super::{Retained, STREAM_VERSION, StreamCut, StreamError};
-use crate::disk::{Disk, read_all};
+use crate::disk::{Disk, read_all, write_all};
 
 /// The minimum bytes that a disk writes or loses as one.
 const SECTOR: u64 = 512;
@@ -63,7 +63,19 @@ pub(super) struct Found {
     pub index: Index,
     /// True if the last segment may be written to.
     pub writable: bool,
+    /// True if the file of the last segment ends with its last chunk.
+    pub is_whole: bool,
     pub cut: Option<StreamCut>,
+}
+
+/// What power loss and refused writes have left of a stream.
+#[derive(Default)]
+pub(super) struct Left {
+    /// The gap that power loss explains. Of several gaps the last one.
+    pub gap: Option<StreamError>,
+    /// The segments whose files end inside a chunk or inside their header, or have a chunk that overlaps the next segment, and where
+    /// that begins in the file. The last segment is not among them.
+    pub torn: Vec<(u64, u64)>,
 }
 
 /// Looks for missing entries: the newest segment or its end, and gaps between two segments. Returns an error
@@ -74,7 +86,7 @@ pub(super) fn missing<D: Disk>(
     stream: u64,
     firsts: &[u64],
     note: Option<(Note, bool)>,
-) -> Result<Option<StreamError>, StreamError> {
+) -> Result<Left, StreamError> {
     let guaranteed_to = guaranteed_to(note);
     if let Some((note, _)) = note.filter(|_| firsts.is_empty() && guaranteed_to > 0) {
         let file = Kind::Segment.name(stream, note.newest);
@@ -88,14 +100,14 @@ pub(super) fn missing<D: Disk>(
             Some(&last) if last == newest => {
                 let (found, _) = inspect(disk, stream, newest).map_err(io_error(stream, newest))?;
                 if found < bytes && (same_boot || synced == written) {
-                    let walked = walk(disk, stream, newest, u64::MAX).map_err(io_error(stream, newest))?;
-                    return Err(StreamError::Damaged { file, offset: found, from: Some(walked.next) });
+                    let (walk, _) = walk(disk, stream, newest, u64::MAX).map_err(io_error(stream, newest))?;
+                    return Err(StreamError::Damaged { file, offset: found, from: Some(walk.next) });
                 }
             }
             _ => return Err(StreamError::Missing { file, from: newest, to: guaranteed_to }),
         }
     }
-    let mut gap = None;
+    let mut left = Left::default();
     // An older program may have added segments and removed others since, without updating the note.
     if let (Some((note, same_boot)), &[first, ..]) = (note, firsts)
         && first > note.from
@@ -105,27 +117,35 @@ pub(super) fn missing<D: Disk>(
         let error = StreamError::Missing { file, from: note.from, to: first };
         match same_boot {
             true => return Err(error),
-            false => gap = Some(error),
+            false => left.gap = Some(error),
         }
     }
     for pair in firsts.windows(2) {
-        let Walked { next: from, stop, .. } =
-            walk(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
+        let (segment, to) = (pair[0], pair[1]);
+        let (mut walk, stop) = walk(disk, stream, segment, to).map_err(io_error(stream, segment))?;
+        let from = walk.next;
+        let rest = match stop {
+            Stop::There if walk.at < walk.length => walk.to(disk, u64::MAX),
+            _ => Ok(stop),
+        };
+        if let Stop::Torn(at) | Stop::Overlaps(at) = rest.map_err(io_error(stream, segment))? {
+            left.torn.push((segment, at));
+        }
         // A reader of the segment reports corrupt chunks.
-        if matches!(stop, Stop::EndOfFile | Stop::Torn(_)) {
-            let (file, to) = (Kind::Segment.name(stream, pair[0]), pair[1]);
-            let error = StreamError::Missing { file, from, to };
-            // Removed names may reappear after power loss. But no power loss tears a chunk that was synced.
+        if matches!(stop, Stop::EndOfFile | Stop::Torn(_) | Stop::Overlaps(_)) {
+            let error = StreamError::Missing { file: Kind::Segment.name(stream, segment), from, to };
+            // Removed names may reappear after power loss. But no power loss tears a chunk that was synced. What a refused write
+            // has left looks the same: the note claims no sync before that was cut off.
             let is_damage = note.is_some_and(|(note, same_boot)| {
                 note.from < to && (same_boot || (matches!(stop, Stop::Torn(_)) && note.synced >= to))
             });
             match is_damage {
                 true => return Err(error),
-                false => gap = Some(error),
+                false => left.gap = Some(error),
             }
         }
     }
-    Ok(gap)
+    Ok(left)
 }
 
 /// Returns the offset up to which everything was written and can be missing only because of damage.
@@ -133,66 +153,95 @@ pub(super) fn guaranteed_to(note: Option<(Note, bool)>) -> u64 {
     note.map_or(0, |(note, same_boot)| if same_boot { note.written.max(note.synced) } else { note.synced })
 }
 
-/// The whole chunks of a segment, as far as they follow each other.
-struct Walked {
-    /// The offset behind the last of them.
-    next: u64,
-    last: Option<Last>,
-    stop: Stop,
-}
-
 /// Why a walk over the chunks of a segment ended.
+#[derive(Clone, Copy)]
 enum Stop {
     /// The wanted offset is reached.
     There,
     /// The file ends between two chunks.
     EndOfFile,
-    /// The file ends inside the chunk that begins at this position.
+    /// The file ends inside the chunk that begins at this position, or inside its own header, which begins at 0.
     Torn(u64),
+    /// The chunk at this position ends after the wanted offset. If another segment begins there, the chunk is of a refused append.
+    Overlaps(u64),
     /// The next bytes are no chunk, or not the next one.
     Corrupt,
 }
 
-/// Walks over the whole chunks of a segment, up to the offset `end`. Reads only their heads, from the last entry of the index on.
-fn walk<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<Walked> {
+/// A walk over the whole chunks of a segment. Reads only their heads, from the last entry of the index on.
+struct Walk<F> {
+    stream: u64,
+    file: F,
+    length: u64,
+    window: Window,
+    /// The position behind the last chunk, and the offset there.
+    at: u64,
+    next: u64,
+    last: Option<Last>,
+}
+
+impl<F> Walk<F> {
+    /// Goes on, up to the offset `end`.
+    fn to<D: Disk<File = F>>(&mut self, disk: &mut D, end: u64) -> io::Result<Stop> {
+        if self.length < FILE_HEADER as u64 {
+            return Ok(Stop::Torn(0));
+        }
+        loop {
+            if self.next >= end {
+                return Ok(Stop::There);
+            }
+            let place = ChunkPosition { stream: self.stream, at: self.at };
+            match self.window.look((&mut *disk, &mut self.file), place, WINDOW_BYTES)? {
+                Look::Chunk(header) if header.first != self.next => return Ok(Stop::Corrupt),
+                Look::Chunk(header) if self.at + header.bytes() > self.length => {
+                    return Ok(Stop::Torn(self.at));
+                }
+                Look::Chunk(header) if header.next() > end => return Ok(Stop::Overlaps(self.at)),
+                Look::Chunk(header) => {
+                    (self.at, self.next) = (self.at + header.bytes(), header.next());
+                    self.last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
+                }
+                Look::End => return Ok(Stop::EndOfFile),
+                Look::Bad if self.is_in_head(disk)? => return Ok(Stop::Torn(self.at)),
+                Look::Bad => return Ok(Stop::Corrupt),
+            }
+        }
+    }
+
+    /// Returns true if the file ends inside the header or filter of the next chunk.
+    fn is_in_head<D: Disk<File = F>>(&mut self, disk: &mut D) -> io::Result<bool> {
+        let bytes = self.window.fill((disk, &mut self.file), self.at, CHUNK_HEADER, WINDOW_BYTES)?;
+        let Some(bytes) = bytes else { return Ok(true) };
+        let header = ChunkHeader::decode(&bytes).filter(|header| header.first == self.next);
+        Ok(header.is_some_and(|header| self.at + header.head() as u64 > self.length))
+    }
+}
+
+/// Walks over the whole chunks of a segment, up to the offset `end`.
+fn walk<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<(Walk<D::File>, Stop)> {
     let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
     let length = disk.len(&mut file)?;
-    let mut window = Window::default();
     // The index may have entries for chunks that are lost.
     let is_before = |entry: &Entry| entry.first < end && entry.position < length;
     let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, is_before)?;
-    let (mut at, mut next) =
-        entry.map_or((FILE_HEADER as u64, segment), |entry| (entry.position, entry.first));
-    let mut last = None;
-    let stop = loop {
-        if next >= end {
-            break Stop::There;
-        }
-        match window.look((&mut *disk, &mut file), ChunkPosition { stream, at }, WINDOW_BYTES)? {
-            Look::Chunk(header) if header.first != next => break Stop::Corrupt,
-            Look::Chunk(header) if at + header.bytes() > length => break Stop::Torn(at),
-            Look::Chunk(header) => {
-                (at, next) = (at + header.bytes(), header.next());
-                last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
-            }
-            Look::End => break Stop::EndOfFile,
-            Look::Bad if (at..at + CHUNK_HEADER as u64).contains(&length) => break Stop::Torn(at),
-            Look::Bad => break Stop::Corrupt,
-        }
-    };
-    Ok(Walked { next, last, stop })
+    let (at, next) = entry.map_or((FILE_HEADER as u64, segment), |entry| (entry.position, entry.first));
+    let mut walk = Walk { stream, file, length, window: Window::default(), at, next, last: None };
+    let stop = walk.to(disk, end)?;
+    Ok((walk, stop))
 }
 
-/// Cuts the chunks inside which segments end, after [`missing`] has found that power loss explains them. A reader then finds
-/// that the segments end there.
-pub(super) fn cut_torn<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Result<(), StreamError> {
-    for pair in firsts.windows(2) {
-        let walked = walk(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
-        if let Stop::Torn(at) = walked.stop {
-            truncate(disk, stream, pair[0], at).map_err(io_error(stream, pair[0]))?;
+/// Cuts what [`missing`] has found behind the chunks of segments, because power loss or a refused write explains it. A reader
+/// then finds that the segments end there. So that it finds the same in a segment without a whole header, writes one.
+pub(super) fn cut_torn<D: Disk>(disk: &mut D, stream: u64, torn: &[(u64, u64)]) -> Result<(), StreamError> {
+    let mut cut = |segment, at| {
+        let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
+        disk.truncate(&mut file, at)?;
+        if at < FILE_HEADER as u64 {
+            write_all(disk, &mut file, at, &mut [IoSlice::new(&files::header(SEGMENT_MAGIC))])?;
         }
-    }
-    Ok(())
+        disk.sync(&mut file)
+    };
+    torn.iter().try_for_each(|&(segment, at)| cut(segment, at).map_err(io_error(stream, segment)))
 }
 
 /// Returns what a damaged stream holds before the offset `end`, where its damage begins. `None` if that is nothing.
@@ -208,7 +257,7 @@ pub(super) fn readable<D: Disk>(
     for &segment in &*segments {
         bytes += inspect(disk, stream, segment)?.0;
     }
-    let last = walk(disk, stream, newest, end)?.last;
+    let last = walk(disk, stream, newest, end)?.0.last;
     Ok(Some(Retained {
         first,
         next: end,
@@ -247,20 +296,21 @@ pub(super) fn recover<D: Disk>(
     // The segment is written to only if it was verified from its start. Otherwise a part before later synced
     // entries could be missing. If the index were lost then, an open would cut those entries together with
     // the missing part.
-    let mut writable = tail.last.is_some() && tail.is_verified;
-    if cut.as_ref().is_some_and(|cut| cut.left) {
+    let is_verified = tail.last.is_some() && tail.is_verified;
+    let is_whole = match &cut {
         // The zeros may be damage after all, so the whole chunks after them are kept. Nobody reads them,
         // because the segment ends where the next one begins.
-        writable = false;
-    } else if cut.is_some() {
+        Some(cut) if cut.left => false,
         // The end is cut before the segment is written to again. Otherwise power loss could bring old bytes
         // back between new ones.
-        writable &= truncate(disk, stream, first, tail.end).is_ok();
-    }
+        Some(_) => truncate(disk, stream, first, tail.end).is_ok(),
+        None => true,
+    };
     if last.is_none() && segments.len() > 1 {
         last = last_chunk(disk, stream, segments[segments.len() - 2].first, first).unwrap_or(None);
     }
-    Ok(Found { segments, next: tail.next, last, index, writable, cut })
+    let writable = is_verified && is_whole;
+    Ok(Found { segments, next: tail.next, last, index, writable, is_whole, cut })
 }
 
 /// Returns the last chunk of a segment that ends before `end`, where the next one begins. Stops before the

@@ -13,6 +13,9 @@
 //! **With sync, a segment begins only when everything before it is synced**, including its name. So power
 //! loss can damage only the last segment, which an open verifies. An append that goes to several segments
 //! takes a sync for each.
+//!
+//! What is cut back is synced, too, before the note claims anything behind it. Otherwise power loss could bring it back, so that the
+//! segment ends inside a chunk like a damaged one.
 
 use std::io;
 
@@ -58,7 +61,8 @@ pub(super) struct Stream {
     gap_to: u64,
     /// All entries before this offset are known to be synced, except those that are missing (see `gap_to`).
     synced_to: u64,
-    /// True if `dirty` contains everything that is unsynced, and no sync of it has failed.
+    /// True if `dirty` contains everything that is unsynced, no sync of it has failed, and no segment has the rest of a refused
+    /// append behind its chunks. After power loss such a rest could be taken for a synced chunk that was cut off.
     unsynced_is_known: bool,
     /// The last note of the stream that this process has written.
     noted: Option<Note>,
@@ -118,16 +122,21 @@ impl Stream {
         let mut cut = None;
         let note = files.notes.get(stream);
         // `missing` returns an error if only damage explains what is missing.
-        if let Some(StreamError::Missing { to, .. }) = files.missing(stream, firsts)? {
+        let left = files.missing(stream, firsts)?;
+        if let Some(StreamError::Missing { to, .. }) = left.gap {
             opened.gap_to = to;
-            files.cut_torn(stream, firsts)?;
         }
+        files.cut_torn(stream, &left.torn)?;
+        let mut is_whole = true;
         if let Some(&first) = firsts.first() {
             let found = recover::recover(&mut files.disk, stream, firsts, recover::guaranteed_to(note))?;
             opened.synced_to = note.map_or(0, |(note, _)| note.synced);
-            let known = firsts.partition_point(|&first| first <= opened.synced_to).saturating_sub(1);
+            // A segment that ends there may have been cut and not synced since.
+            let known = firsts.partition_point(|&first| first < opened.synced_to).saturating_sub(1);
             let [last_two, most] = [FOUND_DIRTY, FOUND_DIRTY_MAX].map(|n| firsts.len().saturating_sub(n));
-            opened.unsynced_is_known = note.is_some_and(|(_, same_boot)| same_boot) && known >= most;
+            is_whole = found.is_whole;
+            opened.unsynced_is_known =
+                is_whole && known >= most && note.is_some_and(|(_, same_boot)| same_boot);
             let dirty = if opened.unsynced_is_known { known.min(last_two) } else { last_two };
             opened.first_ms = recover::first_time(&mut files.disk, stream, first)
                 .map_err(StreamError::io(Kind::Segment.name(stream, first)))?;
@@ -141,7 +150,7 @@ impl Stream {
             // Everything found has survived a restart of the machine, so it is synced. The note says so before
             // anything is appended, because later there will be unsynced chunks, too.
             opened.synced_to = opened.next;
-            opened.unsynced_is_known = opened.note(files);
+            opened.unsynced_is_known = opened.note(files) && is_whole;
         }
         Ok((opened, cut))
     }
@@ -387,7 +396,7 @@ impl Stream {
             Err(error) => {
                 self.writable = false;
                 match self.segments.last().is_some_and(|last| last.first == segment) {
-                    true => files.abandon(self.stream, segment, at),
+                    true => self.cut_back(files, segment, at),
                     // The segment has no confirmed chunk, so it is removed. If the disk keeps something of
                     // it, the next chunk that is written replaces it.
                     false => drop(files.remove(self.stream, segment)),
@@ -417,6 +426,14 @@ impl Stream {
             self.last = Some(Last { first: chunk.first, timestamp_ms: chunk.timestamp_ms });
         }
         Ok(count)
+    }
+
+    /// Cuts what was written of a refused append from the last segment, and includes that in the next sync.
+    fn cut_back<D: Disk>(&mut self, files: &mut Files<D>, segment: u64, end: u64) {
+        self.unsynced_is_known &= files.abandon(self.stream, segment, end);
+        if self.dirty.last() != Some(&segment) {
+            self.dirty.push(segment);
+        }
     }
 
     /// Notes that a segment was created, or an empty one replaced.
@@ -461,7 +478,8 @@ impl Stream {
         }
         if let Some(last) = self.segments.last_mut().filter(|last| last.bytes > self.confirmed_end) {
             last.bytes = self.confirmed_end;
-            files.abandon(self.stream, last.first, last.bytes);
+            let first = last.first;
+            self.cut_back(files, first, self.confirmed_end);
         }
         self.writable = false;
         self.unsynced_is_known &= refused.is_none();

@@ -5,7 +5,7 @@ use std::io;
 
 use super::appender::Files;
 use super::files::{Kind, VERSION_FILE, parse};
-use super::recover;
+use super::recover::{self, Left};
 use super::state::{Appended, Stream};
 use super::sync::{StreamSyncEnd, StreamSyncJob};
 use super::verify::verify;
@@ -120,8 +120,8 @@ impl<D: Disk> Streams<D> {
         for stream in streams {
             let firsts = self.listed.get(&stream).map_or(&[][..], Vec::as_slice);
             let (error, closes) = match self.files.missing(stream, firsts) {
-                Ok(None) => continue,
-                Ok(Some(gap)) => (gap, false),
+                Ok(Left { gap: None, .. }) => continue,
+                Ok(Left { gap: Some(gap), .. }) => (gap, false),
                 // The problem is not reported here, because opening the stream will return the same error.
                 Err(StreamError::Io { .. }) => continue,
                 Err(error) => (error, true),
