@@ -141,7 +141,7 @@ impl SimDisk {
     }
 
     /// Makes a failing sync, or direct write, also discard the written image of what it covered, like a system that reclaims
-    /// the memory. Readers then see the old contents or zeros.
+    /// the memory. Readers then see the old contents or zeros, also after power loss.
     pub fn drop_refused(&self) {
         self.state().drops_refused = true;
     }
@@ -401,6 +401,9 @@ impl Disk for SimDisk {
                     let length = inode.written.len();
                     inode.written.clone_from(&inode.synced);
                     inode.written.resize(length, 0);
+                    // What was discarded cannot reach the disk later. Only the length of the file is left.
+                    inode.pending.retain(|change| change.in_flight);
+                    inode.change(length, None);
                 }
                 inode
                     .pending
