@@ -181,6 +181,26 @@ async fn end_direct_writes(log: WriterHandle<RealDisk>, mut bell: pipe::Receiver
     }
 }
 
+/// The other ends of a shard's channel are gone.
+#[derive(Debug, PartialEq, Eq)]
+struct Ended;
+
+/// Waits until a shard has something to do. Returns the first message that has arrived, if there is one. A shard that has work left after
+/// each turn, and so wakes itself, still gets its messages.
+async fn wait<T>(
+    wake: &Signal,
+    incoming: &mut mpsc::UnboundedReceiver<T>,
+    alarm: impl Future<Output = ()>,
+) -> Result<Option<T>, Ended> {
+    tokio::select! {
+        biased;
+        // First, because it is cheaper to ask, and most turns have it.
+        () = wake.wait() => Ok(incoming.try_recv().ok()),
+        message = incoming.recv() => message.map(Some).ok_or(Ended),
+        () = alarm => Ok(None),
+    }
+}
+
 async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) {
     let mut dirty = Vec::new();
     // The times here are those of the host's clock.
@@ -199,16 +219,7 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
             alarm.as_mut().reset(host.clock.instant(timeout_ms).into());
             alarm_ms = timeout_ms;
         }
-        let first = tokio::select! {
-            biased;
-            // First, because it is cheap: most turns have it, and take what else has arrived below.
-            () = host.wake.wait() => None,
-            message = incoming.recv() => match message {
-                Some(message) => Some(message),
-                None => return,
-            },
-            () = &mut alarm => None,
-        };
+        let Ok(first) = wait(&host.wake, &mut incoming, alarm.as_mut()).await else { return };
         let now = Instant::now();
         let now_ms = host.clock.ms_at(now);
         host.shard.borrow_mut().set_now(now_ms);
@@ -382,4 +393,30 @@ fn turn(host: &Rc<Host>, now: Instant, dirty: &mut Vec<usize>) -> bool {
         host.wake.set();
     }
     is_left
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[test]
+    fn a_shard_that_always_has_work_left_gets_its_messages() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let (wake, (sender, mut incoming)) = (Signal::default(), mpsc::unbounded_channel());
+        runtime.block_on(async {
+            sender.send(1).expect("it is received");
+            sender.send(2).expect("it is received");
+            for expected in [Some(1), Some(2), None] {
+                wake.set();
+                assert_eq!(wait(&wake, &mut incoming, pending()).await, Ok(expected));
+            }
+            sender.send(3).expect("it is received");
+            assert_eq!(wait(&wake, &mut incoming, pending()).await, Ok(Some(3)), "nobody has woken it");
+            assert_eq!(wait(&wake, &mut incoming, ready(())).await, Ok(None), "the time has come");
+            drop(sender);
+            assert_eq!(wait(&wake, &mut incoming, pending()).await, Err(Ended));
+        });
+    }
 }
