@@ -451,18 +451,16 @@ fn make_named_shards(
 /// Lets the log write directly, if this is wanted and the system can. Also returns the bell of each shard, which rings when a direct write
 /// of the shard has ended.
 fn with_direct_writes(disk: RealDisk, shards: ShardId, on: DirectWrites) -> (RealDisk, Vec<Arc<OwnedFd>>) {
-    let is_wanted = match on {
-        DirectWrites::Known => disk.syncs_direct_writes(),
-        DirectWrites::All => true,
-        DirectWrites::None => false,
-    };
     let without = "light traffic of quorum queues takes more CPU than it could";
-    if !is_wanted {
-        tracing::info!(
-            "{without}: the file system of the data directory is not known to sync direct writes, or data_dir.direct_writes \
-             forbids them"
-        );
-        return (disk, Vec::new());
+    match on {
+        DirectWrites::None => return (disk, Vec::new()),
+        DirectWrites::Known if !disk.syncs_direct_writes() => {
+            tracing::info!(
+                "{without}: the file system of the data directory is not known to sync direct writes; see data_dir.direct_writes"
+            );
+            return (disk, Vec::new());
+        }
+        DirectWrites::Known | DirectWrites::All => {}
     }
     match aio::Writes::new(usize::from(shards)) {
         Ok(writes) => {

@@ -25,6 +25,8 @@
 //!   programs did not set it.
 //! * `proof`: CRC-32C over generation, number and payload.
 
+use std::io::IoSlice;
+
 use crate::checksum::{Proof, crc32c};
 use crate::file::u64_at;
 
@@ -56,6 +58,14 @@ pub(crate) struct BatchHeader {
 }
 
 impl BatchHeader {
+    /// Makes it the header of this payload, in a file of this generation.
+    pub(crate) fn seal(&mut self, generation: u64, payload: &[IoSlice<'_>]) {
+        self.generation = generation;
+        let mut proof = Proof::new([self.generation, self.number]);
+        payload.iter().for_each(|piece| proof.update(piece));
+        self.proof = proof.finish();
+    }
+
     pub(crate) fn encode(&self) -> [u8; BATCH_HEADER] {
         let mut bytes = [0; BATCH_HEADER];
         bytes[..4].copy_from_slice(&BATCH_MAGIC);

@@ -28,7 +28,6 @@ use std::io::{self, IoSlice};
 use aio::BLOCK;
 
 use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, WAITED};
-use crate::checksum::Proof;
 use crate::disk::{Disk, write_all};
 use crate::file::{self, FILE_HEADER, FILE_SIZE, FileHeader, LOG_MAGIC, LOG_VERSION};
 use crate::handover::{Completion, Failure, Handover, Step, WriteError};
@@ -409,20 +408,7 @@ impl<D: Disk> Log<D> {
             let is_written = at.is_some_and(|at| self.current.as_ref().is_some_and(|c| c.number == at.file));
             if !is_written {
                 self.ensure_room()?;
-                let waited = if self.unsynced.is_empty() { 0 } else { WAITED };
-                let header = BatchHeader {
-                    generation: 0,
-                    number,
-                    previous: self.last,
-                    synced: self.synced,
-                    floor: self.floor,
-                    length: batch.records().map(|records| records.bytes() as u64).sum(),
-                    records: match batch {
-                        Batch::Clean => CLEAN,
-                        _ => batch.len() as u32 | waited,
-                    },
-                    proof: 0,
-                };
+                let header = self.header(batch, number);
                 let mut pieces = Vec::new();
                 batch.records().for_each(|records| records.slices(&mut pieces));
                 let offset = self.write_batch(header, &pieces)?;
@@ -433,10 +419,28 @@ impl<D: Disk> Log<D> {
         if sync && (batch.is_some() || self.synced < self.last) { self.sync_all() } else { Ok(()) }
     }
 
+    /// Returns the header of the next batch, without what depends on its file and its bytes.
+    fn header(&self, batch: Batch<'_>, number: u64) -> BatchHeader {
+        let waited = if self.unsynced.is_empty() { 0 } else { WAITED };
+        BatchHeader {
+            generation: 0,
+            number,
+            previous: self.last,
+            synced: self.synced,
+            floor: self.floor,
+            length: batch.records().map(|records| records.bytes() as u64).sum(),
+            records: match batch {
+                Batch::Clean => CLEAN,
+                _ => batch.len() as u32 | waited,
+            },
+            proof: 0,
+        }
+    }
+
     /// Makes sure that there is a current file and that it is not full.
     fn ensure_room(&mut self) -> Result<(), Failure> {
         let is_full = self.current.as_ref().is_some_and(|current| current.end >= self.options.file_bytes);
-        if is_full || self.changes_to_filled() || self.is_full_for_direct() {
+        if is_full || self.leaves_file_early() {
             self.retire(true);
         }
         let syncs_first = self.sync_refused || self.dirty.len() > 2 * self.options.dirty_files_max;
@@ -483,11 +487,7 @@ impl<D: Disk> Log<D> {
         let Some(current) = &mut self.current else {
             return Err(Failure { error: io::ErrorKind::NotFound.into(), file: String::new() });
         };
-        header.generation = current.generation;
-        let mut proof = Proof::new([header.generation, header.number]);
-        payload.iter().for_each(|piece| proof.update(piece));
-        header.proof = proof.finish();
-
+        header.seal(current.generation, payload);
         let (number, generation) = (current.number, current.generation);
         let opening = FileHeader { version: LOG_VERSION, number, generation }.encode(LOG_MAGIC);
         let header_bytes = header.encode();

@@ -1,4 +1,4 @@
-//! The threads that run a [`Log`]: one writes, one syncs. The slower the disk, the larger the batches.
+//! The threads that run a [`Log`]: one writes, one syncs, one fills spares. The slower the disk, the larger the batches.
 //!
 //! ```text
 //!            asleep, and small: written at once, on the shard's thread
@@ -25,8 +25,8 @@ use crate::shared::Shared;
 use crate::worker::{Inbox, Taken, Worker};
 
 /// Called with completions: of the handovers that a round has written, and of earlier ones that are synced. It
-/// is called on the log's thread, on the sync thread, or on the thread that calls [`WriterHandle::try_write`],
-/// but never on two of them at once.
+/// is called on the log's thread, on the sync thread, or on a thread that calls [`WriterHandle::try_write`] or
+/// [`WriterHandle::end_direct`], but never on two of them at once.
 pub type OnDone = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
 
 /// Starts the threads; see [`Writer::spawn`].
@@ -34,7 +34,7 @@ pub type OnDone = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
 pub struct Writer;
 
 impl Writer {
-    /// Runs `log` on one thread and its syncs on another. Completions that `on_done` leaves in its list are
+    /// Runs `log` on one thread, its syncs on another, and fills its spares on a third one. Completions that `on_done` leaves in its list are
     /// dropped.
     ///
     /// # Errors

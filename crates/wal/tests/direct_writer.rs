@@ -74,7 +74,7 @@ fn in_flight() -> Setup {
 }
 
 impl Setup {
-    /// Returns the tickets that are answered up to the one that is looked for.
+    /// Waits for an answer. Returns the tickets of all answers up to it, in their order.
     fn until(&self, is: impl Fn(&Completion) -> bool) -> Vec<(u64, Step)> {
         let mut all = Vec::new();
         loop {

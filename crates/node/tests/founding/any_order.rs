@@ -1,6 +1,6 @@
 //! Quorum queues are declared and deleted on one to three shards from a seed. Handovers, syncs and mail come in any order, the log
 //! deletes its files, and the process or the power fails at any time, also within a start. A queue that is declared is there and
-//! open; one that is deleted stays away; and one that loses its records once its founding is noted is closed for good.
+//! open; one that is deleted stays away; and one whose records are lost after its founding was noted is closed for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

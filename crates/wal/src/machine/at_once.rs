@@ -47,11 +47,10 @@ impl<D: Disk> Log<D> {
         let has_room = self.current.as_ref().is_some_and(|current| current.end < self.options.file_bytes);
         let waits =
             self.is_full() || self.sync_refused || self.dirty.len() > 2 * self.options.dirty_files_max;
-        let changes = self.changes_to_filled() || self.is_full_for_direct();
         let is_small = !records.is_empty() && records.bytes() as u64 <= AT_ONCE_BYTES_MAX;
         is_small
             && has_room
-            && !changes
+            && !self.leaves_file_early()
             && !waits
             && !self.is_on_reserve()
             && (!sync || self.syncs_on_another_thread())

@@ -17,9 +17,9 @@
 //! which that one has ended, and writes the bytes before it once more. A power failure may tear a block, but leaves each of its
 //! sectors old or new. Both have those bytes.
 //!
-//! **When.** Only after some handovers in a row ([`Options::direct_after`](super::Options)) that nobody waits for except for their sync, so that a log which writes for
-//! other queues as well does not change from one way to the other all the time. A larger handover is written as ever: many messages
-//! share its sync, and the next one is encoded and written while it is synced.
+//! **When.** Only after some handovers in a row ([`Options::direct_after`](super::Options)) that nobody waits for except for their sync.
+//! So a log that writes for other queues as well does not change from one way to the other all the time. A larger handover is written as
+//! ever: many messages share its sync, and the next one is encoded and written while it is synced.
 
 use std::io::IoSlice;
 
@@ -28,12 +28,11 @@ use aio::{BLOCK, Blocks};
 use super::sync::{Refused, SyncEnd};
 use super::{Batch, Log, Mutation, Open};
 use crate::batch::{BATCH_HEADER, BatchHeader};
-use crate::checksum::Proof;
 use crate::disk::Disk;
 use crate::handover::{Completion, Handover};
 
 /// The largest batch that is written directly, in bytes. More is a sign of load: then the thread syncs while the shards write on.
-pub(super) const DIRECT_BYTES_MAX: u64 = 64 << 10;
+const DIRECT_BYTES_MAX: u64 = 64 << 10;
 
 /// After this many direct writes that were refused or have failed, the log tries no more, unless a file was filled meanwhile. An
 /// occasional refusal costs the rest of a file; a file system that always refuses must not cost more.
@@ -153,7 +152,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Returns true if the current file can be written directly.
-    pub(super) fn has_direct_file(&self) -> bool {
+    fn has_direct_file(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.direct.handle.is_some())
     }
 
@@ -162,14 +161,11 @@ impl<D: Disk> Log<D> {
         self.current.as_ref().is_some_and(|current| current.direct.filled > 0)
     }
 
-    /// Returns true if the next file should be taken although this one is not full, because that one was filled and this one was not.
-    pub(super) fn changes_to_filled(&self) -> bool {
-        self.wants_direct() && !self.has_filled_file() && self.has_filled_spare()
-    }
-
-    /// Returns true if the next file should be taken because too little is left of the filled bytes of this one.
-    pub(super) fn is_full_for_direct(&self) -> bool {
-        self.wants_direct() && self.current.as_ref().is_some_and(|current| current.direct.is_full)
+    /// Returns true if the next file should be taken although this one is not full: because that one was filled and this one was not, or
+    /// because too little is left of the filled bytes of this one.
+    pub(super) fn leaves_file_early(&self) -> bool {
+        let is_used_up = || self.current.as_ref().is_some_and(|current| current.direct.is_full);
+        self.wants_direct() && (!self.has_filled_file() && self.has_filled_spare() || is_used_up())
     }
 
     /// Returns the end of the direct write in flight, if it has ended; with `waits`, waits for it. The result is passed to
@@ -211,10 +207,7 @@ impl<D: Disk> Log<D> {
         // The number is used up even if the disk refuses, because a part of the batch may be written.
         let number = self.next_batch;
         self.next_batch += 1;
-        let (previous, synced, floor) = (self.last, self.synced, self.floor);
-        let records = batch.len() as u32;
-        let header =
-            BatchHeader { generation: 0, number, previous, synced, floor, length: bytes, records, proof: 0 };
+        let header = self.header(batch, number);
         let mut payload = Vec::new();
         batch.records().for_each(|records| records.slices(&mut payload));
         // A shard that waits for the sync does not end before.
@@ -254,12 +247,9 @@ impl<D: Disk> Log<D> {
         shard: u32,
     ) -> Option<BatchHeader> {
         let current = self.current.as_mut()?;
-        header.generation = current.generation;
-        let mut proof = Proof::new([header.generation, header.number]);
-        payload.iter().for_each(|piece| proof.update(piece));
-        header.proof = proof.finish();
+        header.seal(current.generation, payload);
         let begin = current.next_direct();
-        let tail = current.direct.tail.take().unwrap_or_default();
+        let mut tail = current.direct.tail.take().unwrap_or_default();
         let end = begin + BATCH_HEADER as u64 + header.length;
         let mut blocks = std::mem::take(&mut self.direct.blocks);
         blocks.clear(tail.len() + (end - begin) as usize);
@@ -269,14 +259,15 @@ impl<D: Disk> Log<D> {
         }
         blocks.push(&header.encode());
         payload.iter().for_each(|piece| blocks.push(piece));
-        let last_block = blocks.bytes().len() / BLOCK * BLOCK;
-        let next_tail = blocks.bytes()[last_block..].to_vec();
+        let offset = begin - tail.len() as u64;
+        tail.clear();
+        tail.extend_from_slice(&blocks.bytes()[blocks.bytes().len() / BLOCK * BLOCK..]);
         blocks.pad();
         let handle = current.direct.handle.as_mut()?;
-        match self.disk.begin_direct(handle, begin - tail.len() as u64, blocks, shard) {
+        match self.disk.begin_direct(handle, offset, blocks, shard) {
             Ok(()) => {
                 current.end = end;
-                current.direct.tail = Some(next_tail);
+                current.direct.tail = Some(tail);
                 Some(header)
             }
             Err((_, blocks)) => {

@@ -19,7 +19,7 @@
 //! Only files that this process has written without a failure are overwritten. A file from before the open
 //! may be damaged, or somebody may have linked it under another name. A file that failed a write or a sync
 //! may have bad blocks.
-
+//!
 //! **Filled** spares consist of written and synced bytes from end to end, and none of their pages is in the page cache. So a sync of the
 //! file writes neither a block's place nor the length of the file, and the file may be written directly (`direct.rs`). A forgotten
 //! file is a little shorter than a full one, because it was cut after its last batch. So it is filled again. This is done on a thread
