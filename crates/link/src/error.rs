@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use crate::bounds::{LANES_MAX, MESSAGE_MAX, UNFINISHED_MAX, WINDOW};
 use crate::frame::{Malformed, Reason, Way};
 use crate::hello::{ClusterId, NodeIdentity};
-use crate::incoming::{LANES_MAX, UNFINISHED_MAX};
-use crate::outgoing::{MESSAGE_MAX, WINDOW};
 
 /// Why a handshake failed. The text is for the operator. It never contains the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]

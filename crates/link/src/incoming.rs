@@ -5,17 +5,9 @@ use std::collections::btree_map::Entry;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::bounds::{LANES_MAX, MESSAGE_MAX, UNFINISHED_MAX, WINDOW, WINDOW_STEP};
 use crate::error::LinkError;
 use crate::frame::{Frame, PIECE_MAX, Piece};
-use crate::outgoing::{MESSAGE_MAX, QUEUED_MAX, WINDOW};
-
-/// The taken bytes that are acknowledged together. An eighth of the window: few frames, and the sender never waits without need.
-pub const WINDOW_STEP: usize = WINDOW / 8;
-/// The unfinished messages of one connection. A message has a second piece only if it is longer than [`PIECE_MAX`], so no more of them
-/// fit into the sender's queue, beside one large message.
-pub const LANES_MAX: usize = QUEUED_MAX / PIECE_MAX + 1;
-/// The bytes of the unfinished messages of one connection, by their announced lengths: as much as the sender's queue holds.
-pub const UNFINISHED_MAX: usize = QUEUED_MAX + MESSAGE_MAX;
 
 /// A message that has arrived whole.
 #[derive(Clone, Debug, PartialEq, Eq)]

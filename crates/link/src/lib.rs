@@ -37,6 +37,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod error;
 mod frame;
 mod handshake;
@@ -45,12 +46,13 @@ mod incoming;
 mod outgoing;
 mod word;
 
+pub use bounds::{LANES_MAX, MESSAGE_MAX, QUEUED_MAX, QUEUED_OVERHEAD, UNFINISHED_MAX, WINDOW, WINDOW_STEP};
 pub use error::{HandshakeError, LinkError};
 pub use frame::{
     FRAME_MAX, Frame, Greeting, Malformed, NAME_MAX, Nonce, PIECE_MAX, Piece, Reason, TEXT_MAX, WORD_MAX, Way,
 };
 pub use handshake::{Auth, FORMAT, FORMAT_MIN, Handshake, Secret};
 pub use hello::{ClusterId, Hello, NodeIdentity, Role};
-pub use incoming::{Incoming, LANES_MAX, Message, UNFINISHED_MAX, WINDOW_STEP};
-pub use outgoing::{MESSAGE_MAX, NotQueued, Outgoing, QUEUED_MAX, QUEUED_OVERHEAD, WINDOW};
+pub use incoming::{Incoming, Message};
+pub use outgoing::{NotQueued, Outgoing};
 pub use word::{put_word, take_word};

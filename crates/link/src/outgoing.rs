@@ -5,23 +5,9 @@ use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::bounds::{MESSAGE_MAX, QUEUED_MAX, QUEUED_OVERHEAD, WINDOW};
 use crate::error::LinkError;
-use crate::frame::{FRAME_MAX, Frame, PIECE_MAX, Piece};
-
-/// The longest message in bytes: more than a message of a client and what is added to it on the way.
-pub const MESSAGE_MAX: usize = 256 * 1024 * 1024;
-/// The bytes of messages that wait to be sent, with [`QUEUED_OVERHEAD`] for each: four windows, so that a pause of the sender's thread
-/// does not leave the connection idle. Above it, messages are refused. A message that is longer than this by itself does not
-/// count, but only one such message is admitted at a time. If it counted, it would wait for an empty queue, and while it is
-/// sent no short message could be queued to pass it.
-pub const QUEUED_MAX: usize = 32 * 1024 * 1024;
-/// What each queued message adds to its bytes, so that no number of short messages takes much memory.
-pub const QUEUED_OVERHEAD: usize = 128;
-/// The bytes of pieces, with their heads, that may be sent before the receiver has taken them. So much can be on its way and wait at
-/// the receiver. At 1 Gbit/s it covers a round trip of about 60 ms.
-pub const WINDOW: usize = 8 * 1024 * 1024;
-
-const _: () = assert!(crate::incoming::WINDOW_STEP + FRAME_MAX <= WINDOW, "a sender would wait for ever");
+use crate::frame::{Frame, PIECE_MAX, Piece};
 
 /// A message was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +99,7 @@ impl Outgoing {
     }
 
     /// Appends frames, at most `at_most` bytes of them, as far as the window permits. The lanes take turns, with one piece each. Returns
-    /// true if another call could append more at once. Pieces are not cut to fit, so with less than [`FRAME_MAX`] bytes a call
+    /// true if another call could append more at once. Pieces are not cut to fit, so with less than [`FRAME_MAX`](crate::FRAME_MAX) bytes a call
     /// may append nothing.
     pub fn poll(&mut self, into: &mut Vec<u8>, at_most: usize) -> bool {
         let mut room = at_most;

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use proptest::prelude::*;
 
 use super::*;
+use crate::bounds::{QUEUED_MAX, QUEUED_OVERHEAD};
 use crate::frame::FRAME_MAX;
-use crate::outgoing::{NotQueued, Outgoing, QUEUED_OVERHEAD};
+use crate::outgoing::{NotQueued, Outgoing};
 
 /// Returns a content that differs from that of messages with other ids, and at each place.
 fn content(id: usize, length: usize) -> Bytes {
