@@ -18,7 +18,8 @@ pub const FORMAT_MIN: u32 = 1;
 /// Begins the input of each proof. Another version of the handshake has another label, so a proof of one is none of the other.
 const LABEL: &[u8] = b"sluice node handshake 1";
 
-/// The secret that all nodes of a cluster share. It is never printed.
+/// The secret that all nodes of a cluster share. It is never printed. It must be long and random: whoever pretends to be a node and is
+/// dialed gets a proof against which guesses can be tried.
 #[derive(Clone)]
 pub struct Secret(Box<[u8]>);
 
