@@ -9,10 +9,10 @@ use crate::mutation::Mutation;
 use crate::word::{Body, Reason, State};
 
 /// Between two requests to be admitted. The catalog decides within some syncs. A request that was lost delays the start of a node by this.
-pub const ASK_MS: u64 = 500;
+const ASK_MS: u64 = 500;
 
 /// Between two requests after a refusal. Only an operator can change the cause.
-pub const ASK_AGAIN_MS: u64 = 5_000;
+const ASK_AGAIN_MS: u64 = 5_000;
 
 /// What a node waits for before it is a member of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

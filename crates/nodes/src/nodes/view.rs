@@ -9,7 +9,7 @@ use crate::peer::{Side, Why};
 use crate::word::{Health, State};
 
 /// The difference between two clocks, in milliseconds, above which both nodes are named to the operator.
-pub const CLOCK_DIFFERENCE_MAX_MS: i64 = 1_000;
+const CLOCK_DIFFERENCE_MAX_MS: i64 = 1_000;
 
 /// What a node shows about itself and the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
