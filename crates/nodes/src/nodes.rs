@@ -425,7 +425,7 @@ impl Nodes {
         if matches!(self.directory, Directory::Member { number: mine, .. } if mine == number) {
             return true;
         }
-        if self.is_ill() && !self.has(Mutation::LeadWhileIll) {
+        if self.is_ill() {
             return false;
         }
         let slot = self.slots.iter().find(|slot| self.number_of(slot) == Some(number));
@@ -434,7 +434,9 @@ impl Nodes {
     }
 
     fn is_ill(&self) -> bool {
-        self.health.oldest_unsynced_ms >= UNSYNCED_MAX_MS || self.health.oldest_turn_ms >= TURN_MAX_MS
+        let Health { oldest_unsynced_ms, oldest_turn_ms, .. } = self.health;
+        let is_ill = oldest_unsynced_ms >= UNSYNCED_MAX_MS || oldest_turn_ms >= TURN_MAX_MS;
+        is_ill && !self.has(Mutation::LeadWhileIll)
     }
 
     /// Returns when this beat was sent, if it is one of the last.
