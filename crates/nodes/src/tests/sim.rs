@@ -434,7 +434,11 @@ impl World {
     fn push(&mut self, id: u64, is_there: bool, packet: Packet) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let (from, to) = (connection.from, connection.to);
-        let delay_ms = if is_there { self.paths[from][to].1 } else { self.paths[to][from].1 };
+        let mut delay_ms = if is_there { self.paths[from][to].1 } else { self.paths[to][from].1 };
+        // Some dials need a second try, so that they arrive after later ones.
+        if matches!(packet, Packet::Hello(_)) && self.random.one_in(4) {
+            delay_ms += self.random.below(1_000);
+        }
         let packets = if is_there { &mut connection.there } else { &mut connection.back };
         let last_ms = packets.back().map_or(0, |(time_ms, _)| *time_ms);
         packets.push_back((last_ms.max(self.now_ms + delay_ms), packet));
