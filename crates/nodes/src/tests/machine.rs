@@ -353,7 +353,7 @@ fn a_member_asks_the_catalog_once_and_passes_its_answer_on() {
     assert_eq!(scene.take(), []);
     (0..3).for_each(|_| scene.say(Body::Join));
     let ask = Event::AskToAdmit { node: PEER.node, name: "b".to_owned() };
-    assert_eq!(scene.take(), [ask.clone()]);
+    assert_eq!(scene.take(), std::slice::from_ref(&ask));
     let body = |event: &Event| match event {
         Event::Send { word, .. } => Word::decode(word).expect("a word").body,
         _ => panic!("{event:?}"),

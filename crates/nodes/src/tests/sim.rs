@@ -325,7 +325,7 @@ impl World {
 
     fn step(&mut self) {
         self.now_ms += STEP_MS;
-        let is_check = self.now_ms % CHECK_MS == 0;
+        let is_check = self.now_ms.is_multiple_of(CHECK_MS);
         let ids: Vec<u64> = self.connections.keys().copied().collect();
         for id in ids {
             self.deliver(id);
