@@ -92,6 +92,8 @@ pub enum Refusal {
     SameName { name: String, node: NodeIdentity },
     /// The node has been started again since.
     EarlierBoot { name: String },
+    /// The connection was dialed, but the handshake failed. The caller says why.
+    Handshake(String),
 }
 
 impl fmt::Display for Refusal {
@@ -111,6 +113,7 @@ impl fmt::Display for Refusal {
                 write!(f, "another node with the name {name} is connected, with the identity {node}")
             }
             Self::EarlierBoot { name } => write!(f, "{name} has been restarted since"),
+            Self::Handshake(why) => f.write_str(why),
         }
     }
 }
@@ -148,9 +151,15 @@ pub enum Event {
     OtherCluster { peer: usize, ours: ClusterId, theirs: ClusterId },
 }
 
+/// How many nodes that had the name of a listed node before are remembered, the newest. Each wiped disk makes one. An earlier boot of one that is
+/// forgotten could connect for a moment, until its dead connection ends.
+const FORMER_MAX: usize = 8;
+
 /// What this node knows about one listed node.
 struct Slot {
     peer: Peer,
+    /// The last lives of other nodes that had this name.
+    former: Vec<Life>,
     /// The number and boot of the member that the caller knows as supported.
     told: Option<(u32, u64)>,
     standing: Option<Why>,
@@ -211,6 +220,7 @@ impl Nodes {
         let list = digest(&listed);
         let slot = |name| Slot {
             peer: Peer::new(name),
+            former: Vec::new(),
             told: None,
             standing: Some(Why::NeverSeen),
             since_ms: now_ms,
@@ -302,6 +312,12 @@ impl Nodes {
     pub fn handle_refused(&mut self, peer: usize) {
         self.slots[peer].peer.refuse();
         self.judge(peer);
+    }
+
+    /// A connection to the peer could not be opened for this reason, which the view shows: the name has no address, the handshake failed, or the
+    /// peer is in another cluster.
+    pub fn handle_failed(&mut self, peer: usize, why: String) {
+        self.slots[peer].refusal = Some(Refusal::Handshake(why));
     }
 
     /// Another node has dialed this one. Returns its place in the list. The caller then closes an earlier connection that it accepted from the
@@ -454,14 +470,23 @@ impl Nodes {
         if let Some(other) = others.find(|peer| peer.life.is_some_and(|other| other.node == life.node)) {
             return Err(Refusal::SameIdentity { name: hello.name.clone(), other: other.name.clone() });
         }
-        if let Some(known) = self.slots[at].peer.life.filter(|known| *known != life) {
+        let known = self.slots[at].peer.life.filter(|known| *known != life);
+        let is_earlier = |known: &Life| life.node == known.node && life.boot < known.boot;
+        if self.slots[at].former.iter().chain(&known).any(is_earlier) && !self.has(Mutation::BootNotChecked) {
+            return Err(Refusal::EarlierBoot { name: hello.name.clone() });
+        }
+        if let Some(known) = known {
             if known.node != life.node {
                 // The address in the list decides which of two nodes with the same name is meant.
                 if side == Side::Accepted && self.slots[at].peer.is_open(Side::Dialed) {
                     return Err(Refusal::SameName { name: hello.name.clone(), node: known.node });
                 }
-            } else if life.boot < known.boot && !self.has(Mutation::BootNotChecked) {
-                return Err(Refusal::EarlierBoot { name: hello.name.clone() });
+                let former = &mut self.slots[at].former;
+                former.retain(|former| former.node != known.node && former.node != life.node);
+                former.push(known);
+                if former.len() > FORMER_MAX {
+                    former.remove(0);
+                }
             }
             let other = if side == Side::Dialed { Side::Accepted } else { Side::Dialed };
             self.slots[at].peer.close(side, self.now_ms);

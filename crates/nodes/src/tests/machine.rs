@@ -208,6 +208,8 @@ fn a_process_that_is_gone_loses_support_at_once() {
     assert_eq!(scene.support(), [Some(Why::Gone)]);
     scene.connect();
     assert_eq!(scene.support(), [None], "the same boot has not gone");
+    scene.nodes.handle_accept_closed(1);
+    assert_eq!(scene.support(), [], "the port has not refused since");
 }
 
 #[test]
@@ -302,6 +304,21 @@ fn connections_of_no_use_are_refused() {
     // The address decides.
     nodes.handle_closed(1);
     assert_eq!(nodes.handle_dialed(1, &hello(stranger, "b")), Ok(()));
+    assert_eq!(nodes.handle_accepted(&hello(stranger, "b")), Ok(1));
+    nodes.handle_closed(1);
+    let earlier = Life { boot: PEER.boot - 1, ..PEER };
+    let refusal = Refusal::EarlierBoot { name: b() };
+    assert_eq!(
+        nodes.handle_accepted(&hello(earlier, "b")),
+        Err(refusal),
+        "of the node that had the name before"
+    );
+    nodes.handle_failed(2, "the secrets differ".to_owned());
+    let text = nodes.view().nodes[2].to_string();
+    assert_eq!(
+        text,
+        "it was not seen since this node started; the last connection was refused: the secrets differ"
+    );
 }
 
 #[test]

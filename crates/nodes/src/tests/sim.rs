@@ -3,14 +3,15 @@
 //! A connection carries packets in order. While its direction is cut, they wait, as TCP sends them again. A packet for an end that is gone is
 //! answered with a reset.
 
+mod checks;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use link::{ClusterId, Hello, NodeIdentity, Role};
 use random::Random;
 
 use crate::mutation::Mutation;
-use crate::word::{Body, Word};
-use crate::{Directory, Event, Health, Life, Member, Nodes, Reason, SILENCE_MS, Setup, Side, State, Waits};
+use crate::{Directory, Event, Health, Life, Member, Nodes, Reason, Setup, Side};
 
 /// What went wrong.
 pub(super) type Violation = String;
@@ -108,6 +109,8 @@ pub(super) struct World {
     pub(super) is_faulty: bool,
     /// The words other than beats.
     pub(super) talk: u64,
+    /// A host whose process ends at the end of the step.
+    doomed: Option<usize>,
     violation: Option<Violation>,
 }
 
@@ -156,6 +159,7 @@ impl World {
             mutation,
             is_faulty: false,
             talk: 0,
+            doomed: None,
             violation: None,
         }
     }
@@ -290,39 +294,6 @@ impl World {
         self.hosts.iter().filter_map(of).collect()
     }
 
-    /// Checks that all running nodes are members of one cluster and support each other, or wait for what they should.
-    pub(super) fn check_healed(&self) -> Result<(), Violation> {
-        let clusters = self.clusters();
-        let holders = self.hosts.iter().filter(|host| host.directory == Directory::Holds).count();
-        for at in 0..self.hosts.len() {
-            let Some(nodes) = self.nodes(at) else { continue };
-            let (waits, host) = (nodes.waits(), &self.hosts[at]);
-            let has_namesake = || {
-                let members = clusters.first().and_then(|cluster| self.catalogs.get(cluster));
-                let is_namesake = |m: &Member| m.name == name(at) && m.node != host.life.node;
-                members.is_some_and(|members| members.iter().any(is_namesake))
-            };
-            let is_right = match &waits {
-                Waits::Nothing => matches!(host.directory, Directory::Member { .. }),
-                Waits::Holders(names) => clusters.is_empty() && holders > 1 && names.len() == holders,
-                Waits::NotAdmitted { reason: Reason::WouldReplace(_), .. } => has_namesake(),
-                _ => false,
-            };
-            if !is_right {
-                return Err(format!("{} waits for {waits:?}, with {:?}", name(at), host.directory));
-            }
-            for (other, host) in self.hosts.iter().enumerate().filter(|(other, _)| *other != at) {
-                let Directory::Member { number, .. } = host.directory else { continue };
-                let is_member = waits == Waits::Nothing && host.process.is_some();
-                if is_member && !(nodes.supports(number) && nodes.acknowledged_within(number, 1_500)) {
-                    let view = &nodes.view().nodes[other];
-                    return Err(format!("{} does not support {}: {view}", name(at), name(other)));
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn step(&mut self) {
         self.now_ms += STEP_MS;
         let is_check = self.now_ms.is_multiple_of(CHECK_MS);
@@ -345,59 +316,11 @@ impl World {
                 self.act(at);
             }
         }
+        if let Some(at) = self.doomed.take() {
+            self.kill(at);
+        }
         if is_check {
             self.check();
-        }
-    }
-
-    fn check(&mut self) {
-        if self.clusters().len() > 1 {
-            self.fail(format!("two clusters: {:?}", self.clusters()));
-        }
-        for one in 0..self.hosts.len() {
-            for other in (0..self.hosts.len()).filter(|other| *other != one) {
-                self.check_pair(one, other);
-            }
-        }
-        let hosts = &self.hosts;
-        self.connections.retain(|id, connection| {
-            let dials = hosts[connection.from].process.as_ref().map(|process| &process.dials[connection.to]);
-            let is_dialed =
-                matches!(dials, Some(Dial::Trying(dialed, _) | Dial::Open(dialed)) if dialed == id);
-            let is_quiet = connection.there.is_empty() && connection.back.is_empty();
-            is_dialed || connection.accepted.is_some() || !is_quiet
-        });
-    }
-
-    fn check_pair(&mut self, one: usize, other: usize) {
-        let is_open = self.paths[one][other].0 == Path::Open && self.paths[other][one].0 == Path::Open;
-        if [self.paths[one][other].0, self.paths[other][one].0].contains(&Path::Refuses) {
-            self.refused_ms.insert(pair(one, other), self.now_ms);
-        }
-        if is_open {
-            self.cut_ms.remove(&pair(one, other));
-        } else {
-            self.cut_ms.entry(pair(one, other)).or_insert(self.now_ms);
-        }
-        let ago_ms = |time_ms: Option<&u64>| time_ms.map_or(u64::MAX, |time_ms| self.now_ms - time_ms);
-        let Directory::Member { number: mine, .. } = self.hosts[one].directory else { return };
-        let Directory::Member { number, .. } = self.hosts[other].directory else { return };
-        let (Some(here), Some(there)) = (&self.hosts[one].process, &self.hosts[other].process) else {
-            return;
-        };
-        if self.cut_ms.contains_key(&pair(one, other))
-            && ago_ms(self.cut_ms.get(&pair(one, other))) >= 3_000
-            && here.supports.contains_key(&number)
-        {
-            self.fail(format!("{} supports {} over a cut", name(one), name(other)));
-            return;
-        }
-        // A restarted node votes for nobody for some time, and a refused connection is a wrong guess.
-        let is_excepted = self.now_ms - there.started_ms < SILENCE_MS + 100
-            || ago_ms(self.refused_ms.get(&pair(one, other))) < SILENCE_MS + 100;
-        let is_supported = there.supports.get(&mine) == Some(&self.hosts[one].life.boot);
-        if self.is_exact && !is_excepted && !is_supported && here.nodes.acknowledged_within(number, 1_500) {
-            self.fail(format!("{} counts on {}, which does not support it", name(one), name(other)));
         }
     }
 
@@ -677,6 +600,9 @@ impl World {
                 let listed = &world.hosts[at].list[peer];
                 (0..world.hosts.len()).find(|host| name(*host) == *listed).expect("a listed host")
             };
+            if self.is_faulty && !matches!(event, Event::Send { .. }) && self.random.one_in(20) {
+                self.doomed = Some(at);
+            }
             match event {
                 Event::Send { peer, word } => self.send(at, host_of(self, peer), word),
                 Event::Close { peer, side } => self.close(at, host_of(self, peer), side),
@@ -718,56 +644,8 @@ impl World {
         }
     }
 
-    fn check_founding(&mut self, at: usize) {
-        for other in 0..self.hosts.len() {
-            let ago_ms = self.heard_ms.get(&(at, other)).map_or(u64::MAX, |time_ms| self.now_ms - time_ms);
-            if other != at && ago_ms > SILENCE_MS + 100 {
-                self.fail(format!("{} founds without {}", name(at), name(other)));
-            }
-            if self.hosts[other].list != self.hosts[at].list {
-                self.fail(format!("{} founds, but {} has another list", name(at), name(other)));
-            }
-        }
-    }
-
     fn send(&mut self, at: usize, to: usize, word: Vec<u8>) {
-        let host = &self.hosts[at];
-        let decoded = Word::decode(&word).expect("a proper word");
-        let process = host.process.as_ref().expect("it runs");
-        let is_pending = process.persisting.is_some();
-        let says = match decoded.body {
-            Body::Beat(beat) => beat.state,
-            Body::Admitted { cluster, .. } => {
-                let Directory::Member { cluster: own, .. } = host.directory else {
-                    return self.fail(format!("{} admits, but is no member", name(at)));
-                };
-                if own != cluster {
-                    self.fail(format!("{} admits to another cluster", name(at)));
-                }
-                self.talk += 1;
-                return self.send_to(at, to, word);
-            }
-            Body::Join | Body::NotAdmitted(_) => {
-                self.talk += 1;
-                return self.send_to(at, to, word);
-            }
-        };
-        let is_true = match (host.directory, says) {
-            (Directory::Empty | Directory::Holds, State::Pending(_)) => is_pending,
-            (Directory::Empty, State::Empty) | (Directory::Holds, State::Holds) => !is_pending,
-            (Directory::Member { cluster, number }, State::Member { cluster: said, number: as_number }) => {
-                (cluster, number) == (said, as_number)
-            }
-            _ => false,
-        };
-        if !is_true {
-            self.fail(format!("{} says {says:?}, but has {:?} on disk", name(at), host.directory));
-            return;
-        }
-        self.send_to(at, to, word);
-    }
-
-    fn send_to(&mut self, at: usize, to: usize, word: Vec<u8>) {
+        self.check_word(at, &word);
         if let Some(Dial::Open(id)) = self.hosts[at].process.as_ref().map(|process| process.dials[to]) {
             self.push(id, true, Packet::Word(word));
         } else {
