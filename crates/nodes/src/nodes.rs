@@ -88,7 +88,7 @@ pub enum Refusal {
     OtherName { listed: String, found: String },
     /// Two nodes have the same identity: the directory of one is a copy.
     SameIdentity { name: String, other: String },
-    /// This node is connected to another node with the same name.
+    /// This node itself has the name, or is connected to another node with it. `node` is the identity of that one.
     SameName { name: String, node: NodeIdentity },
     /// The node has been started again since.
     EarlierBoot { name: String },
@@ -110,7 +110,7 @@ impl fmt::Display for Refusal {
                 write!(f, "{name} has the identity of {other}: one data directory is a copy of the other")
             }
             Self::SameName { name, node } => {
-                write!(f, "another node with the name {name} is connected, with the identity {node}")
+                write!(f, "another node has the name {name}, with the identity {node}")
             }
             Self::EarlierBoot { name } => write!(f, "{name} has been restarted since"),
             Self::Handshake(why) => f.write_str(why),
@@ -173,7 +173,7 @@ struct Slot {
     is_reported: bool,
 }
 
-/// The machine. See the page of the crate.
+/// The machine. See the page of the crate. A *peer* is a place in the list, from 0. Methods panic if there is no such place.
 pub struct Nodes {
     me: Life,
     name: String,
@@ -194,7 +194,7 @@ pub struct Nodes {
     beat: u64,
     /// When the last beats were sent, the newest at the end.
     sent_ms: VecDeque<u64>,
-    /// Beats up to this one may have said what ends support. Their acknowledgements do not count for leading.
+    /// The last beat that said what ends support. Acknowledgements of it and of earlier ones do not count for leading.
     ill_beat: u64,
     asking: forming::Asking,
     events: VecDeque<Event>,
@@ -203,6 +203,10 @@ pub struct Nodes {
 }
 
 impl Nodes {
+    /// Makes the machine of a node that starts. Call [`Self::poll`] at once: a node that is alone in its list founds.
+    ///
+    /// # Errors
+    /// The setup is of no use. This is the operator's mistake, except a cluster id of zeros.
     pub fn new(setup: Setup) -> Result<Self, SetupError> {
         let Setup { me, name, listed, directory, cluster, now_ms, seed } = setup;
         if listed.len() > NODES_MAX {
@@ -329,10 +333,13 @@ impl Nodes {
         if hello.node == self.me.node {
             return Err(Refusal::Myself);
         }
-        let place = self.slots.iter().position(|slot| slot.peer.name == hello.name);
-        let Some(peer) = place.filter(|place| *place != self.my_place) else {
-            return Err(Refusal::NotListed { name: hello.name.clone() });
+        let name = hello.name.clone();
+        let Some(peer) = self.slots.iter().position(|slot| slot.peer.name == name) else {
+            return Err(Refusal::NotListed { name });
         };
+        if peer == self.my_place {
+            return Err(Refusal::SameName { name, node: self.me.node });
+        }
         let result = self.meet(peer, Side::Accepted, hello);
         self.slots[peer].refusal = result.clone().err();
         result.map(|()| peer)
@@ -383,9 +390,6 @@ impl Nodes {
     /// Sets how this node is. While it says what ends its support, no other node counts as acknowledging it ([`Self::acknowledged_within`]).
     pub fn handle_health(&mut self, health: Health) {
         self.health = health;
-        if self.is_ill() {
-            self.ill_beat = self.beat;
-        }
     }
 
     /// Sets the age of the oldest append that a shard of this member has not answered over an open connection; 0 if there is none, or if
@@ -444,8 +448,7 @@ impl Nodes {
         if self.is_ill() {
             return false;
         }
-        let slot = self.slots.iter().find(|slot| self.number_of(slot) == Some(number));
-        let until_ms = slot.map_or(0, |slot| slot.peer.known.supports_until_ms);
+        let until_ms = self.place_of(number).map_or(0, |at| self.slots[at].peer.known.supports_until_ms);
         self.now_ms + SILENCE_MS.saturating_sub(ms) < until_ms
     }
 
@@ -529,12 +532,7 @@ impl Nodes {
         let now = member.ok().filter(|_| standing.is_none());
         let now = now.zip(peer.life).map(|(number, life)| (number, life.boot));
         let why = standing.or(member.err());
-        let theirs = match (self.directory, peer.state()) {
-            (Directory::Member { cluster: ours, .. }, Some(State::Member { cluster: theirs, .. })) => {
-                Some((ours, theirs)).filter(|(ours, theirs)| ours != theirs)
-            }
-            _ => None,
-        };
+        let other_cluster = self.other_cluster(slot);
         let slot = &mut self.slots[at];
         if slot.standing != standing {
             slot.standing = standing;
@@ -549,7 +547,7 @@ impl Nodes {
                 self.events.push_back(Event::Support { number, boot, ended: None });
             }
         }
-        if let Some((ours, theirs)) = theirs.filter(|_| !slot.is_reported) {
+        if let Some((ours, theirs)) = other_cluster.filter(|_| !slot.is_reported) {
             slot.is_reported = true;
             self.events.push_back(Event::OtherCluster { peer: at, ours, theirs });
         }
@@ -562,11 +560,11 @@ impl Nodes {
         }
     }
 
-    /// Returns the number that the node says it has in the cluster of this node.
-    fn number_of(&self, slot: &Slot) -> Option<u32> {
+    /// Returns the clusters of this node and of the other one, if they are members of different clusters.
+    fn other_cluster(&self, slot: &Slot) -> Option<(ClusterId, ClusterId)> {
         match (self.directory, slot.peer.state()?) {
-            (Directory::Member { cluster: ours, .. }, State::Member { cluster, number }) => {
-                Some(number).filter(|_| ours == cluster)
+            (Directory::Member { cluster: ours, .. }, State::Member { cluster: theirs, .. }) => {
+                Some((ours, theirs)).filter(|_| ours != theirs)
             }
             _ => None,
         }
@@ -574,17 +572,23 @@ impl Nodes {
 
     /// Returns the number of the node if it is a member of this node's cluster and its number is its own, as far as this node knows.
     fn member_of(&self, slot: &Slot) -> Result<u32, Why> {
-        let number = self.number_of(slot).ok_or(Why::NotMember)?;
-        let is_mine = matches!(self.directory, Directory::Member { number: mine, .. } if mine == number);
+        let (mine, number) = match (self.directory, slot.peer.state()) {
+            (Directory::Member { cluster: ours, number: mine }, Some(State::Member { cluster, number }))
+                if ours == cluster =>
+            {
+                (mine, number)
+            }
+            _ => return Err(Why::NotMember),
+        };
         let is_others = self.members.iter().any(|member| {
             member.number == number && slot.peer.life.is_some_and(|life| life.node != member.node)
         });
-        if is_mine || is_others { Err(Why::OtherNumber) } else { Ok(number) }
+        if mine == number || is_others { Err(Why::OtherNumber) } else { Ok(number) }
     }
 
     /// Returns the place of a member that has, or had when it was heard last, this number.
     fn place_of(&self, number: u32) -> Option<usize> {
-        self.slots.iter().position(|slot| self.number_of(slot) == Some(number))
+        self.slots.iter().position(|slot| self.member_of(slot) == Ok(number))
     }
 
     fn send_beats(&mut self) {
@@ -594,7 +598,9 @@ impl Nodes {
         }
         self.sent_ms.push_back(self.now_ms);
         if self.is_ill() {
+            // This beat ends the support of others before they can say so.
             self.ill_beat = self.beat;
+            self.slots.iter_mut().for_each(|slot| slot.peer.known.supports_until_ms = 0);
         }
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];

@@ -215,7 +215,7 @@ impl Peer {
         self.known.beat.map(|beat| beat.state)
     }
 
-    /// Returns how long ago the newest beat arrived, for the acknowledgement; 0 at most after a step back of the caller's clock.
+    /// Returns how long ago the newest beat arrived, in milliseconds.
     pub(crate) fn held_ms(&self, now_ms: u64) -> u32 {
         now_ms.saturating_sub(self.known.heard_at_ms).try_into().unwrap_or(u32::MAX)
     }

@@ -149,7 +149,7 @@ impl Nodes {
     pub(super) fn take_join(&mut self, at: usize) {
         let Directory::Member { .. } = self.directory else { return };
         let slot = &self.slots[at];
-        let Some(life) = slot.peer.life else { return };
+        let Some(life) = slot.peer.life.filter(|_| slot.peer.state() == Some(State::Empty)) else { return };
         let namesake =
             self.members.iter().find(|member| member.name == slot.peer.name && member.node != life.node);
         if let Some(member) = namesake {

@@ -39,7 +39,7 @@ pub struct NodeView {
     pub state: Option<State>,
     /// Why it is out of sight or not supported. `None` for a member in order, and for this node.
     pub trouble: Option<Why>,
-    /// For how long it has been in sight and in order, or not, in milliseconds.
+    /// For how long it has been in sight and in order, or not, in milliseconds. For this node, since its start.
     pub since_ms: u64,
     pub round_trip_ms: Option<u64>,
     /// By how much its clock is ahead of the one here, in milliseconds.
@@ -108,12 +108,6 @@ impl Nodes {
         };
         let is_member = matches!(self.directory, Directory::Member { .. });
         let not_supported = || self.member_of(slot).err().filter(|_| is_member);
-        let other_cluster = match (self.directory, state) {
-            (Directory::Member { cluster: ours, .. }, Some(State::Member { cluster, .. })) => {
-                Some(cluster).filter(|cluster| *cluster != ours)
-            }
-            _ => None,
-        };
         NodeView {
             name: peer.name.clone(),
             is_me,
@@ -129,7 +123,7 @@ impl Nodes {
             is_dialed: peer.is_open(Side::Dialed),
             is_accepted: peer.is_open(Side::Accepted),
             has_other_list: known.beat.is_some_and(|beat| beat.list != self.list),
-            other_cluster,
+            other_cluster: self.other_cluster(slot).map(|(_, theirs)| theirs),
             refusal: slot.refusal.clone(),
         }
     }

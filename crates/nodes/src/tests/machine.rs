@@ -189,9 +189,11 @@ fn a_node_that_is_ill_does_not_count_on_others() {
     scene.nodes.handle_health(Health::default());
     assert!(scene.nodes.acknowledged_within(2, 1_500), "no beat has said it");
     scene.nodes.handle_health(Health { oldest_turn_ms: 2_000, ..Health::default() });
-    scene.run(200);
+    scene.wait(200);
     scene.nodes.handle_health(Health::default());
-    assert!(!scene.nodes.acknowledged_within(2, 1_500), "an old acknowledgement");
+    assert!(!scene.nodes.acknowledged_within(2, 1_500), "a beat has said it");
+    scene.beat();
+    assert!(!scene.nodes.acknowledged_within(2, 1_500), "an acknowledgement of that beat");
     scene.run(400);
     assert!(scene.nodes.acknowledged_within(2, 1_500));
 }
@@ -294,7 +296,8 @@ fn connections_of_no_use_are_refused() {
     let other = Refusal::OtherName { listed: b(), found: "c".to_owned() };
     assert_eq!(nodes.handle_dialed(1, &hello(PEER, "c")), Err(other));
     assert_eq!(nodes.handle_accepted(&hello(PEER, "d")), Err(Refusal::NotListed { name: "d".to_owned() }));
-    assert_eq!(nodes.handle_accepted(&hello(PEER, "a")), Err(Refusal::NotListed { name: "a".to_owned() }));
+    let same = Refusal::SameName { name: "a".to_owned(), node: ME.node };
+    assert_eq!(nodes.handle_accepted(&hello(PEER, "a")), Err(same));
     assert_eq!(nodes.handle_dialed(1, &hello(PEER, "b")), Ok(()));
     let same = Refusal::SameIdentity { name: "c".to_owned(), other: b() };
     assert_eq!(nodes.handle_accepted(&hello(PEER, "c")), Err(same));
@@ -388,6 +391,10 @@ fn a_member_asks_the_catalog_once_and_passes_its_answer_on() {
     scene.say(Body::Join);
     let answers: Vec<Body> = scene.take().iter().map(body).collect();
     assert_eq!(answers, [Body::NotAdmitted(Reason::WouldReplace(NodeIdentity([9; 16])))]);
+    (scene.state, scene.number) = (State::Holds, scene.number + 1);
+    scene.beat();
+    scene.say(Body::Join);
+    assert_eq!(scene.take(), [], "a node that holds data does not join");
 }
 
 #[test]
