@@ -23,13 +23,12 @@ const BEATS_KEPT: usize = 2 * (SILENCE_MS / BEAT_MS) as usize;
 /// What is in the data directory of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directory {
+    /// Nothing.
     Empty,
     /// Definitions or data of a node that was alone.
     Holds,
-    Member {
-        cluster: ClusterId,
-        number: u32,
-    },
+    /// The membership of this cluster, and perhaps data.
+    Member { cluster: ClusterId, number: u32 },
 }
 
 /// What a machine is made with.
