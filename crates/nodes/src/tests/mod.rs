@@ -1,0 +1,5 @@
+mod machine;
+mod scenes;
+mod seeds;
+mod sim;
+mod words;
