@@ -8,6 +8,12 @@ import { join } from "node:path";
 /** The time that the broker may take to start, in milliseconds. */
 const START_MS = 60_000;
 
+/** The number of characters of a client's standard error that are kept, the last ones. A client that runs for long may write much. */
+const SAID_MAX = 2_000;
+
+/** The number of lines of a client's standard error that a failure shows. The last line is the reason why the client has ended. */
+const LINES_SHOWN = 3;
+
 /** Names that would do harm if a page took them for markup, for an address, or for a line of a terminal. */
 export const HOSTILE = [
   "<script>alert(1)</script>",
@@ -68,13 +74,14 @@ export class Broker {
     throw new Error(`the broker did not start:\n${this.said}`);
   }
 
-  /** Ends the process. */
+  /** Ends the process and its clients. A client may still be busy with the end of its connection. */
   async down() {
     await ended(this.process, "SIGTERM");
+    for (const { child } of this.clients.splice(0)) await ended(child, "SIGKILL");
   }
 
   async stop() {
-    for (const client of this.clients) await ended(client, "SIGKILL");
+    for (const { child } of this.clients.splice(0)) await ended(child, "SIGKILL");
     await this.down();
     rmSync(this.folder, { recursive: true, force: true });
   }
@@ -108,12 +115,28 @@ export class Broker {
     return new Promise((done, fail) => child.on("exit", (code) => (code === 0 ? done(said) : fail(new Error(`${text}: ${said}`)))));
   }
 
-  /** Starts a command that runs until the end of the test. */
+  /** Starts a command that runs until the broker is stopped. See `lost`. */
   client(...words) {
     const env = { ...process.env, SLUICE_URL: `amqp://guest:guest@127.0.0.1:${this.amqp}` };
-    const child = spawn(this.program, words, { env, stdio: "ignore" });
-    this.clients.push(child);
-    return child;
+    const child = spawn(this.program, words, { env, stdio: ["ignore", "ignore", "pipe"] });
+    const client = { child, words, said: "", end: null };
+    child.stderr.on("data", (text) => (client.said = (client.said + text).slice(-SAID_MAX)));
+    // Unlike "exit", this event follows the last of the client's output.
+    child.on("close", (code, signal) => (client.end = code === null ? `signal ${signal}` : `exit code ${code}`));
+    this.clients.push(client);
+  }
+
+  /** Forgets a client that the test itself has ended, so that `lost` does not name it. Returns false until one has ended with this text. */
+  forget(text) {
+    const at = this.clients.findIndex(({ end, said }) => end !== null && said.includes(text));
+    if (at !== -1) this.clients.splice(at, 1);
+    return at !== -1;
+  }
+
+  /** Returns a text for each client that has ended while the broker runs: how it has ended, and what it has said last. */
+  lost() {
+    const lines = (said) => said.trim().split("\n").slice(-LINES_SHOWN).join("\n");
+    return this.clients.filter(({ end }) => end !== null).map(({ words, end, said }) => `'sluice ${words.join(" ")}' has ended with ${end}: ${lines(said)}`);
   }
 }
 
@@ -183,8 +206,16 @@ export async function messages(broker) {
   await broker.command("send", "--count", "20", "/queues/audit", "an event of the stream");
 }
 
-/** Starts clients of both protocols that run until the end. */
-export function traffic(broker) {
+/** The queues of the clients that `traffic` starts. */
+const TRAFFIC_QUEUES = ["flow-1", "flow-2", "old-1"];
+
+/** Starts clients of both protocols that run until the broker is stopped. */
+export async function traffic(broker) {
+  // `sluice bench` refuses a queue that has messages. A message that was in flight when the broker was stopped is in its queue again.
+  for (const name of TRAFFIC_QUEUES) {
+    await broker.api("PUT", at("queues", "/", name), {});
+    await broker.api("DELETE", `${at("queues", "/", name)}/contents`);
+  }
   broker.client("bench", "--queue", "flow", "--pairs", "2", "--rate", "150", "--duration", "3600");
   broker.client("bench", "--protocol", "amqp091", "--queue", "old", "--pairs", "1", "--rate", "80", "--duration", "3600");
   broker.client("recv", "/queues/orders");

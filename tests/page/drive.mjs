@@ -30,7 +30,7 @@ try {
   VIEWS = await views();
   await nothing();
   await fill(broker);
-  traffic(broker);
+  await traffic(broker);
   await messages(broker);
   await lists();
   await queues(broker, tab);
@@ -106,7 +106,11 @@ async function views() {
 async function passing() {
   const rows = async (list) => broker.api("GET", `/api/${list}`);
   const consumer = (session) => session.outgoing_links.find((link) => link.queue_name);
-  await until("clients of both protocols", async () => (await rows("sessions")).some(consumer) && (await rows("channels")).length > 0);
+  await until("clients of both protocols", async () => {
+    const [lost] = broker.lost();
+    if (lost) throw new Error(lost);
+    return (await rows("sessions")).some(consumer) && (await rows("channels")).length > 0;
+  });
   const [connections, [channel]] = [await rows("connections"), await rows("channels")];
   const session = (await rows("sessions")).find(consumer);
   const of = (protocol) => connections.find((row) => row.protocol === protocol)?.name;
@@ -391,6 +395,7 @@ async function clients() {
     await tab.page.getByRole("button", { name: "Close the connection" }).click();
     await tab.page.getByRole("heading", { name: "Connections" }).waitFor();
     await until("the end", async () => !(await broker.api("GET", "/api/connections")).some((row) => row.name === waiting.channel_details.connection_name));
+    await until("the reason at the client", async () => broker.forget("the test is over"));
     return (await tab.faults()).filter((one) => !one.startsWith("answer: 404 GET"));
   });
 }
@@ -817,9 +822,7 @@ async function gone() {
     await tab.page.getByText("No alarms").waitFor();
     return [...wrong, ...(await tab.faults()).filter((one) => !one.includes("ERR_CONNECTION"))];
   });
-  // The clients have ended with the broker. They use empty queues only, and it has given back what was on its way.
-  for (const queue of ["flow-1", "flow-2", "old-1"]) await broker.api("DELETE", `/api/queues/%2F/${queue}/contents`);
-  traffic(broker);
+  await traffic(broker);
   const ended = await passing();
   tab.expectRefusals = true;
   await broker.down();
@@ -890,7 +893,7 @@ async function many() {
 
 /** What a view asks for must not grow with the number of queues. */
 async function eachOfMany() {
-  traffic(broker);
+  await traffic(broker);
   for (const view of [...VIEWS, ...KEPT, ...(await passing())]) {
     await check(`${view} with 100,000 queues`, async () => {
       tab.asked.length = 0;

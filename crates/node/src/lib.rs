@@ -8,6 +8,7 @@ pub mod admin_api;
 mod admission;
 mod alarms;
 mod clock;
+mod cluster_settings;
 mod data_dir;
 pub mod doctor;
 pub mod entries;
@@ -33,6 +34,7 @@ pub mod users_copy;
 
 pub use admin_api::AdminApi;
 pub use alarms::{AlarmLimits, Limit};
+pub use cluster_settings::{ClusterSettings, ListedNode};
 pub use data_dir::StartError;
 pub use logins::Backends;
 pub use node::{Node, NodeOptions, StopError, make_shards};

@@ -12,6 +12,7 @@
 //! that only RabbitMQ has are in `rabbitmq`.
 
 mod chain;
+mod cluster;
 mod defaults;
 mod events;
 mod key;
@@ -45,11 +46,13 @@ use broker::settings::Settings;
 use catalog::access::{Hashing, Permissions};
 use catalog::nearest::did_you_mean;
 use node::proxy::{Network, Proxies};
-use node::{AlarmLimits, Limit, StorageLimits};
+use node::{AlarmLimits, ClusterSettings, Limit, StorageLimits};
 use tls::{LoginFrom, NameKind};
 use wal::files::Sharing;
 
 pub(crate) use self::chain::{BackendEntry, BackendName, ExternalName};
+use self::cluster::ClusterKeys;
+pub(crate) use self::cluster::LISTED_NODES;
 use self::defaults::Defaults;
 #[cfg(test)]
 pub(crate) use self::layers::ARGUMENTS;
@@ -136,6 +139,8 @@ pub(crate) struct Config {
     pub alarms: AlarmLimits,
     /// Limits on what is stored.
     pub storage: StorageLimits,
+    /// How the node forms a cluster; `None` if no nodes are listed.
+    pub cluster: Option<ClusterSettings>,
     /// Who may use what is in the data directory.
     pub sharing: Sharing,
     /// True if the broker starts even if definitions may have been lost.
@@ -343,6 +348,7 @@ struct Draft {
     memory_instead: Option<Limit>,
     disk_free_instead: Option<Limit>,
     storage: StorageLimits,
+    cluster: ClusterKeys,
     has_group_access: bool,
     accept_lost_definitions: bool,
     load_definitions: Option<PathBuf>,
@@ -397,6 +403,7 @@ impl Default for Draft {
             memory_instead: None,
             disk_free_instead: None,
             storage: StorageLimits::default(),
+            cluster: ClusterKeys::default(),
             has_group_access: false,
             accept_lost_definitions: false,
             load_definitions: None,
@@ -477,7 +484,8 @@ impl Draft {
         let logins = self.logins.problems();
         let page_login =
             self.page_login.problem(self.logins.oauth2.issuer(), self.logins.reads_tokens_over_http());
-        let logins = logins.into_iter().chain(page_login).chain(self.defaults.problems());
+        let cluster = self.cluster.problems(&self.settings.node_name);
+        let logins = logins.into_iter().chain(page_login).chain(self.defaults.problems()).chain(cluster);
         let logins = logins.map(|(place, problem)| Problem { place, problem });
         let mut problems: Vec<Problem> = all.into_iter().flat_map(of).chain(logins).collect();
         let of_proxies = match (self.proxy_protocol, self.trusted_proxies.is_empty()) {
@@ -593,6 +601,7 @@ impl Draft {
                 disk_free: self.disk_free_instead.unwrap_or(self.alarms.disk_free),
             },
             storage: self.storage,
+            cluster: self.cluster.settings(),
             sharing: if self.has_group_access { Sharing::Group } else { Sharing::Owner },
             accept_lost_definitions: self.accept_lost_definitions,
             definitions_key,

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::backends::backends;
 use crate::certificates::{Certificates, Watched};
-use crate::config::{Config, Loaded, SetValues, Sources};
+use crate::config::{Config, LISTED_NODES, Loaded, SetValues, Sources};
 use crate::definitions;
 use crate::failure::{FAILED, Failure};
 use crate::first_user;
@@ -44,6 +44,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure { code: FAILED, line: error.to_string() };
     let loaded = Config::load(&serve.sources).map_err(|error| Failure::usage(error.to_string()))?;
     let Loaded { config, values, files } = loaded;
+    refuse_cluster(&config, &values)?;
     let log::Log { limiter, levels, exchange: log_exchange, file: log_file } =
         log::start(&config.log, &serve.data_dir, config.sharing).map_err(|error| failed(&error))?;
     let file_descriptors = limits::raise_file_descriptors();
@@ -85,6 +86,20 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     stopped.map_err(|error| failed(&error))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Refuses to start if nodes are listed. An operator who lists them expects one broker, and would get several.
+///
+/// # Errors
+/// A usage failure with the first line of the list.
+fn refuse_cluster(config: &Config, values: &SetValues) -> Result<(), Failure> {
+    match config.cluster {
+        None => Ok(()),
+        Some(_) => {
+            let problem = "this program cannot form a cluster yet";
+            Err(Failure::usage(values.placed(LISTED_NODES, problem, None)))
+        }
+    }
 }
 
 impl Serve {

@@ -523,6 +523,7 @@ fn fail_to_start(directory: &Directory, secrets: &Secrets) {
         format!("default_users.watcher = {DEFAULT_USERS_PASS}"),
         format!("ssl_options.password = {DEFAULT_PASS}"),
         format!("management.ssl.password = {DEFAULT_PASS}"),
+        format!("cluster.secret = {DEFAULT_PASS}"),
         format!("auth_ldap.dn_lookup_bind.password = {DEFAULT_PASS}"),
         format!("auth_backends.1 = http\nauth_http.user_path = http://u:{DEFAULT_PASS}@h/"),
         format!("auth_backends.1 = http\nauth_http.user_path = ftp://u:{DEFAULT_PASS}@h/"),

@@ -14,7 +14,7 @@ use super::values::{
     socket_path, text, tls_version, verify,
 };
 use super::wrong::Wrong;
-use super::{Draft, events, listeners, logins, logs, mechanisms, oauth2, page_login, web};
+use super::{Draft, cluster, events, listeners, logins, logs, mechanisms, oauth2, page_login, web};
 
 /// The bounds of the frame size, in bytes. A frame must be able to hold an OPEN, and one read buffer must
 /// hold a frame.
@@ -47,6 +47,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key> {
         .chain(web::KEYS)
         .chain(page_login::KEYS)
         .chain(events::KEYS)
+        .chain(cluster::KEYS)
 }
 
 /// A password, which is never shown. By default there is none.

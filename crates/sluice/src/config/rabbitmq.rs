@@ -124,10 +124,11 @@ const OTHERS: &[(&str, &[&str])] = &[
             "trust_store.*",
         ],
     ),
+    // Keys that Sluice has, such as the list of nodes, are taken before this table is read.
+    ("nodes find each other by cluster_formation.classic_config.nodes.N alone", &["cluster_formation.*"]),
     (
         "there is one node",
         &[
-            "cluster_formation.*",
             "cluster_keepalive_interval",
             "cluster_partition_handling*",
             "distribution.listener.*",

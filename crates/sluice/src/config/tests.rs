@@ -157,7 +157,7 @@ fn all_problems_are_reported_at_once() {
 fn a_file_of_rabbitmq_starts_with_a_warning() {
     let config = parse(
         "listeners.tcp.default = 5672\nlog.journald = true\nheartbeat = 30\nlog.syslog = false\n\
-         cluster_formation.peer_discovery_backend = dns\ncollect_statistics = fine\n",
+         cluster_formation.dns.hostname = h\ncollect_statistics = fine\n",
     )
     .unwrap();
     assert_eq!(config.settings.heartbeat_s, 30);
@@ -165,7 +165,7 @@ fn a_file_of_rabbitmq_starts_with_a_warning() {
         config.warnings,
         [
             "sluice.conf: keys of RabbitMQ that have no effect here: log.journald (line 2), log.syslog (line 4), \
-          cluster_formation.peer_discovery_backend (line 5), collect_statistics (line 6)"
+          cluster_formation.dns.hostname (line 5), collect_statistics (line 6)"
         ]
     );
     // A key on the command line is meant for this broker. So a key without effect is an error there.

@@ -5,7 +5,7 @@ use super::super::{Config, Draft, keys};
 use super::assert_made;
 
 /// Values of which each key that is taken takes at least one.
-const VALUES: [&str; 12] = [
+const VALUES: [&str; 13] = [
     "true",
     "false",
     "1",
@@ -18,6 +18,7 @@ const VALUES: [&str; 12] = [
     "internal",
     "PLAIN",
     "wildcard",
+    "a@b:1",
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
