@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::support::Support;
 use bytes::Bytes;
 use raft::eraftpb::EntryType;
-use raft::{GetEntriesContext, RawNode, SnapshotStatus, StateRole};
+use raft::{GetEntriesContext, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 /// Limits of one group.
 #[derive(Clone, Copy, Debug)]
@@ -233,6 +233,15 @@ impl Group {
         self.view().check(&message)?;
         if let Body::VoteRequest { transfer: false, .. } = message.body
             && message.term > self.raw.raft.term
+            && self.raw.raft.leader_id == message.from.id()
+            && self.raw.raft.state != StateRole::Leader
+            && !self.has(Mutation::FollowCandidate)
+        {
+            // It leads no more. If it cannot be elected, because it has lost entries that were not synced, this member must campaign itself.
+            self.forget_leader();
+        }
+        if let Body::VoteRequest { transfer: false, .. } = message.body
+            && message.term > self.raw.raft.term
             && self.leader_has(support)
         {
             // The ping is necessary because a quiet leader sends nothing, so that the candidate would never
@@ -284,6 +293,67 @@ impl Group {
         leader.is_some() && !self.leader_has(support) && self.members.is_voter(self.me)
     }
 
+    /// Called when the support of a node has ended. A leader there is unknown from then on, so the group is restless until there is a message from it
+    /// or from another one. Without this, a member would follow for ever a leader that has restarted and cannot be elected again, if the support of
+    /// its node begins again before the member has campaigned.
+    pub fn on_support_ended(&mut self, node: u32) {
+        let leader = Member::from_id(self.raw.raft.leader_id);
+        if leader.is_some_and(|leader| leader.node == node && leader != self.me) {
+            self.forget_leader();
+        }
+    }
+
+    fn forget_leader(&mut self) {
+        self.raw.raft.leader_id = raft::INVALID_ID;
+    }
+
+    /// Returns true if the group needs something that only a message can bring: there is no leader, or a follower lacks entries or does not
+    /// know that they are committed. A group that does not is not moved again ([`Self::retry`]).
+    pub fn is_restless(&self) -> bool {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader {
+            return raft.leader_id == raft::INVALID_ID && self.members.is_voter(self.me);
+        }
+        let (last, committed) = (raft.raft_log.last_index(), raft.raft_log.committed);
+        let mut others = raft.prs().iter().filter(|(id, _)| **id != self.me.id());
+        others.any(|(_, peer)| peer.matched < last || peer.committed_index < committed)
+    }
+
+    /// Moves a restless group again, because a message may have been lost: it campaigns, or a leader asks its followers what they have.
+    ///
+    /// # Errors
+    /// It cannot campaign now.
+    pub fn retry(&mut self) -> Result<(), Refused> {
+        match self.raw.raft.state {
+            StateRole::Leader => {
+                if !self.has(Mutation::KeepLostBase) {
+                    self.give_up_bases();
+                }
+                self.raw.ping();
+                Ok(())
+            }
+            _ => self.campaign(),
+        }
+    }
+
+    /// Gives up the bases that were lost on an open link, so that they are sent again. Messages to a member arrive in their order, and it answers
+    /// a ping at once. So a base has arrived or is lost if its member has answered since: [`Self::send_base`] begins to wait for that.
+    fn give_up_bases(&mut self) {
+        let is_lost = |peer: &raft::Progress| peer.state == ProgressState::Snapshot && peer.recent_active;
+        let peers = self.raw.raft.prs().iter();
+        let lost: Vec<u64> = peers.filter(|(_, peer)| is_lost(peer)).map(|(id, _)| *id).collect();
+        for id in lost {
+            self.raw.report_snapshot(id, SnapshotStatus::Failure);
+        }
+    }
+
+    /// Returns true if the member has all entries that this leader knows to be committed. Only a leader can tell.
+    pub fn is_level(&self, member: Member) -> bool {
+        let raft = &self.raw.raft;
+        let matched = raft.prs().get(member.id()).map(|peer| peer.matched);
+        member == self.me || matched.is_some_and(|matched| matched >= raft.raft_log.committed)
+    }
+
     /// Called when the link to `node` was closed or is open again. Messages sent over a closed link may be
     /// lost. When the link is open again, a leader finds out what the member there has.
     pub fn on_link(&mut self, node: u32, up: bool) {
@@ -323,6 +393,9 @@ impl Group {
         for to in wants {
             if raft.state == StateRole::Leader && raft.prs().get(to).is_some() {
                 raft.send_append(to);
+                if let Some(peer) = raft.mut_prs().get_mut(to) {
+                    peer.recent_active = false;
+                }
             }
         }
         self.raw.mut_store().end_offer();

@@ -17,6 +17,10 @@ pub(crate) enum Mutation {
     ProposeInLaterTerm,
     /// The owner is not notified that its leader was deposed, and keeps its staged proposals.
     KeepStaged,
+    /// A leader waits for ever for the answer to a base that was lost.
+    KeepLostBase,
+    /// A member follows a leader that asks for votes, and so leads no more.
+    FollowCandidate,
     /// A group that was at rest is not told what its node supports, and votes against a supported leader.
     #[cfg(test)]
     WakeWithoutSupport,
@@ -24,7 +28,7 @@ pub(crate) enum Mutation {
 
 impl Mutation {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::AcknowledgeBeforeSync,
         Self::VoteBeforeSync,
         Self::ForgetVoteAtEvacuation,
@@ -32,6 +36,8 @@ impl Mutation {
         Self::ForwardProposal,
         Self::ProposeInLaterTerm,
         Self::KeepStaged,
+        Self::KeepLostBase,
+        Self::FollowCandidate,
         Self::WakeWithoutSupport,
     ];
 }

@@ -3,7 +3,7 @@
 use crate::engine::entry_in;
 use crate::entry::{Base, Entry, Payload, Position, Record, Vote};
 use crate::group::{Group, Options};
-use crate::member::{Member, Members};
+use crate::member::{Change, Member, Members};
 use crate::store::Store;
 use std::collections::VecDeque;
 
@@ -106,6 +106,16 @@ impl Restoring {
         self.take_committed()
     }
 
+    /// Returns the entries that are not known to be committed, in ascending order.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Called if the owner knows that the entries up to `index` are committed, for example because it has stored what follows from them.
+    pub fn prove_committed(&mut self, index: u64) {
+        self.vote.applied = self.vote.applied.max(index);
+    }
+
     /// Takes out all entries, in ascending order, whether they are committed or not. For what can still be read of a member that is damaged.
     pub fn take_rest(&mut self) -> Vec<Entry> {
         let mut rest = std::mem::take(&mut self.committed);
@@ -140,15 +150,20 @@ impl Restoring {
 
     /// Returns the index up to which entries are certainly committed, although the records may not say so.
     fn certain(&self, me: Member) -> u64 {
-        let last = self.entries.back().map_or(self.floor, |last| last.at);
         let is_change = |entry: &&Entry| matches!(entry.payload, Payload::Change(_));
-        // An entry that the only voter has synced is committed.
-        if self.members.voters() == [me] && !self.entries.iter().any(|entry| is_change(&entry)) {
-            return self.vote.applied.max(last.index);
+        // An entry that the only voter has synced is committed. New learners do not change that.
+        let mut certain = self.vote.applied;
+        if self.members.voters() == [me] {
+            let keeps_voters = |entry: &&Entry| match entry.payload {
+                Payload::Change(change) => matches!(change, Change::Add(_)),
+                Payload::Empty | Payload::Facts(_) => true,
+            };
+            let last = self.entries.iter().take_while(keeps_voters).last();
+            certain = certain.max(last.map_or(self.floor.index, |last| last.at.index));
         }
         // A later change proves that earlier entries are committed, as in `Group::commit_by_change`.
         let proven = self.entries.iter().filter(is_change).rev().nth(1);
-        self.vote.applied.max(proven.map_or(0, |proven| proven.at.index))
+        certain.max(proven.map_or(0, |proven| proven.at.index))
     }
 
     /// Returns the member. It hands out the entries that are left as soon as they are known to be committed. All records

@@ -3,4 +3,5 @@
 mod memory;
 mod messages;
 mod progress;
+mod retry;
 mod support;

@@ -17,7 +17,8 @@
 //! | one leader per term; one vote per member and term | according to the messages sent |
 //! | a member rejects requests for votes against a leader on a node that its own node supports | also after a rest |
 //!
-//! At the end all faults are repaired. Then the group must elect a leader, commit and become quiet.
+//! At the end all faults are repaired. Then nothing helps the group but what the nodes do: they move it again while it is restless. It must
+//! elect a leader, commit and become quiet.
 
 use crate::mutation::Mutation;
 use crate::{
@@ -152,6 +153,9 @@ pub(super) struct World {
     pub tally: Tally,
 }
 
+/// The most times that each node moves what is restless after the last fault is repaired.
+const WALKS_MAX: usize = 6;
+
 fn options() -> Options {
     Options { window_bytes: 2_000, append_bytes: 400 }
 }
@@ -166,11 +170,14 @@ pub(super) fn run(seed: u64, steps: usize, mutation: Option<Mutation>) -> Result
     Ok(world.tally)
 }
 
-/// Returns true if the message requests a vote that would replace a leader on a node that is supported. A member supports itself.
+/// Returns true if the message requests a vote that would replace a leader on a node that is supported. A member supports itself. A leader
+/// that requests votes leads no more.
 fn is_against_supported(message: &Message, me: Member, standing: Standing, support: &Support) -> bool {
     let leads = match standing.role {
         Role::Leader => true,
-        Role::Follower { leader } => leader.is_some_and(|leader| support.has(leader.node)),
+        Role::Follower { leader } => {
+            leader.is_some_and(|leader| support.has(leader.node) && leader != message.from)
+        }
         Role::Candidate => false,
     };
     let requests = matches!(message.body, Body::VoteRequest { transfer: false, .. });
@@ -504,7 +511,19 @@ impl World {
         let nodes = self.where_replica(|replica| replica.up.is_none() && !replica.damaged);
         let Some(node) = self.random.pick(&nodes) else { return Ok(()) };
         self.restart(node)?;
+        self.tell_of_restart(node)?;
         self.pump(node)
+    }
+
+    /// The other nodes see a later start of the node: they no longer support the one before, and drop what it has sent.
+    fn tell_of_restart(&mut self, node: u32) -> Result<(), Violation> {
+        self.network.retain(|(from, ..)| *from != node);
+        for other in self.ups().into_iter().filter(|other| *other != node) {
+            self.support[other as usize].set(node, false);
+            self.up(other).group.on_support_ended(node);
+            self.pump(other)?;
+        }
+        Ok(())
     }
 
     fn restart(&mut self, node: u32) -> Result<(), Violation> {
@@ -754,10 +773,13 @@ impl World {
         let (other, supported) = (self.pair().0, self.random.percent(50));
         let support = &mut self.support[node as usize];
         let has_ended = support.set(other, supported) && !supported;
-        let support = support.clone();
+        let campaigns = self.random.percent(70);
         let group = &mut self.up(node).group;
-        if has_ended && group.lacks_support(&support) {
-            let _ = group.campaign();
+        if has_ended {
+            group.on_support_ended(other);
+            if campaigns && group.is_restless() {
+                let _ = group.retry();
+            }
         }
         self.pump(node)
     }
@@ -787,51 +809,71 @@ impl World {
         self.start_joining();
         for node in self.where_replica(|replica| replica.up.is_none() && !replica.damaged) {
             self.restart(node)?;
+            self.tell_of_restart(node)?;
         }
+        let mut supported = Support::default();
+        self.ups().into_iter().for_each(|node| _ = supported.set(node, true));
         for node in self.ups() {
             self.up(node).group.abort_transfer();
-            self.support[node as usize] = Support::default();
+            // The support of a node may have ended and begun again before anybody has looked.
+            self.support[node as usize] = supported.clone();
             self.pump(node)?;
         }
         self.mend()?;
+        self.settle()?;
         let mut marker = None;
-        for attempt in 0..60 {
+        for _ in 0..WALKS_MAX {
+            self.walk()?;
+            marker = self.mark(marker)?;
             self.settle()?;
             self.start_joining();
             if self.is_quiet_everywhere(marker) {
                 return self.check_rest();
             }
-            let members =
-                self.where_replica(|replica| replica.up.is_some() && self.members.contains(replica.me));
-            let term = |world: &mut Self, node: &u32| world.up(*node).group.standing().term;
-            let newest = members.iter().map(|node| term(self, node)).max();
-            let leading = self.leading();
-            let leader =
-                members.into_iter().find(|node| leading.contains(node) && Some(term(self, node)) == newest);
-            if let Some(leader) = leader {
-                for node in self.nodes() {
-                    self.set_link(leader, node)?;
-                }
-                let term = self.up(leader).group.standing().term;
-                self.ids += 1;
-                let facts = Facts { term, id: self.ids };
-                if marker.is_none()
-                    && let Ok(index) = self.up(leader).group.propose(term, facts.bytes())
-                {
-                    marker = Some((leader, index));
-                }
-                self.pump(leader)?;
-            } else {
-                marker = None;
-                let voters: Vec<u32> = self.ups();
-                let node = voters[attempt % voters.len()];
-                let _ = self.up(node).group.campaign();
-                self.pump(node)?;
-            }
         }
         let explained: Vec<String> =
             self.ups().into_iter().map(|node| self.up(node).group.explain()).collect();
         Err(format!("the group does not come to rest: {:?}\n{}", self.members, explained.join("\n")))
+    }
+
+    /// Lets each node move what is restless again, as nodes do twice a second. One node after the other does it, and a message takes less
+    /// time than that.
+    fn walk(&mut self) -> Result<(), Violation> {
+        let members = self.members.clone();
+        for node in self.ups() {
+            let support = self.support[node as usize].clone();
+            // A leader whose removal is committed leads no more, and tells nobody. Its owner must: no owner removes members yet.
+            if let Role::Follower { leader: Some(leader) } = self.up(node).group.standing().role
+                && members.is_former(leader)
+            {
+                self.up(node).group.on_support_ended(leader.node);
+            }
+            let group = &mut self.up(node).group;
+            if group.is_restless() || group.lacks_support(&support) {
+                let _ = group.retry();
+                self.settle()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the newest leader propose something, unless the marker is its proposal already.
+    fn mark(&mut self, marker: Option<(u32, u64)>) -> Result<Option<(u32, u64)>, Violation> {
+        let leading = self.leading();
+        let newest = leading.into_iter().max_by_key(|node| self.up(*node).group.standing().term);
+        let Some(leader) = newest else { return Ok(None) };
+        if let Some((of, index)) = marker
+            && of == leader
+            && self.up(leader).group.last().index >= index
+        {
+            return Ok(marker);
+        }
+        let term = self.up(leader).group.standing().term;
+        self.ids += 1;
+        let facts = Facts { term, id: self.ids };
+        let marker = self.up(leader).group.propose(term, facts.bytes()).ok().map(|index| (leader, index));
+        self.pump(leader)?;
+        Ok(marker)
     }
 
     /// Delivers and syncs until nothing is left to do.
