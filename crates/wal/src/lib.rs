@@ -92,7 +92,7 @@ pub use copy::{Adopted, COPY_FILE, CopyEnd, CopyFile, CopyHandle, CopyJob, Found
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, LOG_VERSION, PACK_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
-pub use identity::{Identity, IdentityError};
+pub use identity::{Identity, IdentityError, Membership};
 pub use machine::{
     AT_ONCE_BYTES_MAX, FillEnd, FillJob, Log, Mutation, Options, RESERVE_BYTES, SPARE_FILES_MAX, SyncEnd,
     SyncJob, UNSYNCED_BYTES_MAX,
@@ -114,5 +114,5 @@ pub use stream::{
     STREAM_VERSION, StreamAnswer, StreamCut, StreamError, StreamFlaw, StreamJob, StreamLimits, StreamReader,
     StreamReaderHandle, StreamSyncEnd, StreamSyncJob, Streams, StreamsHandle, Wanted,
 };
-pub use survey::{FileKind, Surveyed, newer_file, survey};
+pub use survey::{FileKind, Surveyed, has_log, newer_file, survey};
 pub use writer::{OnDone, Writer, WriterHandle};

@@ -80,6 +80,14 @@ pub fn newer_file<D: Disk>(disk: &mut D) -> io::Result<Option<(FileKind, String,
     Ok(None)
 }
 
+/// Returns true if the directory has a file of the log: a broker has run on it.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn has_log<D: Disk>(disk: &mut D) -> io::Result<bool> {
+    Ok(disk.list()?.iter().any(|name| kind(name) == FileKind::Log))
+}
+
 fn kind(name: &str) -> FileKind {
     if file::number(name).is_some() {
         FileKind::Log

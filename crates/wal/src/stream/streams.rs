@@ -45,6 +45,11 @@ pub struct StreamFlaw {
 }
 
 impl<D: Disk> Streams<D> {
+    /// Returns true if the directory has files of this stream.
+    pub fn has(&self, stream: u64) -> bool {
+        self.listed.contains_key(&stream)
+    }
+
     /// Locks the directory and lists it. A stream is not touched before it is opened.
     ///
     /// # Errors
