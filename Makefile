@@ -1,11 +1,11 @@
 # Each target is one or two commands that can also be typed by hand.
-.PHONY: run static order deb deb-test deb-boot-test container container-test manifests release release-test test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
+.PHONY: run static order deb deb-test deb-boot-test container container-test manifests release release-test cluster test build unit interop kill alone hostile page page-test fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
 
 # The tests are compiled as the static program is, so that they share its dependencies, in target/<host>.
-STATIC_HOST_TARGETS = static order deb deb-test deb-boot-test container container-test build unit interop kill hostile page-test lint
+STATIC_HOST_TARGETS = static cluster order deb deb-test deb-boot-test container container-test build unit interop kill hostile page-test lint
 $(STATIC_HOST_TARGETS): export CARGO_BUILD_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
 $(STATIC_HOST_TARGETS): export RUSTFLAGS = -C target-feature=+crt-static
 
@@ -60,6 +60,11 @@ release:
 # Builds the release of the last commit twice, compares the bytes, and runs the programs. Needs qemu-user-static.
 release-test:
 	packaging/release/test
+
+# Starts three nodes of a cluster on 127.0.0.1 to 127.0.0.3, and ends them on ctrl-c.
+cluster:
+	cargo build --profile ci -p sluice
+	tests/cluster/run target/$(CARGO_BUILD_TARGET)/ci/sluice
 
 # ALSO names further targets that use the time that the tests leave: lint, bench-check.
 test:

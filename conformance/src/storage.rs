@@ -42,6 +42,7 @@ impl Storage {
             pack_options: PackOptions::default(),
             keep_damaged: &mut |_, _| Ok(()),
             origin: Origin { boot: self.boots, ..Origin::default() },
+            in_cluster: None,
             mutation: None,
         };
         self.boots += 1;

@@ -1,8 +1,9 @@
 //! The steps of a change of the catalog, without a shard and without the log: a command is offered, its entry is taken as
 //! committed, and its changes are applied.
 
+use catalog::ids::FIRST_NODE;
 use catalog::{
-    Answer, Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Offered, Pending,
+    Answer, At, Binding, Caller, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Offered, Pending,
 };
 
 use crate::cases::with_topics;
@@ -50,7 +51,7 @@ fn with_queues() -> (Catalog, Pending<()>) {
 
 /// Carries out a command that changes something.
 fn change(catalog: &mut Catalog, pending: &mut Pending<()>, command: Command) -> Answer {
-    let offered = pending.offer(catalog, command, (), 1);
+    let offered = pending.offer(catalog, command, (), At { index: 1, node: FIRST_NODE });
     assert!(matches!(offered, Offered::Decided { .. }), "it is allowed, and changes something");
     let committed = pending.handle_committed().expect("its entry is committed");
     committed.changes.iter().for_each(|change| catalog.apply(change));

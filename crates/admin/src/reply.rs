@@ -161,7 +161,11 @@ impl From<AdminError> for Failure {
             AdminError::Catalog(error @ CatalogError::InBatch { .. }) => Self::bad_request(error.to_string()),
             AdminError::Catalog(CatalogError::NotFound { reason }) => Self::not_found(reason),
             AdminError::Catalog(CatalogError::Forbidden { reason }) => Self::not_authorised(reason),
-            AdminError::Catalog(CatalogError::Busy { reason }) => Self::unavailable(reason),
+            AdminError::Catalog(
+                CatalogError::Busy { reason }
+                | CatalogError::Unavailable { reason }
+                | CatalogError::OutcomeUnknown { reason },
+            ) => Self::unavailable(reason),
             AdminError::Catalog(
                 CatalogError::PreconditionFailed { reason }
                 | CatalogError::Inequivalent { reason }

@@ -156,7 +156,9 @@ pub fn events_of(
         Change::VhostAdded { .. }
         | Change::Incarnations { .. }
         | Change::UsersBegun
-        | Change::NodeStarted { .. } => {}
+        | Change::NodeStarted { .. }
+        | Change::NodeJoined { .. }
+        | Change::Asked { .. } => {}
     }
 }
 

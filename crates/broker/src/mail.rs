@@ -7,7 +7,7 @@ use std::sync::Arc;
 use catalog::access::{Login, Question, Remote};
 use catalog::ids::{Origin, QueueId, ShardId};
 use catalog::reply_to::ReplyTo;
-use catalog::{Answer, CatalogError, Command, Entry, Exchange, RouteTarget, history_length};
+use catalog::{Answer, Catalog, CatalogError, Command, Entry, Exchange, RouteTarget, history_length};
 use message::Message;
 use queue::{Arrival, ConsumerId, Effect, Publish, PublisherId, RejectReason, Request, Ticket, Verdict};
 
@@ -35,6 +35,8 @@ pub enum Mail {
     Propose(Proposal),
     /// A committed change. Every shard applies all entries in their order. Bounded by proposals.
     Entry(Arc<Entry>),
+    /// The catalog of another node, which replaces that of every shard: it has applied all entries up to `index`. One at a time.
+    Installed { catalog: Arc<Catalog>, index: u64 },
     /// For the node shard ([`NODE_SHARD`](crate::ids::NODE_SHARD)): `home` should become the home of a queue that has none. Bounded by the queues
     /// without a home.
     Place { queue: QueueId, home: ShardId },

@@ -80,6 +80,14 @@ impl Claims {
             Command::Batch(commands) => {
                 commands.iter().for_each(|command| claims.add_command(command, catalog));
             }
+            Command::AdmitNode(_) => claims.add_exclusive(Thing::Count("nodes")),
+            // It ends things in every virtual host, and is noted if there are nodes.
+            Command::StartNode { .. } => {
+                claims.add_shared(Thing::Count("nodes"));
+                catalog.vhosts().for_each(|vhost| claims.add_exclusive(Thing::Vhost(vhost.clone())));
+                claims.count("queues", catalog.rules.queues_max.is_some());
+                claims.count("exchanges", catalog.rules.exchanges_max.is_some());
+            }
             Command::SetParameter { key, .. } | Command::ClearParameter { key } => {
                 key.vhost.iter().for_each(|vhost| claims.add_shared(Thing::Vhost(vhost.clone())));
                 claims.add_exclusive(Thing::Count("parameters"));
@@ -100,6 +108,10 @@ impl Claims {
                 }
             }
             Command::DeclareExchange(declare) => {
+                if !declare.durable {
+                    // It notes the nodes that there are.
+                    claims.add_shared(Thing::Count("nodes"));
+                }
                 let is_new = catalog.exchange(&declare.vhost, &declare.name).is_none();
                 claims.share_topology(&declare.vhost);
                 claims.add(Thing::Exchange(declare.vhost.clone(), declare.name.clone()), is_new);
@@ -197,8 +209,8 @@ impl Claims {
                 | Change::PermissionsSet { .. }
                 | Change::TopicPermissionsSet { .. } => {}
                 // No command makes these changes, so there is nothing to claim.
-                // No command starts a node: that comes before all commands.
-                Change::Incarnations { .. } | Change::UsersBegun | Change::NodeStarted { .. } => {}
+                Change::Incarnations { .. } | Change::UsersBegun | Change::Asked { .. } => {}
+                Change::NodeStarted { .. } | Change::NodeJoined { .. } => {}
             }
         }
     }
@@ -216,6 +228,8 @@ impl Claims {
             | Command::SetPolicy(_)
             | Command::ClearPolicy { .. }
             | Command::Account(_)
+            | Command::AdmitNode(_)
+            | Command::StartNode { .. }
             | Command::SetParameter { .. }
             | Command::ClearParameter { .. } => None,
             Command::Batch(commands) => {

@@ -14,11 +14,11 @@ pub use self::users::AccountChange;
 use super::arguments::{ARGUMENTS_BYTES_MAX, ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE, known};
 use super::error::CatalogError;
 use super::{
-    Arguments, Binding, Caller, Catalog, Change, Destination, Mutation, ParameterKey, QueueIds, QueueRecord,
-    RESERVED_PREFIX, queue_config,
+    Arguments, At, Binding, Caller, Catalog, Change, Destination, Exchange, KnownNode, Mutation,
+    ParameterKey, QueueIds, QueueRecord, RESERVED_PREFIX, queue_config,
 };
 use crate::access::Maximum;
-use crate::ids::{ConnectionId, Members, QueueId};
+use crate::ids::{ConnectionId, Members, NodeNumber, Origin, QueueId};
 
 /// The maximum length of the name of a queue or an exchange in bytes, as in RabbitMQ.
 const NAME_MAX: usize = 255;
@@ -58,6 +58,13 @@ pub enum Command {
         operator: bool,
     },
     Account(AccountChange),
+    /// A node joins the cluster.
+    AdmitNode(KnownNode),
+    /// A node of the cluster has started. What is not durable and belonged to its earlier starts ends.
+    StartNode {
+        node: NodeNumber,
+        origin: Origin,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -144,11 +151,21 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Notes in each declaration of a queue the index of the entry that will have it.
-    pub(super) fn declare_at(&mut self, index: u64) {
+    /// Notes in each declaration of a queue the index of the entry that will have it, and the node that has the queue. Notes in that of an
+    /// exchange that is not durable the nodes with which it ends.
+    pub(super) fn declare_at(&mut self, at: At, catalog: &Catalog) {
+        let At { index, node } = at;
         for change in &mut self.changes {
+            if let Change::ExchangeDeclared(exchange) = change
+                && !exchange.durable
+                && !catalog.nodes.is_empty()
+            {
+                let nodes: Vec<_> = catalog.nodes.keys().copied().collect();
+                *exchange = Arc::new(Exchange { nodes: Members::new(&nodes), ..(**exchange).clone() });
+            }
             let Change::QueueDeclared(record) = change else { continue };
-            let declared = Arc::new(QueueRecord { declared: index, ..(**record).clone() });
+            let members = Members::new(&[node]);
+            let declared = Arc::new(QueueRecord { declared: index, members, ..(**record).clone() });
             if let Answer::Queue { record: answered, .. } = &mut self.answer
                 && answered.id == record.id
             {
@@ -195,6 +212,8 @@ impl Catalog {
             Command::SetPolicy(set) => self.set_policy(set),
             Command::ClearPolicy { vhost, name, operator } => Ok(self.clear_policy(vhost, name, operator)),
             Command::Account(change) => self.change_account(change),
+            Command::AdmitNode(known) => self.admit_node(known),
+            Command::StartNode { node, origin } => Ok(self.decide_start(node, origin)),
             Command::SetParameter { key, value } => self.set_parameter(key, value),
             Command::ClearParameter { key } => Ok(self.clear_parameter(key)),
             Command::Batch(commands) => self.decide_batch(commands, ids),

@@ -123,6 +123,7 @@ impl Catalog {
                 Change::PolicySet(_) => self.has(Mutation::ForgetPolicies),
                 Change::Incarnations { .. } => self.has(Mutation::ForgetIncarnations),
                 Change::Bound(_) => self.has(Mutation::ForgetBinding),
+                Change::Asked { .. } => self.has(Mutation::ForgetProposals),
                 Change::QueueDeclared(record) => {
                     !record.outlives_restart() && self.has(Mutation::ForgetTransient)
                 }
@@ -136,6 +137,7 @@ impl Catalog {
             Next::Few => {
                 emit(Change::Incarnations { next: self.next_incarnation });
                 self.user_definitions().into_iter().for_each(&mut emit);
+                self.node_definitions().for_each(&mut emit);
                 let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
                 policies.cloned().map(Change::PolicySet).for_each(&mut emit);
                 Next::Queue(0)

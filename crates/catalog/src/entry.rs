@@ -1,8 +1,8 @@
 //! A committed change, as every shard of every node applies it, and its encoding as an entry of the catalog's group.
 //!
 //! ```text
-//! list [ format ubyte (1), origin [node uint, boot uint], shard ubyte, ticket ulong or null, user or null,
-//!        answer ubyte, answer boolean, change binary ... ]
+//! list [ format ubyte (2), origin [node uint, boot uint], shard ubyte, ticket ulong or null, user or null,
+//!        answer ubyte, answer boolean, number ulong, low ulong, change binary ... ]
 //! answer 1 queue      created. The queue is the first that the changes declare
 //!        2 done       changed
 //!        3 set        created
@@ -19,7 +19,9 @@ use super::fields::{ListReader, ListWriter};
 use super::{Answer, Change, decode_change, encode_change};
 use crate::ids::{Origin, ShardId};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// The format before version 11 of the log. It has no numbers of proposals.
+const WITHOUT_NUMBERS: u8 = 1;
 
 const QUEUE: u8 = 1;
 const DONE: u8 = 2;
@@ -32,6 +34,10 @@ pub struct Asker {
     pub origin: Origin,
     /// The shard on which the change was proposed.
     pub shard: ShardId,
+    /// The number of the proposal among those of that start. 0 for what a start does before it runs.
+    pub number: u64,
+    /// The node has the answers to all its proposals below this number.
+    pub low: u64,
     /// The ticket under which the shard waits for the answer. With `None` nobody waits.
     pub ticket: Option<Ticket>,
     /// The user who asks for it, if the broker knows that and events are on.
@@ -64,7 +70,9 @@ pub fn encode_entry(asker: &Asker, changes: &[Change], answer: &Answer, out: &mu
         .value(asker.ticket.map_or(Value::Null, |ticket| Value::Ulong(ticket.0)))
         .optional_text(asker.by.as_deref())
         .value(Value::Ubyte(kind))
-        .boolean(says);
+        .boolean(says)
+        .number(asker.number)
+        .number(asker.low);
     let all = changes.iter().fold(head, |fields, change| {
         let mut encoded = BytesMut::new();
         encode_change(change, &mut encoded);
@@ -76,9 +84,11 @@ pub fn encode_entry(asker: &Asker, changes: &[Change], answer: &Answer, out: &mu
 /// Decodes the entry at an index. Returns `None` if the bytes are not an entry that this program knows.
 pub fn decode_entry(index: u64, bytes: &[u8]) -> Option<Entry> {
     let fields = ListReader::new(bytes)?;
-    if fields.number(0)? != u64::from(FORMAT) {
-        return None;
-    }
+    let (number, low, first_change) = match u8::try_from(fields.number(0)?).ok()? {
+        FORMAT => (fields.number(7)?, fields.number(8)?, 9),
+        WITHOUT_NUMBERS => (0, 0, 7),
+        _ => return None,
+    };
     let ticket = match fields.value(3)? {
         Value::Null => None,
         Value::Ulong(ticket) => Some(Ticket(*ticket)),
@@ -86,11 +96,13 @@ pub fn decode_entry(index: u64, bytes: &[u8]) -> Option<Entry> {
     };
     let asker = Asker {
         origin: fields.origin(1)?,
+        number,
+        low,
         shard: fields.number(2)?.try_into().ok()?,
         ticket,
         by: fields.optional_text(4)?,
     };
-    let changes = (7..fields.len()).map(|at| match fields.value(at)? {
+    let changes = (first_change..fields.len()).map(|at| match fields.value(at)? {
         Value::Binary(change) => decode_change(change),
         _ => None,
     });

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a command is refused. Nothing has changed.
+/// Why a command is refused. Nothing has changed, except as [`Self::OutcomeUnknown`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogError {
     /// The object that the command names does not exist.
@@ -25,6 +25,11 @@ pub enum CatalogError {
     InBatch { at: usize, error: Box<CatalogError> },
     /// Too many other commands are waiting.
     Busy { reason: String },
+    /// The nodes that decide changes are out of reach. The command was not sent to any.
+    Unavailable { reason: String },
+    /// The command was sent to a node that decides changes, and no answer came. It may have been carried out, or may be later. Unlike with all
+    /// other errors, something may have changed.
+    OutcomeUnknown { reason: String },
 }
 
 impl fmt::Display for CatalogError {
@@ -38,6 +43,8 @@ impl fmt::Display for CatalogError {
             | Self::Locked { reason }
             | Self::Invalid { reason }
             | Self::LimitReached { reason }
+            | Self::Unavailable { reason }
+            | Self::OutcomeUnknown { reason }
             | Self::Busy { reason } => f.write_str(reason),
             Self::InBatch { at, error } => write!(f, "entry {at}: {error}"),
         }

@@ -149,6 +149,15 @@ impl ListWriter {
         }))
     }
 
+    /// Appends the identity of a data directory.
+    pub(super) fn identity(self, identity: &[u8; 16]) -> Self {
+        self.value(Value::Binary(Bytes::copy_from_slice(identity)))
+    }
+
+    pub(super) fn numbers(self, numbers: &[u64]) -> Self {
+        self.value(Value::List(numbers.iter().copied().map(Value::Ulong).collect()))
+    }
+
     pub(super) fn members(self, members: &Members) -> Self {
         self.value(Value::List(members.nodes().iter().copied().map(Value::Uint).collect()))
     }
@@ -168,9 +177,12 @@ impl ListWriter {
 pub(super) struct ListReader(Value);
 
 impl ListReader {
+    /// Returns `None` if the bytes are not one list, and nothing else.
     pub(super) fn new(bytes: &[u8]) -> Option<Self> {
-        let value = Reader::new(bytes).read_value().ok()?;
+        let mut reader = Reader::new(bytes);
+        let value = reader.read_value().ok()?;
         value.as_list()?;
+        reader.is_empty().then_some(())?;
         Some(Self(value))
     }
 
@@ -311,6 +323,17 @@ impl ListReader {
         };
         let [Value::Uint(node), Value::Uint(boot), Value::Ulong(number)] = parts[..] else { return None };
         Some(Some(ConnectionId { origin: Origin { node: NodeId(node), boot }, number }))
+    }
+
+    pub(super) fn identity(&self, at: usize) -> Option<[u8; 16]> {
+        let Value::Binary(identity) = self.value(at)? else { return None };
+        identity.as_ref().try_into().ok()
+    }
+
+    pub(super) fn numbers(&self, at: usize) -> Option<Vec<u64>> {
+        let Value::List(numbers) = self.value(at)? else { return None };
+        let number = |number: &Value| if let Value::Ulong(number) = number { Some(*number) } else { None };
+        numbers.iter().map(number).collect()
     }
 
     pub(super) fn members(&self, at: usize) -> Option<Members> {

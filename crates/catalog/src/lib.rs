@@ -28,6 +28,7 @@ mod mutation;
 mod named;
 pub mod names;
 pub mod nearest;
+mod nodes;
 mod parameters;
 pub mod pattern;
 mod pending;
@@ -47,6 +48,7 @@ mod unknown;
 mod values;
 mod vhost;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -68,10 +70,11 @@ pub use exchange::{
 };
 pub use mutation::Mutation;
 pub use named::Arguments;
+pub use nodes::{KnownNode, NODE_NAME_MAX, NODES_MAX};
 pub use parameters::{
     CLUSTER_NAME, CLUSTER_NAME_BYTES_MAX, CLUSTER_TAGS, ParameterKey, Parameters, is_cluster_name,
 };
-pub use pending::{Committed, Offered, Pending};
+pub use pending::{At, Committed, Offered, Pending};
 use policy::merged_definition;
 pub use policy::{ApplyTo, Policy, is_policy_key};
 pub use route::{RouteTarget, RouteTargets, Routed, Unrouted};
@@ -87,7 +90,7 @@ pub use vhost::{DefaultLimits, DefaultPolicy, DefaultUser, VhostDefaults, VhostP
 use self::policy::Subject;
 use self::slots::Slots;
 use crate::access::{PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users};
-use crate::ids::{ConnectionId, Members, NodeNumber, Origin, QueueId};
+use crate::ids::{ConnectionId, Members, NodeId, NodeNumber, Origin, QueueId};
 
 /// The virtual host that exists from the start.
 pub const DEFAULT_VHOST: &str = "/";
@@ -329,6 +332,17 @@ pub enum Change {
         node: NodeNumber,
         origin: Origin,
     },
+    /// The node has joined the cluster, and has this number for ever.
+    NodeJoined {
+        node: NodeNumber,
+        known: KnownNode,
+    },
+    /// Entries have these proposals of this start of a node, and all below `low`. Only definitions have it: an entry has its own proposal.
+    Asked {
+        origin: Origin,
+        low: u64,
+        numbers: Box<[u64]>,
+    },
 }
 
 impl Change {
@@ -381,6 +395,8 @@ pub struct Catalog {
     starts: u64,
     users: Arc<Users>,
     parameters: Parameters,
+    nodes: BTreeMap<NodeNumber, KnownNode>,
+    proposals: BTreeMap<NodeId, nodes::Proposals>,
     rules: DeclareRules,
     #[cfg(any(test, debug_assertions))]
     mutation: Option<Mutation>,
@@ -398,6 +414,8 @@ impl Default for Catalog {
             starts: 0,
             users: Arc::default(),
             parameters: Parameters::new(),
+            nodes: BTreeMap::new(),
+            proposals: BTreeMap::new(),
             rules: DeclareRules::default(),
             #[cfg(any(test, debug_assertions))]
             mutation: None,
@@ -640,7 +658,12 @@ impl Catalog {
                 Arc::make_mut(&mut self.users).clear_topics(user, vhost, exchange.as_deref());
             }
             Change::UsersBegun => Arc::make_mut(&mut self.users).begin(),
-            Change::NodeStarted { node, .. } => self.start_node(*node),
+            Change::NodeStarted { node, origin } => {
+                self.start_node(*node);
+                self.forget_earlier_proposals(*origin);
+            }
+            Change::NodeJoined { node, known } => self.apply_joined(*node, known),
+            Change::Asked { origin, low, numbers } => self.apply_asked(*origin, *low, numbers),
             Change::Incarnations { next } => self.next_incarnation = self.next_incarnation.max(*next),
             Change::Bound(binding) => {
                 if let Some(table) = self.table_mut(binding) {

@@ -29,11 +29,13 @@ pub enum Mutation {
     WalkOverStart,
     /// A start of a node ends exclusive queues of connections of other nodes.
     EndOthers,
+    /// A base leaves out which proposals entries have.
+    ForgetProposals,
 }
 
 impl Mutation {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::ApplyReadsSetting,
         Self::BatchForgetsOwner,
         Self::ReuseIncarnation,
@@ -46,6 +48,7 @@ impl Mutation {
         Self::ForgetTransient,
         Self::WalkOverStart,
         Self::EndOthers,
+        Self::ForgetProposals,
     ];
 }
 

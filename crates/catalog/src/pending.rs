@@ -19,7 +19,7 @@ use hashbrown::HashSet;
 
 use super::claims::{Claimed, Claims};
 use super::{Answer, Catalog, CatalogError, Change, Command, Mutation, QueueIds};
-use crate::ids::QueueId;
+use crate::ids::{NodeNumber, QueueId};
 
 /// The maximum number of waiting commands. One takes some 500 bytes. A node with 100,000 connections does not send as
 /// many in the time of a sync. At the bound, new commands are refused.
@@ -53,6 +53,15 @@ struct Waiting<W> {
     command: Command,
     claims: Claims,
     who: W,
+}
+
+/// What the declaration of a queue notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The index of the next entry.
+    pub index: u64,
+    /// The node that has asked: it has what it declares.
+    pub node: NodeNumber,
 }
 
 /// The result of offering a command.
@@ -91,8 +100,8 @@ impl<W> Pending<W> {
         }
     }
 
-    /// Decides a command, unless it must wait. `catalog` is the committed state, and `index` that of the next entry.
-    pub fn offer(&mut self, catalog: &Catalog, command: Command, who: W, index: u64) -> Offered<W> {
+    /// Decides a command, unless it must wait. `catalog` is the committed state.
+    pub fn offer(&mut self, catalog: &Catalog, command: Command, who: W, at: At) -> Offered<W> {
         debug_assert_eq!(catalog.version(), self.version, "all that was committed is applied, in its order");
         let ends = match command {
             Command::ForgetQueue { queue } => Some(queue),
@@ -112,7 +121,7 @@ impl<W> Pending<W> {
             Ok(decision) => decision,
             Err(error) => return Offered::Ended { who, result: Err(error) },
         };
-        decision.declare_at(index);
+        decision.declare_at(at, catalog);
         let changes: Arc<[Change]> = decision.changes.into();
         claims.add_changes(&changes, catalog);
         if self.blocks(catalog, &claims) {

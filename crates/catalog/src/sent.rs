@@ -25,6 +25,8 @@
 //!  18 set user limits   user, max-connections long, max-channels long; each may be null
 //!  15 set topic permissions    user, vhost, exchange, write, read
 //!  16 clear topic permissions  user, vhost, exchange or null
+//!  26 admit node        identity binary, name
+//!  27 start node        node, [node uint, boot uint]
 //! ```
 //!
 //! Decoding does not validate a command: [`super::Catalog::decide`] checks every command.
@@ -33,7 +35,7 @@ use amqp10::Value;
 use bytes::BytesMut;
 
 use super::fields::{ListReader, ListWriter};
-use super::{AccountChange, Caller, Command, DeclareExchange, DeclareQueue, SetPolicy};
+use super::{AccountChange, Caller, Command, DeclareExchange, DeclareQueue, KnownNode, SetPolicy};
 use crate::ids::{ConnectionId, QueueId};
 
 /// Appends the encoding of a command.
@@ -121,6 +123,8 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
             });
             ListWriter::new(19).value(Value::List(encoded.collect()))
         }
+        Command::AdmitNode(known) => ListWriter::new(26).identity(&known.identity).text(&known.name),
+        Command::StartNode { node, origin } => ListWriter::new(27).number(u64::from(*node)).origin(*origin),
         Command::SetParameter { key, value } => ListWriter::new(20).parameter_key(key).text(value),
         Command::ClearParameter { key } => ListWriter::new(21).parameter_key(key),
     };
@@ -214,6 +218,8 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
             hash: fields.optional_hash(2)?,
             tags: fields.optional_texts(4)?,
         }),
+        26 => Command::AdmitNode(KnownNode { identity: fields.identity(1)?, name: text(2)? }),
+        27 => Command::StartNode { node: fields.number(1)?.try_into().ok()?, origin: fields.origin(2)? },
         22 => Command::Account(AccountChange::RenewHash {
             user: text(1)?,
             outdated: fields.hash(2)?,
@@ -259,7 +265,7 @@ mod tests {
     use crate::access::{Hashing, Permissions, TopicPermissions};
     use crate::ids::{NodeId, Origin};
     use crate::pattern::Pattern;
-    use crate::{Arguments, Binding, Destination};
+    use crate::{Arguments, Binding, Destination, KnownNode};
 
     fn value() -> impl Strategy<Value = Value> {
         let plain = prop_oneof![
@@ -320,6 +326,12 @@ mod tests {
                 }
             ),
             any::<u64>().prop_map(|id| Command::ForgetQueue { queue: QueueId(id) }),
+            (any::<[u8; 16]>(), ".{0,8}")
+                .prop_map(|(identity, name)| Command::AdmitNode(KnownNode { identity, name: name.into() })),
+            any::<[u32; 3]>().prop_map(|[number, node, boot]| Command::StartNode {
+                node: number,
+                origin: Origin { node: NodeId(node), boot },
+            }),
             (names(), flags(), arguments()).prop_map(
                 |((vhost, name, kind), [durable, auto_delete, internal, _], arguments)| {
                     let (vhost, name) = (vhost.into(), name.into());
@@ -470,13 +482,14 @@ mod tests {
             encode_command(&command, &mut bytes);
             let at = at.index(bytes.len());
             prop_assert_eq!(decode_command(&bytes[..at]), None);
+            prop_assert_eq!(decode_command(&[&bytes[..], &[byte]].concat()), None);
             bytes[at] = byte;
             let _ = decode_command(&bytes);
         }
 
         /// Tests lists whose items are of any type.
         #[test]
-        fn no_list_breaks_the_decoder(kind in 0..24_u8, mut items in prop::collection::vec(value(), 0..9)) {
+        fn no_list_breaks_the_decoder(kind in 0..29_u8, mut items in prop::collection::vec(value(), 0..9)) {
             items.insert(0, Value::Ubyte(kind));
             let mut bytes = BytesMut::new();
             encode::put_value(&mut bytes, &Value::List(items));

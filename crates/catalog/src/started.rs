@@ -10,7 +10,7 @@ use crate::ids::{NodeNumber, QueueId};
 impl QueueRecord {
     /// Returns true if the queue ends when this node starts: nothing of it survives that, and it lived there. No connection of the node is older
     /// than its start, so no exclusive queue can have an owner there.
-    fn ends_at_start(&self, node: NodeNumber) -> bool {
+    pub(super) fn ends_at_start(&self, node: NodeNumber) -> bool {
         !self.outlives_restart() && self.members.has(node)
     }
 }

@@ -39,6 +39,9 @@
 //!                      Kind 1 is not written any more.
 //!  25 exchange declared  as 3, and: nodes list of uints. For an exchange that is not durable.
 //!  26 node started      node, [node uint, boot uint]
+//!                                                         since version 11 of the log
+//!  27 node joined       node, identity binary, name
+//!  28 asked             [node uint, boot uint], low, numbers list
 //! ```
 //!
 //! A limit of -1 is none. Permissions are stored as the texts of their patterns. For the algorithm and the hash see [`crate::access::PasswordHash`].
@@ -51,7 +54,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use super::fields::{ListReader, ListWriter};
-use super::{ApplyTo, Change, Exchange, ExchangeKind, Policy, QueueRecord, queue_config};
+use super::{ApplyTo, Change, Exchange, ExchangeKind, KnownNode, Policy, QueueRecord, queue_config};
 use crate::access::UserLimits;
 use crate::ids::{Members, QueueId};
 use crate::pattern::Pattern;
@@ -86,6 +89,12 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
             if e.durable { fields } else { fields.members(&e.nodes) }
         }
         Change::NodeStarted { node, origin } => ListWriter::new(26).number(u64::from(*node)).origin(*origin),
+        Change::NodeJoined { node, known } => {
+            ListWriter::new(27).number(u64::from(*node)).identity(&known.identity).text(&known.name)
+        }
+        Change::Asked { origin, low, numbers } => {
+            ListWriter::new(28).origin(*origin).number(*low).numbers(numbers)
+        }
         Change::ExchangeDeleted { vhost, name } => ListWriter::new(4).text(vhost).text(name),
         Change::Bound(binding) => ListWriter::new(5).binding(binding),
         Change::Unbound(binding) => ListWriter::new(6).binding(binding),
@@ -202,6 +211,15 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
         21 => Change::ParameterSet { key: fields.parameter_key(1)?, value: text(4)? },
         22 => Change::ParameterCleared { key: fields.parameter_key(1)? },
         26 => Change::NodeStarted { node: fields.number(1)?.try_into().ok()?, origin: fields.origin(2)? },
+        27 => Change::NodeJoined {
+            node: fields.number(1)?.try_into().ok()?,
+            known: KnownNode { identity: fields.identity(2)?, name: text(3)? },
+        },
+        28 => Change::Asked {
+            origin: fields.origin(1)?,
+            low: fields.number(2)?,
+            numbers: fields.numbers(3)?.into(),
+        },
         18 => Change::TopicPermissionsCleared {
             user: text(1)?,
             vhost: text(2)?,

@@ -1,5 +1,6 @@
 //! Tests of the catalog as a machine: what each command decides, and what the changes do.
 
+mod nodes;
 mod policies;
 mod searches;
 mod started;

@@ -3,6 +3,7 @@
 
 mod ask;
 mod attempts;
+pub(crate) mod cluster;
 mod connect;
 pub mod detached;
 mod explain;

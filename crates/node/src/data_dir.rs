@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use catalog::ids::{NodeId, Origin};
 use wal::files::Sharing;
 use wal::tighten::{self, Loose, Tightened};
-use wal::{FileKind, Identity, IdentityError, OpenError, PackError, PreviewDisk, RealDisk, StreamError};
+use wal::{
+    FileKind, Identity, IdentityError, Membership, OpenError, PackError, PreviewDisk, RealDisk, StreamError,
+};
 
 use crate::facts::NotAlone;
 use crate::quarantine::{DAMAGED_DIR, DefinitionsLost};
@@ -31,6 +33,10 @@ pub enum StartError {
     Definitions { data_dir: PathBuf, lost: DefinitionsLost },
     /// The directory is one of a cluster.
     NotAlone { data_dir: PathBuf, error: NotAlone },
+    /// The node is a member of a cluster, and the settings of the cluster are missing.
+    NoClusterSettings { data_dir: PathBuf, membership: Membership },
+    /// The node cannot listen for others of its cluster, or cannot form one.
+    Cluster(String),
     /// A thread cannot be started, or the data directory cannot be used.
     Io { what: String, error: io::Error },
 }
@@ -72,6 +78,14 @@ impl fmt::Display for StartError {
             Self::NotAlone { data_dir, error } => {
                 write!(f, "cannot start on the data directory {}: {error}", data_dir.display())
             }
+            Self::NoClusterSettings { data_dir, membership: Membership { cluster, number } } => write!(
+                f,
+                "cannot start on the data directory {}: it belongs to node {number} of cluster {:032x}, and the configuration lists no nodes; \
+                 set cluster_formation.classic_config.nodes.N, cluster.listener and cluster.secret as before",
+                data_dir.display(),
+                u128::from_be_bytes(*cluster)
+            ),
+            Self::Cluster(why) => f.write_str(why),
             Self::Io { what, error } => write!(f, "{what}: {error}"),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use catalog::ids::{FIRST_NODE, Origin, QueueId};
+use catalog::ids::{Origin, QueueId};
 use wal::{
     COPY_FILE, FileKind, Flaw, FoundCopy, Identity, IdentityError, LOG_VERSION, Log, Options, PackOptions,
     PackReader, PreviewDisk, ReadError, StreamCut, StreamFlaw, Surveyed, survey,
@@ -166,6 +166,7 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
             false => Ok(None),
         },
         origin: identity.as_ref().map_or_else(Origin::default, next_start),
+        in_cluster: identity.and_then(|identity| identity.membership).map(|membership| membership.number),
         mutation: None,
         keep_damaged: &mut |_, _| Ok(()),
     };
@@ -209,12 +210,13 @@ pub fn examine(data_dir: &Path) -> Result<Examined, StartError> {
         damage.add(format_args!("the directory {STREAMS_DIR} is missing: it had the messages of streams"));
     }
 
+    let node = restored.node();
     let mut queues: BTreeMap<&'static str, (u64, u64)> = BTreeMap::new();
     let mut closed = Vec::new();
     for record in restored.catalog.queues() {
         let mut queue = restored.queues.get_mut(&record.id);
         if let Some(queue) = queue.as_deref_mut().filter(|queue| !queue.is_damaged())
-            && queue.handle_certain(FIRST_NODE).is_none()
+            && queue.handle_certain(node).is_none()
         {
             let (name, vhost) = (&record.name, &record.vhost);
             damage.add(format_args!("unreadable entry of the group of queue '{name}' in vhost '{vhost}'"));

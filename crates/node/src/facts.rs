@@ -48,7 +48,8 @@ use replica::{Damaged, Entry, Group, Member, Options, Payload};
 use wal::{Extent, Record, Records};
 
 use self::definitions::Definitions;
-pub use self::definitions::{NotAlone, content as catalog_base};
+pub(crate) use self::definitions::decode_whole;
+pub use self::definitions::{NotAlone, content as catalog_base, whole_content};
 use crate::entries::{self, Content};
 use crate::marks;
 
@@ -364,6 +365,21 @@ impl RestoredGroup {
         entries.collect()
     }
 
+    /// Returns true if there is no base and no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.restoring.members().voters().is_empty() && self.restoring.entries().next().is_none()
+    }
+
+    /// Returns the entries that are not known to be committed, in ascending order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.restoring.entries()
+    }
+
+    /// See [`replica::Restoring::prove_committed`].
+    pub(crate) fn prove_committed(&mut self, index: u64) {
+        self.restoring.prove_committed(index);
+    }
+
     /// Takes out all entries, although it is not known which base they follow.
     pub(crate) fn take_rest(&mut self) -> Vec<(Entry, u64)> {
         let rest = self.restoring.take_rest();
@@ -375,10 +391,12 @@ impl RestoredGroup {
         self.restoring.check()
     }
 
-    /// Returns true if `node` is the only voter, or no base says who votes.
+    /// Returns true if `node` has the only member, or no base says who the members are. [`Self::take_certain`] was called: entries that are left may
+    /// add members. A learner counts: what this node decides alone would reach it without its consequences.
     pub(crate) fn is_alone(&self, node: u32) -> bool {
-        let voters = self.restoring.members().voters();
-        voters.is_empty() || voters == [Member { node, number: self.number }]
+        let members = self.restoring.members();
+        let is_only = members.all().eq([Member { node, number: self.number }]);
+        members.voters().is_empty() || is_only && self.restoring.entries().next().is_none()
     }
 
     /// The number of the member. 0 if there are no records.

@@ -7,11 +7,13 @@ use broker::mail::Mail;
 use broker::notices::Notice;
 use broker::settings::Settings;
 use catalog::access::{Identity, LoginRefused};
+use catalog::ids::NodeNumber;
 use queue::Ticket;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use wal::{BlockRead, ChunksRead, Completion, CopyEnd, Packed, StreamAnswer};
 
 use crate::handshakes::Handshake;
+use crate::links::PeerBytes;
 use crate::shard::Migration;
 use crate::shard::questions::Question;
 
@@ -52,6 +54,18 @@ pub(crate) enum Incoming {
     Blocked(bool),
     /// The settings from now on.
     Settings(Arc<Settings>),
+    /// The connection from this shard to another node is open, or has ended.
+    Link {
+        node: NodeNumber,
+        up: bool,
+    },
+    /// Another node counts as alive, or does not any more.
+    Support {
+        node: NodeNumber,
+        supported: bool,
+    },
+    /// A message of another node.
+    Peer(PeerBytes),
     /// Close every connection with this reason, and end.
     Stop(String),
 }

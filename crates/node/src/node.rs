@@ -14,17 +14,23 @@ use broker::ids::{NODE_SHARD, Where};
 use broker::placements::Placements;
 use broker::settings::Settings;
 use broker::unguessable::Names;
+use catalog::QueueRecord;
 use catalog::access::Access;
 use catalog::ids::ShardId;
 use catalog::unguessable::KEY_BYTES;
 use tokio::sync::mpsc;
 use wal::files::Sharing;
-use wal::{CopyFile, Identity, Options, PackOptions, PackReader, RealDisk, StreamReader, Writer};
+use wal::{
+    CopyFile, Identity, IdentityError, Options, PackOptions, PackReader, RealDisk, Records, StreamReader,
+    Writer,
+};
 
 use crate::admin_api::{AdminApi, Run, Ways};
 use crate::admission::Admission;
 use crate::alarms::{AlarmChange, AlarmLimits, Watch};
 use crate::clock::Clock;
+use crate::cluster::{self, Cluster};
+use crate::cluster_settings::ClusterSettings;
 use crate::data_dir::{
     PACKS_DIR, STREAMS_DIR, StartError, UNCLAIMED_DIR, open_dir, open_folder, refuse_newer,
     remove_empty_unclaimed, this_start, tighten,
@@ -37,7 +43,7 @@ use crate::notices::NoticeWay;
 use crate::quarantine;
 use crate::randomness::random;
 use crate::recovery::{Disks, Purpose, Recovered, Start, recover};
-use crate::runtime::{self, Beside, Listening, Storage};
+use crate::runtime::{self, Beside, Listening, Punctuality, Storage};
 use crate::shard::{DECIDER, DirectWrites, NodeBudgets, Occupancy, Setup, Shard, StorageLimits};
 use crate::tls_steps::TlsSteps;
 use crate::users_copy;
@@ -59,6 +65,8 @@ pub struct NodeOptions {
     pub storage: StorageLimits,
     /// The number of file descriptors that are reserved for everything except connections and storage.
     pub reserved_descriptors: u64,
+    /// How the node forms a cluster with others. `None` for a node that is alone.
+    pub cluster: Option<ClusterSettings>,
     /// True to start even if definitions may be lost. Every known durable queue is then closed, and its data
     /// is kept.
     pub accept_lost_definitions: bool,
@@ -73,10 +81,12 @@ pub struct Node {
     admission: Arc<Admission>,
     api: AdminApi,
     watch: Watch,
+    cluster: Option<Cluster>,
 }
 
 impl Node {
-    /// Recovers the log and starts the shards. No socket listens yet.
+    /// Recovers the log and starts the shards. No socket listens yet for clients. A node that forms a cluster waits until it is a member of one.
+    /// That may take until an operator starts the other nodes.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -91,8 +101,10 @@ impl Node {
             alarms,
             storage,
             reserved_descriptors,
+            cluster,
             accept_lost_definitions,
         } = options;
+        let bound = cluster.map(cluster::bind).transpose().map_err(StartError::Cluster)?;
         let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
         let packs_dir = data_dir.join(PACKS_DIR);
         let mut disk = open_dir(&data_dir, sharing)?;
@@ -102,12 +114,28 @@ impl Node {
         tighten(&data_dir, sharing)?;
         let of_identity = |error| StartError::Identity { data_dir: data_dir.clone(), error };
         let former = Identity::look(&mut disk).map_err(of_identity)?;
+        if let Some(membership) = former.and_then(|former| former.membership)
+            && bound.is_none()
+        {
+            return Err(StartError::NoClusterSettings { data_dir, membership });
+        }
         let boots = former.map_or(0, |former| former.boots).saturating_add(1);
         let mut copy = CopyFile::new(open_dir(&data_dir, sharing)?, boots);
         let kept = users_copy::adopt(&mut copy);
         // The start is counted before anything but the copy is written, so that no two runs have the same number.
         let identity = Identity::begin(&mut disk).map_err(of_identity)?;
         tracing::info!("identity of the data directory: {}, start {}", identity.node_hex(), identity.boots);
+        let (cluster, identity) = match bound {
+            None => (None, identity),
+            Some(bound) => {
+                let has_log = wal::has_log(&mut disk);
+                let has_log = has_log.map_err(|error| of_identity(IdentityError::Io { file: "", error }))?;
+                let cluster = Cluster::start(bound, &settings.node_name, &identity, !has_log)
+                    .map_err(|error| StartError::Cluster(format!("cannot form a cluster: {error}")))?;
+                let identity = cluster.form(identity, &mut disk).map_err(of_identity)?;
+                (Some(cluster), identity)
+            }
+        };
         let streams_dir = data_dir.join(STREAMS_DIR);
         let (disk, bells) = with_direct_writes(disk, count, storage.direct_writes);
         let disks = Disks {
@@ -118,6 +146,7 @@ impl Node {
             pack_options: PackOptions::default(),
             unclaimed: &mut |make| open_folder(&data_dir, UNCLAIMED_DIR, sharing, make),
             origin: this_start(&identity),
+            in_cluster: identity.membership.map(|membership| membership.number),
             mutation: None,
             keep_damaged: &mut |restored, recovery| {
                 quarantine::keep_files(&data_dir, sharing, restored, recovery)
@@ -199,18 +228,24 @@ impl Node {
         let logins =
             Logins::start(shards.clone(), access.clone(), backends, clock).map_err(thread("logins"))?;
         let tls_steps = TlsSteps::start().map_err(thread("TLS handshakes"))?;
-        let beside = Beside { storage: storage.clone(), logins: logins.clone(), tls_steps };
+        let peers = cluster.as_ref().map(Cluster::mail);
+        let beside = Beside { storage: storage.clone(), logins: logins.clone(), tls_steps, peers };
+        let mut punctualities = Vec::new();
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
             let (shards, beside) = (shards.clone(), beside.clone());
             let bell = bells.get(usize::from(shard.id())).cloned();
+            let punctuality = Arc::new(Punctuality::start(Instant::now()));
+            punctualities.push(punctuality.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, beside, bell))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, beside, bell, punctuality))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
         let handshakes = Handshakes::new(settings.handshake_max, settings.handshake_max_per_address);
+        let of_cluster = cluster.as_ref().map_or(0, |cluster| cluster.descriptors(count.into()));
+        let reserved_descriptors = reserved_descriptors + of_cluster;
         let admission = Arc::new(Admission::new(reserved_descriptors, handshakes, occupancy, shards.clone()));
         let notices = NoticeWay::new(shards.clone());
         let (to_stop, to_count) = (shards.clone(), admission.clone());
@@ -244,7 +279,18 @@ impl Node {
             watch.measured(),
             admission.clone(),
         );
-        Ok(Self { shards, threads, storage, admission, api, watch })
+        if let Some(cluster) = &cluster {
+            cluster.begin(shards.clone(), api.clone(), punctualities, watch.measured());
+        }
+        Ok(Self { shards, threads, storage, admission, api, watch, cluster })
+    }
+
+    /// Waits until clients may connect. A node that is alone is ready at once. A node in a cluster waits until the cluster has decided about
+    /// its start. One that has the definitions already waits for `cluster_formation.wait` at most.
+    pub async fn ready(&self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.ready().await;
+        }
     }
 
     /// The management front end of this node.
@@ -329,7 +375,12 @@ impl Node {
                 tracing::error!("the thread of the {what} ended early: {error}");
             }
         }
-        log.stop().map_err(|error| StopError(error.to_string()))
+        let stopped = log.stop();
+        // Last: the other nodes count this one as alive until then.
+        if let Some(cluster) = self.cluster {
+            cluster.stop();
+        }
+        stopped.map_err(|error| StopError(error.to_string()))
     }
 }
 
@@ -381,7 +432,12 @@ fn make_named_shards(
 ) -> Vec<Shard> {
     // A recovery has done this already, and written it. Without one it is done at each start.
     restored.catalog.set_rules(settings.declare_rules.clone());
-    let mut begun = restored.begin(access).expect("a recovery refuses the directory of a cluster");
+    let (number, is_alone) = (restored.node(), restored.is_alone());
+    let mut begun = match is_alone {
+        true => restored.begin(access).expect("the node is alone"),
+        // The nodes decide together what the start changes.
+        false => Records::new(),
+    };
     if begun.is_empty() {
         begun = restored.take_unwritten();
     }
@@ -397,7 +453,7 @@ fn make_named_shards(
     let founding = catalog.queues().filter(|queue| {
         let has_group =
             queues.get(&queue.id).is_some_and(|restored| restored.has_group() || restored.is_damaged());
-        queue.is_quorum() && !has_group
+        queue.is_quorum() && queue.members.has(number) && !has_group
     });
     let founding: Vec<_> = founding.map(|queue| (queue.declared, queue.id)).collect();
     let newest = catalog.queues().filter(|queue| queue.is_quorum()).map(|queue| queue.declared).max();
@@ -405,12 +461,22 @@ fn make_named_shards(
         queues.entry(*queue).or_default();
     }
     // A stream is opened at the start and checked.
+    let is_here = |queue: &QueueRecord| catalog.node_with(queue, number).is_none();
     for queue in catalog.queues().filter(|queue| queue.may_expire() || queue.is_stream()) {
-        queues.entry(queue.id).or_default();
+        if is_here(&queue) {
+            queues.entry(queue.id).or_default();
+        }
     }
     let mut placed: Vec<_> = queues.into_iter().collect();
     placed.sort_by_key(|(id, _)| *id);
     let mut placements = Placements::default();
+    let mut elsewhere: Vec<_> = catalog.queues().collect();
+    elsewhere.sort_by_key(|queue| queue.id);
+    for queue in elsewhere {
+        if let Some(node) = catalog.node_with(&queue, number) {
+            placements.place(queue.id, Where::On(node));
+        }
+    }
     for (i, (queue, _)) in placed.iter().enumerate() {
         placements.place(*queue, Where::Here((i % usize::from(count)) as ShardId));
     }
@@ -422,6 +488,7 @@ fn make_named_shards(
             Shard::new(Setup {
                 id,
                 shards: count,
+                number,
                 settings,
                 access,
                 catalog: catalog.clone(),
@@ -438,6 +505,9 @@ fn make_named_shards(
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
     shards[usize::from(DECIDER)].push_begun(begun);
     shards[usize::from(NODE_SHARD)].begin_founding(founded, newest.unwrap_or(0), &founding);
+    if !is_alone {
+        shards[usize::from(DECIDER)].begin_in_cluster();
+    }
     if keeps_log {
         shards.iter_mut().for_each(Shard::keep_log);
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use catalog::access::PasswordHash;
-use catalog::ids::{Origin, QueueId};
+use catalog::ids::{NodeNumber, Origin, QueueId};
 use catalog::{AccountChange, CatalogError, Change, Command};
 use wal::files::Sharing;
 use wal::{COPY_FILE, CopyEnd, CopyFile, Identity, Log, Options, PackOptions, RealDisk, Recovery, StreamJob};
@@ -164,6 +164,8 @@ struct Opened<'a> {
     boots: u64,
     /// The next start.
     next: Origin,
+    /// The number of the node in its cluster.
+    in_cluster: Option<NodeNumber>,
 }
 
 impl Opened<'_> {
@@ -172,7 +174,7 @@ impl Opened<'_> {
         self,
         how: impl FnOnce(Disks<'_, RealDisk>, Purpose<'_>) -> Result<R, RecoverError>,
     ) -> Result<R, StartError> {
-        let Self { data_dir, sharing, log, next, .. } = self;
+        let Self { data_dir, sharing, log, next, in_cluster, .. } = self;
         let disks = Disks {
             log,
             packs: &mut |make| open_folder(data_dir, PACKS_DIR, sharing, make),
@@ -185,6 +187,7 @@ impl Opened<'_> {
                 quarantine::keep_files(data_dir, sharing, restored, recovery)
             },
             origin: next,
+            in_cluster,
             mutation: None,
         };
         how(disks, Purpose::Offline).map_err(|error| StartError::recovering(data_dir, error))
@@ -199,7 +202,9 @@ fn open(data_dir: &Path, sharing: Sharing) -> Result<Opened<'_>, StartError> {
     let identity = Identity::look(&mut log)
         .map_err(|error| StartError::Identity { data_dir: data_dir.to_owned(), error })?;
     let next = identity.as_ref().map_or_else(Origin::default, next_start);
-    Ok(Opened { data_dir, sharing, log, boots: identity.map_or(0, |identity| identity.boots), next })
+    let in_cluster = identity.and_then(|identity| identity.membership).map(|membership| membership.number);
+    let boots = identity.map_or(0, |identity| identity.boots);
+    Ok(Opened { data_dir, sharing, log, boots, next, in_cluster })
 }
 
 /// Closes the log. A broker that failed has not stopped cleanly, whatever was written since.

@@ -20,7 +20,7 @@ use std::io;
 use std::path::Path;
 
 use catalog::QueueRecord;
-use catalog::ids::{FIRST_NODE, QueueId};
+use catalog::ids::QueueId;
 use queue::LocalFact;
 use wal::files::{Sharing, create_directory};
 use wal::{Cut, Damage, Owners, Records, Recovery, is_cut};
@@ -169,10 +169,10 @@ pub fn quarantine(
 
 /// Returns the quorum queues whose groups have lost all of their records. See [`Restored::founded`].
 fn lost_groups(restored: &Restored) -> BTreeSet<u64> {
-    let founded = restored.founded();
+    let (founded, node) = (restored.founded(), restored.node());
     let is_lost = |record: &QueueRecord| {
         let has_group = restored.queues.get(&record.id).is_some_and(RestoredQueue::has_group);
-        record.is_quorum() && record.members.has(FIRST_NODE) && record.declared <= founded && !has_group
+        record.is_quorum() && record.members.has(node) && record.declared <= founded && !has_group
     };
     if founded == 0 {
         return BTreeSet::new();

@@ -33,7 +33,7 @@ use std::io;
 use catalog::DeclareRules;
 use catalog::access::{Access, Users};
 use catalog::categories::QUEUE;
-use catalog::ids::{Origin, QueueId};
+use catalog::ids::{NodeNumber, Origin, QueueId};
 use wal::{
     Cut, Disk, Handover, Log, OpenError, Options, PackError, PackOptions, Packs, Records, Recovery,
     StreamError, StreamFlaw, Streams, WriteError,
@@ -68,6 +68,8 @@ pub struct Disks<'a, D> {
     pub keep_damaged: &'a mut KeepDamaged<'a>,
     /// The start of the node that reads, or the next one if it does not start.
     pub origin: Origin,
+    /// The number of the node in its cluster. `None` if it is in none.
+    pub in_cluster: Option<NodeNumber>,
     /// A mistake that a test wants.
     pub mutation: Option<Mutation>,
 }
@@ -186,8 +188,18 @@ impl std::error::Error for RecoverError {}
 /// # Errors
 /// See [`RecoverError`].
 pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Recovered<D>, RecoverError> {
-    let Disks { log, packs, streams, unclaimed, log_options, pack_options, keep_damaged, origin, mutation } =
-        disks;
+    let Disks {
+        log,
+        packs,
+        streams,
+        unclaimed,
+        log_options,
+        pack_options,
+        keep_damaged,
+        origin,
+        in_cluster,
+        mutation,
+    } = disks;
     let of_log = Disks {
         log,
         packs: &mut *packs,
@@ -197,6 +209,7 @@ pub fn recover<D: Disk>(disks: Disks<'_, D>, purpose: Purpose<'_>) -> Result<Rec
         pack_options: pack_options.clone(),
         keep_damaged,
         origin,
+        in_cluster,
         mutation,
     };
     let RecoveredLog { restored, log, streams: listed, recovery, took_users, lost } =
@@ -237,19 +250,24 @@ pub fn recover_log<D: Disk>(
     disks: Disks<'_, D>,
     purpose: Purpose<'_>,
 ) -> Result<RecoveredLog<D>, RecoverError> {
-    let Disks { log, streams, unclaimed, log_options, keep_damaged, origin, mutation, .. } = disks;
+    let Disks { log, streams, unclaimed, log_options, keep_damaged, origin, in_cluster, mutation, .. } =
+        disks;
     let mut copies = Copies::list(unclaimed)?;
     let mut restored = Restored::default();
+    in_cluster.into_iter().for_each(|number| restored.enter_cluster(number));
     let opened = Log::open(log, log_options, &mut |record| {
         if !copies.comes_later(&record) {
             restored.handle_record(record);
         }
     });
     let (mut log, recovery) = opened.map_err(RecoverError::Log)?;
-    restored.finish_definitions(origin, !recovery.damage.is_empty());
-    restored.check_alone().map_err(RecoverError::NotAlone)?;
     let streams = streams(false).map_err(|error| RecoverError::Folder { folder: STREAMS_DIR, error })?;
     let mut streams = streams.map(Streams::new).transpose().map_err(RecoverError::Streams)?;
+    if in_cluster.is_some() {
+        restored.prove_declarations(|queue| streams.as_ref().is_some_and(|streams| streams.has(queue.0)));
+    }
+    restored.finish_definitions(origin, !recovery.damage.is_empty());
+    restored.check_alone().map_err(RecoverError::NotAlone)?;
     let listed = streams.as_mut();
     let sorted = unclaimed::sort(&mut restored, &mut log, &recovery, &mut copies, listed, mutation)?;
     if let Purpose::Start(_) = purpose {
@@ -293,7 +311,9 @@ pub fn recover_log<D: Disk>(
             write_synced(&mut log, noted)?;
         }
     }
-    if let Purpose::Start(Start { rules, access, .. }) = purpose {
+    if let Purpose::Start(Start { rules, access, .. }) = purpose
+        && restored.is_alone()
+    {
         // They are created once in the life of a data directory: a user that is deleted stays deleted.
         restored.catalog.set_rules(rules.clone());
         let records = restored.begin(access).map_err(RecoverError::NotAlone)?;

@@ -18,7 +18,7 @@ mod signal;
 mod sockets;
 mod write;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -44,12 +44,13 @@ use self::accept::accept;
 pub(crate) use self::accept::{accept_all, accept_all_unix};
 pub(crate) use self::address::canonical;
 use self::encryption::Encryption;
-use self::late::Punctuality;
+pub(crate) use self::late::Punctuality;
 use self::shares::Shares;
 use self::signal::Signal;
 use self::sockets::{Reading, Socket, evict, serve, write_dirty, write_large};
 use crate::clock::Clock;
 use crate::incoming::{Incoming, Shards};
+use crate::links::MailWay;
 use crate::logins::Logins;
 use crate::read_buffers::ReadBuffers;
 use crate::shard::{READ_BUFFER, Shard, Writes};
@@ -88,22 +89,37 @@ pub(crate) struct Beside {
     pub storage: Storage,
     pub logins: Logins,
     pub tls_steps: TlsSteps,
+    /// The way of mail to other nodes. `None` on a node that is in no cluster.
+    pub peers: Option<MailWay>,
 }
 
-impl Writes for &Storage {
+/// What a shard writes in one turn.
+struct Writing<'a> {
+    storage: &'a Storage,
+    /// True if the log has written something at once.
+    has_written: bool,
+}
+
+impl Writes for Writing<'_> {
     fn write(&mut self, handover: Handover) -> Option<Completion> {
-        self.log.try_write(handover).unwrap_or_else(|handover| {
-            self.log.send(handover);
-            None
-        })
+        match self.storage.log.try_write(handover) {
+            Ok(completion) => {
+                self.has_written = true;
+                completion
+            }
+            Err(handover) => {
+                self.storage.log.send(handover);
+                None
+            }
+        }
     }
 
     fn hurry(&mut self) {
-        self.log.hurry();
+        self.storage.log.hurry();
     }
 
     fn append(&mut self, job: StreamJob) -> Option<StreamAnswer> {
-        self.streams.try_append(job).map_err(|job| self.streams.send(job)).ok()
+        self.storage.streams.try_append(job).map_err(|job| self.storage.streams.send(job)).ok()
     }
 }
 
@@ -123,6 +139,10 @@ struct Host {
     encryption: Encryption,
     tls_steps: TlsSteps,
     punctuality: Arc<Punctuality>,
+    /// The way of mail to other nodes. `None` on a node that is in no cluster.
+    peers: Option<MailWay>,
+    /// The log has answered since the last turn.
+    is_logged: Cell<bool>,
     /// Wakes the turn task.
     wake: Signal,
 }
@@ -134,10 +154,10 @@ pub(crate) fn run(
     clock: Clock,
     incoming: mpsc::UnboundedReceiver<Incoming>,
     shards: Shards,
-    Beside { storage, logins, tls_steps }: Beside,
+    Beside { storage, logins, tls_steps, peers }: Beside,
     bell: Option<Arc<OwnedFd>>,
+    punctuality: Arc<Punctuality>,
 ) -> io::Result<()> {
-    let punctuality = Arc::new(Punctuality::start(Instant::now()));
     let (works, waits) = (punctuality.clone(), punctuality.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -158,6 +178,8 @@ pub(crate) fn run(
         encryption: Encryption::default(),
         tls_steps,
         punctuality,
+        peers,
+        is_logged: Cell::new(false),
         wake: Signal::default(),
     });
     if let Some(bell) = bell {
@@ -286,7 +308,10 @@ fn receive(host: &Rc<Host>, message: Incoming) {
     let mut shard = host.shard.borrow_mut();
     match message {
         Incoming::Mail(mail) => shard.handle_mail(mail),
-        Incoming::Logged(completion) => shard.handle_logged(completion),
+        Incoming::Logged(completion) => {
+            host.is_logged.set(true);
+            shard.handle_logged(completion);
+        }
         Incoming::Copied(end) => shard.handle_copied(end),
         Incoming::Packed(packed) => shard.handle_packed(packed),
         Incoming::Block(block) => shard.handle_block(block),
@@ -300,6 +325,9 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Notice(notice, _place) => shard.handle_notice(notice),
         Incoming::Blocked(blocked) => shard.set_blocked(blocked),
         Incoming::Settings(settings) => shard.set_settings(settings),
+        Incoming::Link { node, up } => shard.handle_link(node, up),
+        Incoming::Support { node, supported } => shard.handle_support(node, supported),
+        Incoming::Peer(message) => shard.handle_peer_message(message.from, message.bytes.clone()),
         Incoming::Accepted(accepted) => {
             drop(shard);
             if let Err(error) = accept(host, accepted) {
@@ -353,7 +381,8 @@ fn turn(host: &Rc<Host>, now: Instant, dirty: &mut Vec<usize>) -> bool {
     if shard.bytes_to_write() <= DELIVER_FIRST_BYTES {
         write_dirty(host, shard, dirty, &mut pending);
     }
-    is_left |= shard.write(&mut &host.storage);
+    let mut writing = Writing { storage, has_written: false };
+    is_left |= shard.write(&mut writing);
     for (ticket, login) in shard.poll_logins() {
         let alive = shard.login_alive(ticket);
         host.logins.ask(shard.id(), ticket, login, alive);
@@ -379,6 +408,14 @@ fn turn(host: &Rc<Host>, now: Instant, dirty: &mut Vec<usize>) -> bool {
     is_left |= write_large(host, shard, &mut pending);
     // What was counted while writing may have exceeded a budget. Then a connection of another shard may have to close.
     send_mail(host, shard);
+    if let Some(peers) = &host.peers {
+        let mail = shard.poll_peer_mail();
+        if !mail.is_empty() {
+            peers.send(shard.id(), mail);
+        }
+        let is_logged = host.is_logged.replace(false) || writing.has_written;
+        host.punctuality.note_log(shard.has_unlogged(), is_logged, now);
+    }
     // Writing to the sockets has freed capacity for more reads.
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     for key in pending {

@@ -8,6 +8,7 @@ mod recovered;
 mod world;
 
 mod clocks;
+mod cluster;
 mod corpus;
 mod damage;
 mod endings;

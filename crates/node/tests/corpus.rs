@@ -1,6 +1,9 @@
 //! Replays the inputs that the fuzz targets have saved.
 
 #[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
+#[path = "../../../fuzz/checks/peer_messages.rs"]
+mod peer_messages;
+#[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
 #[path = "../../../fuzz/checks/proxy_headers.rs"]
 mod proxy_headers;
 #[allow(unreachable_pub, reason = "the fuzz target calls it, too")]
@@ -15,6 +18,11 @@ use replay::replay;
 #[test]
 fn quorum_entries_corpus() {
     replay("quorum_entries", quorum_entries::check);
+}
+
+#[test]
+fn peer_messages_corpus() {
+    replay("peer_messages", peer_messages::check);
 }
 
 #[test]

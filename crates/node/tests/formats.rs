@@ -13,12 +13,13 @@ use catalog::ids::{ConnectionId, NodeId, Origin, QueueId};
 use catalog::pattern::Pattern;
 use catalog::{
     AccountChange, Answer, Arguments, Asker, Binding, Caller, Catalog, Change, Command, DeclareExchange,
-    DeclareQueue, Destination, ParameterKey, VhostPatch, encode_entry,
+    DeclareQueue, Destination, KnownNode, ParameterKey, VhostPatch, encode_entry,
 };
 use message::{Annotations, Basic, Death, DeathReason, Format, LastRoute, Message, Parts, Route};
 use node::entries;
 use node::facts::{
     Restored, catalog_base, push_change, push_definition, push_fact, push_group, push_local_fact, push_noted,
+    whole_content,
 };
 use node::quarantine::quarantine;
 use queue::{
@@ -198,6 +199,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         Command::Account(AccountChange::DeleteUser { name: "gone".into() }),
         Command::DeclareQueue(DeclareQueue::new("/", ENDED[0], quorum.clone())),
         Command::DeclareQueue(DeclareQueue::new("/", ENDED[1], quorum)),
+        Command::AdmitNode(node_of_cluster()),
     ];
     for command in commands {
         for change in catalog.decide(command, &mut catalog.queue_ids()).expect("a sound command").changes {
@@ -205,8 +207,20 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
             all.push(change);
         }
     }
+    let asked = Change::Asked { origin: ASKS, low: 3, numbers: [4, 10].into() };
+    catalog.apply(&asked);
+    all.push(asked);
     all
 }
+
+/// A node of a cluster, since version 11.
+fn node_of_cluster() -> KnownNode {
+    let identity = [0, 0, 0, 5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    KnownNode { identity, name: "one@host".into() }
+}
+
+/// The start of this node that has asked for the entries.
+const ASKS: Origin = Origin { node: NodeId(5), boot: 6 };
 
 const PERMISSIONS: Permissions = Permissions { write: Pattern::Nothing, ..Permissions::ALL };
 
@@ -263,9 +277,15 @@ const CATALOG: QueueId = QueueId(0);
 /// Returns the records of the catalog's group after these definitions. Its entries declare an exclusive queue and an exchange that is not
 /// durable. The last one says that another node has started, and ends nothing.
 fn catalog_group(catalog: &mut Catalog, definitions: u64) -> Vec<replica::Record> {
-    let origin = Origin { node: NodeId(5), boot: 6 };
-    let connection = Some(ConnectionId { origin, number: 7 });
-    let asker = Asker { origin, shard: 1, ticket: Some(Ticket(8)), by: Some("guest".into()) };
+    let connection = Some(ConnectionId { origin: ASKS, number: 7 });
+    let asker = Asker {
+        origin: ASKS,
+        shard: 1,
+        number: 12,
+        low: 9,
+        ticket: Some(Ticket(8)),
+        by: Some("guest".into()),
+    };
     let own = DeclareQueue {
         durable: false,
         exclusive: true,
@@ -424,6 +444,11 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     let bindings = catalog.bindings();
     let keys: Vec<&str> = bindings.iter().filter(|b| &*b.source == "orders").map(|b| &*b.key).collect();
     assert_eq!(keys, ["a.*"]);
+    let nodes: Vec<_> = catalog.nodes().values().cloned().collect();
+    assert_eq!(nodes, Vec::from_iter((version >= 11).then(node_of_cluster)));
+    // The entries have number 12, and say that the answers to all below 9 are there.
+    let known: Vec<u64> = (0..20).filter(|number| catalog.has_proposal(ASKS, *number)).collect();
+    assert_eq!(known, if version >= 11 { vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12] } else { vec![] });
     let users = catalog.users();
     assert_eq!(users.have_begun(), version >= 3);
     if version >= 3 {
@@ -499,6 +524,65 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     };
     assert_eq!((delivery_count, redelivered), (4, true));
     assert_eq!(*three, dead(b"\x00\x53\x75\xa0\x05three"));
+}
+
+/// Returns the changes in a base with the whole catalog. Those of different objects are in any order.
+fn parts(mut content: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    let (format, rest) = content.split_first().expect("a format");
+    assert_eq!(*format, 2);
+    content = rest;
+    while let Some((length, rest)) = content.split_first_chunk::<4>() {
+        let (part, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+        parts.push(part);
+        content = rest;
+    }
+    parts.sort_unstable();
+    parts
+}
+
+/// Tests the base that a node gets from another one, since version 11: the whole catalog is in it. What was stored before it is void.
+#[test]
+fn the_base_of_another_node_is_versioned() {
+    let mut catalog = Catalog::default();
+    _ = changes(&mut catalog);
+    let written = whole_content(&catalog);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/whole-catalog");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&file, &written).expect("a file");
+    }
+    let stored = std::fs::read(&file).expect("a file");
+    assert_eq!(parts(&written), parts(&stored), "the base is not what this version writes");
+    let me = Member { node: 2, number: 2 };
+    let install = |content: &[u8]| {
+        let mut restored = Restored::default();
+        restored.enter_cluster(2);
+        let base = Base::founding(&[1, 2], Bytes::copy_from_slice(content));
+        let base = Base { at: Position { term: 2, index: 9 }, installed: true, ..base };
+        let mut records = Records::new();
+        push_group(&mut records, CATALOG, me, &replica::Record::Base(base));
+        let disk = SimDisk::new(1);
+        let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| {}).expect("an empty disk");
+        let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true, urgent: true }];
+        log.append(&mut handovers, &mut Vec::new());
+        log.close().expect("a sound disk");
+        Log::open(disk, Options::default(), &mut |record| restored.handle_record(record))
+            .expect("a sound log");
+        restored
+    };
+    let restored = install(&stored);
+    assert_eq!(restored.unreadable, Vec::<String>::new());
+    let definitions = |catalog: &Catalog| {
+        let mut all: Vec<String> = catalog.definitions().iter().map(|change| format!("{change:?}")).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(definitions(&restored.catalog), definitions(&catalog));
+    for damaged in [&stored[..stored.len() - 1], &[3][..], &[2, 0, 0, 0, 1, 0], &[&stored[..], &[0]].concat()]
+    {
+        assert!(!install(damaged).unreadable.is_empty());
+    }
+    assert!(install(&[2]).unreadable.is_empty(), "an empty catalog has no changes");
 }
 
 /// The property list of a message of AMQP 0.9.1: content-type, one header, delivery-mode and expiration.

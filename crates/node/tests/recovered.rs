@@ -63,6 +63,7 @@ impl SimDisks {
             unclaimed: &mut |_| Ok(Some(self.unclaimed.clone())),
             keep_damaged: &mut |_, _| Ok(()),
             origin: Origin::default(),
+            in_cluster: None,
             mutation,
         };
         recover(disks, purpose)

@@ -647,6 +647,7 @@ fn a_log_that_cannot_be_read_again_refuses_the_start() {
             Ok(())
         },
         origin: Origin::default(),
+        in_cluster: None,
         mutation: None,
     };
     let recovered = recover(of_recovery, Purpose::Offline);

@@ -128,6 +128,7 @@ fn no_password_is_in_the_data_directory() {
         alarms: AlarmLimits::default(),
         storage: StorageLimits::default(),
         reserved_descriptors: 0,
+        cluster: None,
         accept_lost_definitions: false,
     })
     .unwrap();

@@ -52,7 +52,6 @@ use wal::files::Sharing;
 
 pub(crate) use self::chain::{BackendEntry, BackendName, ExternalName};
 use self::cluster::ClusterKeys;
-pub(crate) use self::cluster::LISTED_NODES;
 use self::defaults::Defaults;
 #[cfg(test)]
 pub(crate) use self::layers::ARGUMENTS;

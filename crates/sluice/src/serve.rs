@@ -1,6 +1,6 @@
 //! `sluice serve`: runs the broker in the foreground until a signal stops it.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use clap::Args;
 use node::{Backends, Listening, Node, NodeOptions, StartError};
 use tls::Tls;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::AbortHandle;
 
 use crate::backends::backends;
 use crate::certificates::{Certificates, Watched};
-use crate::config::{Config, LISTED_NODES, Loaded, SetValues, Sources};
+use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::definitions;
 use crate::failure::{FAILED, Failure};
 use crate::first_user;
@@ -44,7 +45,6 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure { code: FAILED, line: error.to_string() };
     let loaded = Config::load(&serve.sources).map_err(|error| Failure::usage(error.to_string()))?;
     let Loaded { config, values, files } = loaded;
-    refuse_cluster(&config, &values)?;
     let log::Log { limiter, levels, exchange: log_exchange, file: log_file } =
         log::start(&config.log, &serve.data_dir, config.sharing).map_err(|error| failed(&error))?;
     let file_descriptors = limits::raise_file_descriptors();
@@ -62,8 +62,31 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     let has_users = definitions.as_ref().is_some_and(admin::Definitions::has_users);
     let backends = backends(&config, &values, runtime.handle()).map_err(|error| failed(&error))?;
     let has_other_backends = backends.is_some();
+    // A node that is alone is ended by the system, as any process.
+    let signals = || {
+        let _inside = runtime.enter();
+        let ending = end_at_signal(Signals::new()?);
+        Ok::<_, io::Error>((ending, Signals::new()?))
+    };
+    let signals = config.cluster.is_some().then(signals).transpose().map_err(|error| failed(&error))?;
     let node = start(&config, &serve.data_dir, !has_users, backends, listeners.http.len())
         .map_err(|error| failed(&error))?;
+    if let Some((ending, mut signals)) = signals {
+        ending.abort();
+        let is_ready = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = signals.recv() => false,
+                () = node.ready() => true,
+            }
+        });
+        if !is_ready {
+            tracing::info!("stopping");
+            let stopped = node.stop("Node was shut down");
+            limiter.report();
+            return stopped.map_err(|error| failed(&error));
+        }
+    }
     log_exchange.begin(node.api().notices(), &config.settings);
     if let Some(definitions) = definitions {
         // Nobody can connect yet: the listeners do not accept before.
@@ -88,18 +111,34 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses to start if nodes are listed. An operator who lists them expects one broker, and would get several.
-///
-/// # Errors
-/// A usage failure with the first line of the list.
-fn refuse_cluster(config: &Config, values: &SetValues) -> Result<(), Failure> {
-    match config.cluster {
-        None => Ok(()),
-        Some(_) => {
-            let problem = "this program cannot form a cluster yet";
-            Err(Failure::usage(values.placed(LISTED_NODES, problem, None)))
+/// The signals that end the broker.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
+}
+
+/// Ends the process at a signal, until the returned handle is aborted. The start of a node that forms a cluster waits for other nodes, maybe
+/// for ever. Nothing is lost: a start can be interrupted anywhere.
+fn end_at_signal(mut signals: Signals) -> AbortHandle {
+    let ending = async move {
+        signals.recv().await;
+        tracing::info!("stopped before the start was complete");
+        std::process::exit(0);
+    };
+    tokio::spawn(ending).abort_handle()
 }
 
 impl Serve {
@@ -181,6 +220,7 @@ fn start(
         alarms: config.alarms,
         storage: config.storage,
         reserved_descriptors: http_ports as u64 * limits::http_connections(),
+        cluster: config.cluster.clone(),
         accept_lost_definitions: config.accept_lost_definitions,
     })
 }
@@ -303,9 +343,8 @@ async fn serve_until_told(
     listeners: Listeners,
     certificates: Arc<Watched>,
     mut reload: Reload,
-) -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+) -> io::Result<()> {
+    let mut signals = Signals::new()?;
     let mut hangup = signal(SignalKind::hangup())?;
     let line = listeners.line(config);
     let Listeners { amqp, unix, http, .. } = listeners;
@@ -345,15 +384,14 @@ async fn serve_until_told(
             }
         });
     }
-    let mut out = std::io::stdout();
+    let mut out = io::stdout();
     // A closed standard output does not stop the broker.
     drop(writeln!(out, "{line}\nServer startup complete").and_then(|()| out.flush()));
     systemd::ready();
     tokio::spawn(systemd::feed_watchdog(node.api().clone()));
     loop {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = signals.recv() => break,
             Some(()) = hangup.recv() => {
                 systemd::reloading();
                 reload.run(node).await;

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use wal::LOG_VERSION;
 
 /// The formats that have a whole data directory in `golden`.
-const WHOLE: [u32; 6] = [1, 6, 7, 8, 9, 10];
+const WHOLE: [u32; 7] = [1, 6, 7, 8, 9, 10, 11];
 
 /// Returns what the doctor says of a directory, and its exit code.
 fn examine(data: &Path) -> (Value, i32) {

@@ -30,9 +30,9 @@ use broker::{Directory, PROGRAM};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The pages for operators, in the order in which their commands run. The first starts the broker that the next ones use.
-const OPERATIONS: [&str; 12] = [
-    "README", "start", "size", "watch", "slow", "messages", "data", "limits", "queues", "network", "users",
-    "logins",
+const OPERATIONS: [&str; 13] = [
+    "README", "start", "size", "watch", "slow", "messages", "data", "limits", "queues", "network",
+    "clusters", "users", "logins",
 ];
 
 #[test]

@@ -12,6 +12,7 @@ mod backends;
 mod backup;
 mod bench;
 mod budgets;
+mod cluster;
 mod configuration;
 mod counts;
 mod damage;

@@ -44,7 +44,9 @@ pub const FILE_SIZE: u64 = 8 << 20;
 /// * 9: record kinds 11 and 12 of the broker (docs/decisions/0060 and 0061); entries of a quorum queue say that it has ended
 ///   (docs/decisions/0059).
 /// * 10: a batch may begin at the next multiple of 4,096 after the one before; zeros are in between (docs/decisions/0062).
-pub const LOG_VERSION: u32 = 10;
+/// * 11: entries of the catalog have the number of their proposal; the catalog has the nodes of a cluster and their proposals; a base of the
+///   catalog may have all of it (docs/decisions/0065).
+pub const LOG_VERSION: u32 = 11;
 
 /// The version of packs; see [`LOG_VERSION`].
 pub const PACK_VERSION: u32 = 1;

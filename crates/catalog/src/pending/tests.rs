@@ -14,10 +14,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::access::{Hashing, Permissions, TopicPermissions};
 use crate::exchange::topic::NODES_MAX;
-use crate::ids::{ConnectionId, NodeId, Origin, QueueId};
+use crate::ids::{ConnectionId, FIRST_NODE, NodeId, Origin, QueueId};
 use crate::{
-    AccountChange, Arguments, Binding, Caller, DeclareExchange, DeclareQueue, Destination, Mutation,
-    ParameterKey, SetPolicy, VhostPatch,
+    AccountChange, Arguments, Binding, Caller, DeclareExchange, DeclareQueue, Destination, KnownNode,
+    Mutation, ParameterKey, SetPolicy, VhostPatch,
 };
 
 /// A command, or an event of the log or of a queue.
@@ -40,12 +40,32 @@ struct World {
     unsynced: usize,
     answers: BTreeMap<usize, Result<String, CatalogError>>,
     proposed: usize,
+    declared: Declared,
+}
+
+/// The number of declarations of each queue, by virtual host and name.
+type Declared = BTreeMap<(Arc<str>, Arc<str>), usize>;
+
+fn count_declared(declared: &mut Declared, changes: &[Change]) {
+    for change in changes {
+        if let Change::QueueDeclared(queue) = change {
+            *declared.entry((queue.vhost.clone(), queue.name.clone())).or_default() += 1;
+        }
+    }
 }
 
 impl World {
     fn new(catalog: Catalog) -> Self {
         let pending = Pending::new(&catalog);
-        Self { catalog, pending, received: 0, unsynced: 0, answers: BTreeMap::new(), proposed: 0 }
+        Self {
+            catalog,
+            pending,
+            received: 0,
+            unsynced: 0,
+            answers: BTreeMap::new(),
+            proposed: 0,
+            declared: Declared::new(),
+        }
     }
 
     fn propose(&mut self, command: Command) {
@@ -54,7 +74,12 @@ impl World {
     }
 
     fn offer(&mut self, command: Command, who: usize) {
-        match self.pending.offer(&self.catalog, command, who, self.received + 1) {
+        match self.pending.offer(
+            &self.catalog,
+            command,
+            who,
+            At { index: self.received + 1, node: FIRST_NODE },
+        ) {
             Offered::Waits | Offered::Repeated => {}
             Offered::Decided { .. } => {
                 self.received += 1;
@@ -74,6 +99,7 @@ impl World {
         for _ in 0..count {
             let Committed { who, changes, answer } = self.pending.handle_committed().expect("it was decided");
             changes.iter().for_each(|change| self.catalog.apply(change));
+            count_declared(&mut self.declared, &changes);
             self.answer(who, Ok(answer));
         }
         for (command, who) in self.pending.take_line() {
@@ -115,15 +141,32 @@ fn contents(catalog: &Catalog) -> Vec<String> {
         let permissions: BTreeMap<_, _> = user.permissions.iter().collect();
         format!("user {} {:?} {:?} {permissions:?}", user.name, user.hash.expose(), user.tags)
     });
-    let mut all: Vec<String> =
-        vhosts.chain(queues).chain(exchanges).chain(bindings).chain(policies).chain(users).collect();
+    let nodes = catalog.nodes().iter().map(|node| format!("node {node:?}"));
+    let mut all: Vec<String> = nodes
+        .chain(vhosts)
+        .chain(queues)
+        .chain(exchanges)
+        .chain(bindings)
+        .chain(policies)
+        .chain(users)
+        .collect();
     all.sort();
     all
 }
 
 fn run_one(catalog: &mut Catalog, command: Command) -> Result<String, CatalogError> {
-    let decision = catalog.decide(command, &mut catalog.queue_ids())?;
+    run_counted(catalog, command, &mut Declared::new())
+}
+
+fn run_counted(
+    catalog: &mut Catalog,
+    command: Command,
+    declared: &mut Declared,
+) -> Result<String, CatalogError> {
+    let mut decision = catalog.decide(command, &mut catalog.queue_ids())?;
+    decision.declare_at(At { index: 0, node: FIRST_NODE }, catalog);
     decision.changes.iter().for_each(|change| catalog.apply(change));
+    count_declared(declared, &decision.changes);
     Ok(told(decision.answer))
 }
 
@@ -296,6 +339,25 @@ fn parameter() -> impl Strategy<Value = ParameterKey> {
     })
 }
 
+/// Returns the node that has this id, under this name.
+fn known_node(id: NodeId, name: &str) -> KnownNode {
+    let mut identity = [9; 16];
+    identity[..4].copy_from_slice(&id.0.to_be_bytes());
+    KnownNode { identity, name: name.into() }
+}
+
+/// A node joins or starts. Some of the nodes have the name or the identity of others, and some starts are earlier than those before.
+fn of_nodes() -> impl Strategy<Value = Command> {
+    let name = prop::sample::select(&["one", "two", "three", ""][..]);
+    let id = prop::sample::select(vec![NODES[0], NODES[1], NodeId(8)]);
+    let admit = (id, name).prop_map(|(id, name)| Command::AdmitNode(known_node(id, name)));
+    let start = (0..NODES.len(), 1..4_u32).prop_map(|(at, boot)| Command::StartNode {
+        node: at as u32 + 1,
+        origin: Origin { node: NODES[at], boot },
+    });
+    prop_oneof![admit, start]
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 0..80)
 }
@@ -303,7 +365,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn step() -> impl Strategy<Value = Step> {
     let place = (prop::sample::select(&VHOSTS[..]), prop::sample::select(&NAMES[..]));
     let batch = prop::collection::vec(command(), 0..4).prop_map(Command::Batch);
-    let command = prop_oneof![19 => command(), 1 => batch];
+    let command = prop_oneof![38 => command(), 2 => batch, 3 => of_nodes()];
     prop_oneof![
         20 => command.prop_map(Step::Command),
         3 => place.prop_map(|(vhost, name)| Step::Forget(vhost, name)),
@@ -317,7 +379,7 @@ fn one_by_one(steps: Vec<Step>, mutation: Option<Mutation>) -> Result<(), TestCa
     let mut model = Catalog::default();
     run_one(&mut model, Command::Account(AccountChange::add_vhost("v"))).unwrap();
     let mut world = World::new(model.clone().with_mutation(mutation));
-    let (mut expected, mut ended) = (BTreeMap::new(), BTreeSet::new());
+    let (mut expected, mut ended, mut declared) = (BTreeMap::new(), BTreeSet::new(), Declared::new());
     for step in steps {
         let (asked, of_model) = match step {
             Step::Command(command) => (command.clone(), command),
@@ -330,7 +392,15 @@ fn one_by_one(steps: Vec<Step>, mutation: Option<Mutation>) -> Result<(), TestCa
                     world.propose(Command::ForgetQueue { queue });
                     continue;
                 }
-                let in_model = model.listed_queue(vhost, name).unwrap().id;
+                // The start of its node may come first: then there is none in the model, or a later one.
+                let named = (vhost.into(), name.into());
+                let is_same = declared.get(&named) == world.declared.get(&named);
+                let in_model = model.listed_queue(vhost, name).map(|queue| queue.id);
+                let Some(in_model) = in_model.filter(|_| is_same) else {
+                    world.propose(Command::ForgetQueue { queue });
+                    expected.insert(world.proposed, Ok(told(Answer::Done { changed: false })));
+                    continue;
+                };
                 (Command::ForgetQueue { queue }, Command::ForgetQueue { queue: in_model })
             }
             Step::Sync(part) => {
@@ -339,7 +409,7 @@ fn one_by_one(steps: Vec<Step>, mutation: Option<Mutation>) -> Result<(), TestCa
             }
         };
         world.propose(asked);
-        expected.insert(world.proposed, run_one(&mut model, of_model));
+        expected.insert(world.proposed, run_counted(&mut model, of_model, &mut declared));
     }
     world.settle();
     prop_assert_eq!(world.answers, expected);

@@ -1,8 +1,8 @@
 //! What the start of a node ends, and what it leaves.
 
 use super::*;
-use crate::Pending;
-use crate::ids::{Members, NodeNumber};
+use crate::ids::{FIRST_NODE, Members, NodeNumber};
+use crate::{At, Pending};
 
 /// Two nodes: number 1 with the id 10, and number 2 with the id 20.
 fn origin(node: NodeNumber, boot: u32) -> Origin {
@@ -139,7 +139,9 @@ fn what_has_ended_leaves_its_place_but_not_its_id() {
     start(&mut catalog, 1, 2);
     let mut pending = Pending::new(&catalog);
     for at in 0..3_u64 {
-        let Offered::Decided { changes, .. } = pending.offer(&catalog, queue(&format!("q{at}"), &[]), (), at)
+        let at_entry = At { index: at, node: FIRST_NODE };
+        let Offered::Decided { changes, .. } =
+            pending.offer(&catalog, queue(&format!("q{at}"), &[]), (), at_entry)
         else {
             panic!("not decided")
         };

@@ -244,11 +244,37 @@ fn what_is_not_durable_has_its_own_form() {
     }
 }
 
-/// An entry has who has asked, the answer and the changes.
+/// The nodes of a cluster and their proposals are stored since version 11 of the log.
+#[test]
+fn nodes_and_their_proposals_have_a_form() {
+    let identity = std::array::from_fn(|at| at as u8);
+    let origin = Origin { node: NodeId(7), boot: 2 };
+    let golden: &[(Change, &str)] = &[
+        (
+            Change::NodeJoined { node: 2, known: KnownNode { identity, name: "b@h".into() } },
+            "c01c04 501b 5302 a010000102030405060708090a0b0c0d0e0f a103624068",
+        ),
+        (
+            Change::Asked { origin, low: 5, numbers: [6, 300].into() },
+            "c01a04 501c c00502 5207 5202 5305 c00c02 5306 80000000000000012c",
+        ),
+        (Change::Asked { origin, low: 0, numbers: [].into() }, "c00c04 501c c00502 5207 5202 44 45"),
+    ];
+    for (change, hex) in golden {
+        let mut bytes = BytesMut::new();
+        encode_change(change, &mut bytes);
+        assert_eq!(hex_of(&bytes), hex.replace(' ', ""), "{change:?}");
+        assert_eq!(decode_change(&bytes).as_ref(), Some(change));
+    }
+}
+
+/// An entry has who has asked, the answer and the changes. Before version 11 of the log it had no numbers of proposals.
 #[test]
 fn entries_are_versioned() {
     let asker = Asker {
         origin: Origin { node: NodeId(7), boot: 2 },
+        number: 4,
+        low: 3,
         shard: 1,
         ticket: Some(queue::Ticket(9)),
         by: Some("ann".into()),
@@ -258,12 +284,15 @@ fn entries_are_versioned() {
     let (vhost, source, key) = ("/".into(), "amq.fanout".into(), "k".into());
     let bound =
         Change::Bound(Arc::new(Binding { vhost, source, destination: to, key, arguments: Arguments::new() }));
-    let golden: &[(Asker, Vec<Change>, Answer, &str)] = &[
+    let golden: &[(Asker, Vec<Change>, Answer, &str, &str)] = &[
         (
             asker.clone(),
             vec![Change::QueueDeclared(queue.clone())],
             Answer::Queue { record: queue, created: true },
             "c05a08 5001 c00502 5207 5202 5001 5309 a103616e6e 5001 41 \
+             a042 c0400a 5018 800000000001000000 a1012f a10171 41 41 c11102 a10c782d6d61782d6c656e677468 5405 \
+             c00703 5207 5202 5303 80000000000000012c c00502 5202 5201",
+            "c05e0a 5002 c00502 5207 5202 5001 5309 a103616e6e 5001 41 5304 5303 \
              a042 c0400a 5018 800000000001000000 a1012f a10171 41 41 c11102 a10c782d6d61782d6c656e677468 5405 \
              c00703 5207 5202 5303 80000000000000012c c00502 5202 5201",
         ),
@@ -274,23 +303,30 @@ fn entries_are_versioned() {
             "c04f09 5001 c00302 43 43 5000 40 40 5002 41 \
              a01e c01c07 5005 a1012f a10a616d712e66616e6f7574 a10171 42 a1016b c10100 \
              a01e c01c07 5005 a1012f a10a616d712e66616e6f7574 a10171 42 a1016b c10100",
+            "c0510b 5002 c00302 43 43 5000 40 40 5002 41 44 44 \
+             a01e c01c07 5005 a1012f a10a616d712e66616e6f7574 a10171 42 a1016b c10100 \
+             a01e c01c07 5005 a1012f a10a616d712e66616e6f7574 a10171 42 a1016b c10100",
         ),
         (
             asker,
             vec![Change::UsersBegun],
             Answer::Set { created: false },
             "c01d08 5001 c00502 5207 5202 5001 5309 a103616e6e 5003 42 a005 c00301 5010",
+            "c0210a 5002 c00502 5207 5202 5001 5309 a103616e6e 5003 42 5304 5303 a005 c00301 5010",
         ),
     ];
-    for (asker, changes, answer, hex) in golden {
+    for (asker, changes, answer, older, hex) in golden {
         let mut bytes = BytesMut::new();
         encode_entry(asker, changes, answer, &mut bytes);
         assert_eq!(hex_of(&bytes), hex.replace(' ', ""), "{answer:?}");
-        let entry = decode_entry(4, &bytes).expect("an entry");
-        assert_eq!(
-            (entry.index, &entry.asker, &*entry.changes, &entry.answer),
-            (4, asker, &**changes, answer)
-        );
+        let unnumbered = Asker { number: 0, low: 0, ..asker.clone() };
+        for (bytes, asker) in [(bytes.to_vec(), asker), (bytes_of(older), &unnumbered)] {
+            let entry = decode_entry(4, &bytes).expect("an entry");
+            assert_eq!(
+                (entry.index, &entry.asker, &*entry.changes, &entry.answer),
+                (4, asker, &**changes, answer)
+            );
+        }
     }
 }
 

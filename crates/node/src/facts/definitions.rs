@@ -6,6 +6,7 @@
 //!   base             kind 10, owner 0     "n definitions": from here on they count, and everything before them does not
 //!
 //!   content of a base    format u8 (1) | n u64 | founded u64     big-endian; see [`Restored::founded`]
+//!                        format u8 (2) | length u32 | change, ...       of a base that another node has sent: the whole catalog
 //! ```
 //!
 //! A base is written over many turns, while entries are applied. The changes of such an entry are added to the definitions, too. So the
@@ -17,8 +18,11 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use catalog::access::{Access, Users};
-use catalog::ids::{FIRST_NODE, Origin, QueueId};
-use catalog::{Answer, Asker, Catalog, Change, DefinitionsCursor, decode_change, decode_entry, encode_entry};
+use catalog::ids::{FIRST_NODE, NodeNumber, Origin, QueueId};
+use catalog::{
+    Answer, Asker, Catalog, Change, DefinitionsCursor, decode_change, decode_entry, encode_change,
+    encode_entry,
+};
 use replica::{
     Base, Damaged, Group, Member, Members, Options, Payload, Position, Record, Restoring, Role, Round, Vote,
 };
@@ -29,6 +33,9 @@ use crate::users_copy;
 
 const CONTENT_FORMAT: u8 = 1;
 
+/// The format of a content that has the catalog itself.
+const WHOLE_FORMAT: u8 = 2;
+
 /// Returns the content of a base after so many definitions. For `founded` see [`Restored::founded`].
 pub fn content(definitions: u64, founded: u64) -> Bytes {
     let mut content = BytesMut::with_capacity(1 + 8 + 8);
@@ -38,11 +45,48 @@ pub fn content(definitions: u64, founded: u64) -> Bytes {
     content.freeze()
 }
 
-/// Returns the number of definitions before a base, and up to which index groups are founded.
-fn decode_content(mut content: Bytes) -> Option<(u64, u64)> {
+/// Returns the content of a base for another node: the whole catalog.
+pub fn whole_content(catalog: &Catalog) -> Bytes {
+    let mut content = BytesMut::new();
+    content.put_u8(WHOLE_FORMAT);
+    let (mut cursor, mut change) = (DefinitionsCursor::default(), BytesMut::new());
+    while !cursor.is_at_end() {
+        catalog.walk_definitions(&mut cursor, usize::MAX, |definition| {
+            change.clear();
+            encode_change(&definition, &mut change);
+            content.put_u32(change.len() as u32);
+            content.extend_from_slice(&change);
+        });
+    }
+    content.freeze()
+}
+
+/// Returns the catalog of a base that another node has sent. `None` if the bytes are not one.
+pub(crate) fn decode_whole(mut content: Bytes) -> Option<Catalog> {
+    (content.try_get_u8().ok()? == WHOLE_FORMAT).then_some(())?;
+    let mut catalog = Catalog::default();
+    while content.has_remaining() {
+        let length = content.try_get_u32().ok()? as usize;
+        (length <= content.len()).then_some(())?;
+        catalog.apply(&decode_change(&content.split_to(length))?);
+    }
+    Some(catalog)
+}
+
+/// What a base of the catalog has.
+enum BaseContent {
+    /// The number of definitions before it, and up to which index groups are founded.
+    Definitions(u64, u64),
+    Whole(Box<Catalog>),
+}
+
+fn decode_content(mut content: Bytes) -> Option<BaseContent> {
+    if content.first() == Some(&WHOLE_FORMAT) {
+        return decode_whole(content).map(|catalog| BaseContent::Whole(Box::new(catalog)));
+    }
     (content.try_get_u8().ok()? == CONTENT_FORMAT).then_some(())?;
-    let both = (content.try_get_u64().ok()?, content.try_get_u64().ok()?);
-    content.is_empty().then_some(both)
+    let (definitions, founded) = (content.try_get_u64().ok()?, content.try_get_u64().ok()?);
+    content.is_empty().then_some(BaseContent::Definitions(definitions, founded))
 }
 
 /// The catalog's group, as the log says. The catalog itself is [`Restored::catalog`].
@@ -71,6 +115,8 @@ pub(crate) struct Definitions {
     unwritten: Records,
     /// This node's member, which leads. Until the changes are written there is none.
     member: Option<FinishedGroup>,
+    /// The number of the node in its cluster. `None` if it is in none.
+    in_cluster: Option<NodeNumber>,
 }
 
 #[derive(Debug)]
@@ -95,6 +141,10 @@ impl std::fmt::Display for NotAlone {
 impl std::error::Error for NotAlone {}
 
 impl Definitions {
+    fn node(&self) -> NodeNumber {
+        self.in_cluster.unwrap_or(FIRST_NODE)
+    }
+
     /// Notes up to which index groups are founded.
     pub(super) fn note_founded(&mut self, index: u64) {
         self.founded = self.founded.max(index);
@@ -160,8 +210,22 @@ impl Restored {
     }
 
     fn handle_base(&mut self, base: Base, file: u64) -> Option<()> {
-        let (definitions, founded) = decode_content(base.content.clone())?;
         let index = base.at.index;
+        let (definitions, founded) = match decode_content(base.content.clone())? {
+            BaseContent::Definitions(definitions, founded) => (definitions, founded),
+            BaseContent::Whole(catalog) => {
+                _ = self.handle_member(Record::Base(base), file);
+                // What came before is void, but what it says of queues that were deleted is not.
+                let gone = self.catalog.queues().map(|queue| queue.id);
+                let gone = gone.filter(|queue| catalog.queue_by_id(*queue).is_none());
+                self.forgotten.extend(gone);
+                let definitions = &mut self.definitions;
+                (definitions.has_base, definitions.applied, definitions.is_broken) = (true, index, false);
+                definitions.open = None;
+                self.catalog = *catalog;
+                return Some(());
+            }
+        };
         self.definitions.note_founded(founded);
         _ = self.handle_member(Record::Base(base), file);
         // These entries are before the base.
@@ -194,11 +258,35 @@ impl Restored {
     fn apply_entry(&mut self, entry: &replica::Entry) -> Option<()> {
         self.definitions.applied = entry.at.index;
         let Payload::Facts(facts) = &entry.payload else { return Some(()) };
-        for change in decode_entry(entry.at.index, facts)?.changes.iter() {
+        let entry = decode_entry(entry.at.index, facts)?;
+        for change in entry.changes.iter() {
             self.note_forgotten(change);
             self.catalog.apply(change);
         }
+        self.catalog.note_proposal(&entry.asker);
         Some(())
+    }
+
+    /// Called in a cluster, before [`Self::finish_definitions`]. Nothing of a queue is stored before its declaration is committed. So the entries
+    /// up to the declaration of each queue that has records are committed, although no record of the group says so. `has_data` says
+    /// whether a queue has anything besides records.
+    pub(crate) fn prove_declarations(&mut self, has_data: impl Fn(QueueId) -> bool) {
+        let queues = &self.queues;
+        let proven = self.definitions.group.entries().filter(|entry| {
+            let Payload::Facts(facts) = &entry.payload else { return false };
+            let Some(entry) = decode_entry(entry.at.index, facts) else { return false };
+            entry.changes.iter().any(|change| match change {
+                Change::QueueDeclared(record) => queues.contains_key(&record.id) || has_data(record.id),
+                _ => false,
+            })
+        });
+        if let Some(index) = proven.map(|entry| entry.at.index).max() {
+            self.definitions.group.prove_committed(index);
+            let file = self.definitions.last_file;
+            if self.apply_committed(file).is_none() {
+                self.unreadable_owners.insert(CATALOG);
+            }
+        }
     }
 
     fn note_forgotten(&mut self, change: &Change) {
@@ -213,7 +301,16 @@ impl Restored {
         let definitions = &mut self.definitions;
         definitions.is_finished = true;
         definitions.origin = origin;
-        let mut rest = definitions.group.take_certain(FIRST_NODE);
+        let number = definitions.node();
+        if definitions.in_cluster.is_some()
+            && !is_damaged
+            && !definitions.has_base
+            && definitions.group.is_empty()
+        {
+            // A member that has heard of its group, and has no base yet, has promised nothing: it was no voter.
+            definitions.group = RestoredGroup::default();
+        }
+        let mut rest = definitions.group.take_certain(number);
         // Without a base, a group has no records: both are written at once.
         definitions.is_broken |=
             definitions.group.check().is_err() || !definitions.has_base && definitions.group.number() > 0;
@@ -230,7 +327,9 @@ impl Restored {
         if rest.iter().any(|(entry, _)| self.apply_entry(entry).is_none()) {
             self.unreadable_owners.insert(CATALOG);
         }
-        self.change(Change::NodeStarted { node: FIRST_NODE, origin });
+        if self.is_alone() {
+            self.change(Change::NodeStarted { node: number, origin });
+        }
     }
 }
 
@@ -248,9 +347,26 @@ impl Restored {
         !has_base || is_broken || file >= last_file
     }
 
-    /// Returns an error if the group has members on other nodes.
+    /// Returns an error if the group has members on other nodes, and the node is in no cluster.
     pub(crate) fn check_alone(&self) -> Result<(), NotAlone> {
-        self.definitions.group.is_alone(FIRST_NODE).then_some(()).ok_or(NotAlone)
+        (self.definitions.in_cluster.is_some() || self.is_alone()).then_some(()).ok_or(NotAlone)
+    }
+
+    /// Called before anything is read: the node has this number in a cluster, or will have it.
+    pub fn enter_cluster(&mut self, number: NodeNumber) {
+        self.definitions.in_cluster = Some(number);
+    }
+
+    /// Returns the number of the node in its cluster. A node in no cluster has the first number.
+    pub(crate) fn node(&self) -> NodeNumber {
+        self.definitions.node()
+    }
+
+    /// Returns true if this node alone decides changes of the catalog: no other node votes, and it is not about to join others.
+    pub(crate) fn is_alone(&self) -> bool {
+        let Definitions { group, in_cluster, .. } = &self.definitions;
+        let joins = in_cluster.is_some_and(|number| number != FIRST_NODE) && group.number() == 0;
+        group.is_alone(self.node()) && !joins
     }
 
     /// Called if the catalog is what could be read, although records may be missing. The next records begin a new group.
@@ -340,12 +456,16 @@ impl Restored {
     /// As [`Self::write_changes`], but adds the records to others. They are written in one batch with these.
     pub(crate) fn add_changes(&mut self, records: &mut Records) -> Result<(), NotAlone> {
         self.finish_if_open();
+        if !self.is_alone() {
+            return Err(NotAlone);
+        }
+        let node = self.node();
         let mut changes = std::mem::take(&mut self.definitions.changes);
         let restored = std::mem::take(&mut self.definitions.group);
         let number = restored.number();
         let is_whole = self.definitions.has_base && !self.definitions.is_broken;
         let known =
-            self.definitions.member.take().map(Ok).or_else(|| is_whole.then(|| restored.finish(FIRST_NODE)));
+            self.definitions.member.take().map(Ok).or_else(|| is_whole.then(|| restored.finish(node)));
         let mut member = match known {
             Some(Ok(member)) => member,
             // The definitions are the catalog after the changes.
@@ -355,7 +475,8 @@ impl Restored {
                 let declared = self.catalog.queues().map(|queue| queue.declared).max();
                 let index =
                     declared.unwrap_or(0).max(self.definitions.applied).max(self.definitions.founded) + 1;
-                found(&self.catalog, number + 1, (index, self.definitions.founded), records)
+                let me = Member { node, number: number + 1 };
+                found(&self.catalog, me, (index, self.definitions.founded), records)
             }
         };
         if member.group.members().voters() != [member.group.me()] {
@@ -376,19 +497,24 @@ impl Restored {
         Ok(())
     }
 
-    /// Removes and returns the catalog's member of its group, which leads, and the index of the last entry that the catalog has applied.
-    /// Called once, after [`Self::write_changes`].
+    /// Removes and returns the catalog's member of its group, and the index of the last entry that the catalog has applied. It leads if the
+    /// node is alone. There is none if the node has just joined a cluster. Called once, after [`Self::write_changes`].
     pub(crate) fn take_member(&mut self) -> (Option<FinishedGroup>, u64) {
-        let member = self.definitions.member.take();
+        let node = self.node();
+        let mut member = self.definitions.member.take();
+        if member.is_none() && !self.is_alone() && self.definitions.has_base {
+            // What is damaged was found by the recovery.
+            member = std::mem::take(&mut self.definitions.group).finish(node).ok();
+        }
         let applied = member.as_ref().map_or(0, |member| member.group.applied());
         (member, applied)
     }
 }
 
-/// Returns a new group with this node as its only member, which has this number. `index` is that of its base.
+/// Returns a new group with this as its only member. `index` is that of its base.
 fn found(
     catalog: &Catalog,
-    number: u32,
+    me: Member,
     (index, founded): (u64, u64),
     records: &mut Records,
 ) -> FinishedGroup {
@@ -399,9 +525,8 @@ fn found(
             push_definition(records, definitions, &change);
         });
     }
-    let me = Member { node: FIRST_NODE, number };
-    let members = Members::from_parts(vec![me], Vec::new(), number + 1).expect("one voter");
-    let founding = Base::founding(&[FIRST_NODE], content(definitions, founded));
+    let members = Members::from_parts(vec![me], Vec::new(), me.number + 1).expect("one voter");
+    let founding = Base::founding(&[me.node], content(definitions, founded));
     let at = Position { index, ..founding.at };
     let base = Base { at, vote: Vote { applied: index, ..founding.vote }, members, ..founding };
     push_group(records, QueueId(CATALOG), me, &Record::Base(base.clone()));

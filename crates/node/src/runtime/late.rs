@@ -16,13 +16,16 @@ const TURNS_APART_MAX: Duration = Duration::from_millis(CHORES_MS);
 
 const NS_PER_MS: u64 = 1_000_000;
 
+/// Marks the time since which the thread works.
+const WORKS: u64 = 1;
+
 /// What the thread of one shard did. The hooks of its runtime call this, too, and they must be usable from any thread, so
 /// the fields are atomic. Only the thread of the shard writes them, so relaxed loads and stores are enough: a wake is one store, and a
 /// sleep or a turn is two loads and two stores. All times are in nanoseconds since the start.
 #[derive(Debug)]
-pub(super) struct Punctuality {
+pub(crate) struct Punctuality {
     started: Instant,
-    /// When the thread began to work.
+    /// When the thread began to work or to sleep, in half nanoseconds, and [`WORKS`] while it works.
     since: AtomicU64,
     /// The time in which the thread was awake until it last slept or a turn last began.
     busy: AtomicU64,
@@ -30,12 +33,14 @@ pub(super) struct Punctuality {
     late: AtomicU64,
     /// When the last turn began.
     turn: AtomicU64,
+    /// Since when the log has answered nothing although something waits for it; 0 if nothing waits. Used in a cluster only.
+    unlogged: AtomicU64,
 }
 
 impl Punctuality {
-    pub(super) fn start(now: Instant) -> Self {
+    pub(crate) fn start(now: Instant) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { started: now, since: zero(), busy: zero(), late: zero(), turn: zero() }
+        Self { started: now, since: zero(), busy: zero(), late: zero(), turn: zero(), unlogged: zero() }
     }
 
     fn ns(&self, at: Instant) -> u64 {
@@ -44,14 +49,18 @@ impl Punctuality {
 
     /// Called when the thread begins to work, because an event has woken it.
     pub(super) fn begin(&self, now: Instant) {
-        self.since.store(self.ns(now), Relaxed);
+        self.since.store((self.ns(now) << 1) | WORKS, Relaxed);
     }
 
     /// Called when the thread has nothing to do and waits for events.
     pub(super) fn end(&self, now: Instant) {
-        let now = self.ns(now);
-        let worked = now.saturating_sub(self.since.load(Relaxed));
-        self.since.store(now, Relaxed);
+        self.count(self.ns(now), false);
+    }
+
+    /// Counts the work up to now. `goes_on` says whether the thread works from now on.
+    fn count(&self, now: u64, goes_on: bool) {
+        let worked = now.saturating_sub(self.since.load(Relaxed) >> 1);
+        self.since.store((now << 1) | (u64::from(goes_on) * WORKS), Relaxed);
         self.busy.store(self.busy.load(Relaxed) + worked, Relaxed);
         if worked > TURN_MAX.as_nanos() as u64 {
             self.late.store(self.late.load(Relaxed) + worked, Relaxed);
@@ -61,9 +70,34 @@ impl Punctuality {
     /// Called when a turn begins. Returns how busy the thread was until now, and by how much the shard was late. A thread that never
     /// sleeps is counted here, too.
     pub(super) fn take(&self, now: Instant) -> (BusyTime, Option<Late>) {
-        self.end(now);
         let now = self.ns(now);
+        self.count(now, true);
         (BusyTime { busy_ns: self.busy.load(Relaxed), total_ns: now }, self.take_late(now))
+    }
+
+    /// Called at the end of a turn of a shard in a cluster. `waits` says that records wait for the log or its answer, `answered` that the
+    /// log has answered since the last turn.
+    pub(super) fn note_log(&self, waits: bool, answered: bool, now: Instant) {
+        if !waits {
+            self.unlogged.store(0, Relaxed);
+        } else if answered || self.unlogged.load(Relaxed) == 0 {
+            self.unlogged.store(self.ns(now).max(1), Relaxed);
+        }
+    }
+
+    /// Returns for how long the thread has worked without a new turn, in milliseconds; 0 while it sleeps.
+    pub(crate) fn unfinished_ms(&self, now: Instant) -> u64 {
+        let since = self.since.load(Relaxed);
+        let works = since & WORKS == WORKS;
+        if works { self.ns(now).saturating_sub(since >> 1) / NS_PER_MS } else { 0 }
+    }
+
+    /// Returns for how long the log has answered nothing although something waits for it, in milliseconds; 0 if nothing waits.
+    pub(crate) fn unlogged_ms(&self, now: Instant) -> u64 {
+        match self.unlogged.load(Relaxed) {
+            0 => 0,
+            since => self.ns(now).saturating_sub(since) / NS_PER_MS,
+        }
     }
 
     fn take_late(&self, now: u64) -> Option<Late> {
@@ -83,6 +117,26 @@ impl Punctuality {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ages_are_those_of_the_oldest() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let shard = Punctuality::start(start);
+        assert_eq!((shard.unfinished_ms(at(500)), shard.unlogged_ms(at(500))), (0, 0));
+        shard.begin(at(1_000));
+        assert_eq!(shard.unfinished_ms(at(3_000)), 2_000);
+        shard.take(at(3_000));
+        assert_eq!(shard.unfinished_ms(at(3_500)), 500, "a turn has begun");
+        shard.note_log(true, false, at(3_000));
+        shard.note_log(true, false, at(3_600));
+        assert_eq!(shard.unlogged_ms(at(4_000)), 1_000);
+        shard.note_log(true, true, at(4_000));
+        assert_eq!(shard.unlogged_ms(at(4_100)), 100, "the log works, and there is more for it");
+        shard.note_log(false, true, at(4_200));
+        shard.end(at(4_200));
+        assert_eq!((shard.unfinished_ms(at(9_000)), shard.unlogged_ms(at(9_000))), (0, 0));
+    }
 
     #[test]
     fn long_work_and_missed_turns_are_late() {

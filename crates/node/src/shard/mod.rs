@@ -19,6 +19,7 @@
 //! | [`queues`] | machines of classic and quorum queues, and requests for queues without a home (an owning shard) |
 //! | [`streams`] | streams that live here, and readers that are here |
 //! | [`groups`] | Raft groups: their members here, and what these have to propose |
+//! | [`peers`] | the other nodes of the cluster: which can be reached, which are supported, and what waits to be sent |
 //! | [`storage`] | journal, deferred writes, backlog in packs, and disk space |
 //! | [`metadata`] | catalog, placements, access and settings; on one shard also the decider |
 //! | [`mail`] | what is posted, boxes to and from other shards, and receipts |
@@ -41,6 +42,7 @@ mod metadata;
 mod moving;
 mod mutation;
 mod notices;
+mod peers;
 pub mod questions;
 mod queues;
 mod receipts;
@@ -65,7 +67,7 @@ use broker::settings::Settings;
 use broker::unguessable::Names;
 use catalog::Catalog;
 use catalog::access::Access;
-use catalog::ids::{Origin, ShardId};
+use catalog::ids::{NodeNumber, Origin, ShardId};
 use hashbrown::HashMap;
 use queue::PublisherId;
 use wal::BufferBudget;
@@ -79,6 +81,8 @@ use self::mail::Mailroom;
 pub(crate) use self::metadata::DECIDER;
 use self::metadata::Metadata;
 pub use self::mutation::Mutation;
+pub use self::peers::PeerMail;
+use self::peers::Peers;
 use self::queues::Queues;
 use self::storage::Storage;
 pub use self::storage::{DirectWrites, StorageLimits, Writes};
@@ -97,10 +101,12 @@ pub(crate) const CHORES_MS: u64 = 1000;
 pub struct Setup {
     pub id: ShardId,
     pub shards: ShardId,
+    /// The number of the node in its cluster.
+    pub number: NodeNumber,
     pub settings: Arc<Settings>,
     pub access: Arc<Access>,
     pub catalog: Catalog,
-    /// The member of the catalog's group, which leads. Present for the deciding shard only.
+    /// The member of the catalog's group. Present for the deciding shard only, and not on a node that has just joined a cluster.
     pub(crate) member: Option<FinishedGroup>,
     /// The index of the last entry that the catalog has applied.
     pub applied: u64,
@@ -129,11 +135,13 @@ impl NodeBudgets {
     }
 }
 
-/// The number of this shard, the start of its node, and its current time.
+/// The number of this shard, its node and the start of that, and its current time.
 #[derive(Clone, Copy, Debug)]
 struct Here {
     id: ShardId,
     origin: Origin,
+    /// The number of the node in its cluster.
+    number: NodeNumber,
     now_ms: u64,
 }
 
@@ -146,6 +154,7 @@ pub struct Shard {
     queues: Queues,
     streams: Streams,
     groups: Groups,
+    peers: Peers,
     storage: Storage,
     mail: Mailroom,
     /// The questions of the admin API that are not answered yet.
@@ -174,6 +183,7 @@ impl Shard {
         let Setup {
             id,
             shards,
+            number,
             settings,
             access,
             catalog,
@@ -186,11 +196,12 @@ impl Shard {
             budgets,
         } = setup;
         Self {
-            here: Here { id, origin: names.origin, now_ms: 0 },
+            here: Here { id, origin: names.origin, number, now_ms: 0 },
             metadata: Metadata::new((id, shards), settings, access, catalog, (member, applied), placements),
             connections: Connections::new(id, shards, budgets, names),
             queues: Queues::default(),
             groups: Groups::default(),
+            peers: Peers::default(),
             streams: Streams::default(),
             storage: Storage::new(shards, limits, live),
             mail: Mailroom::new(id, shards),
@@ -245,6 +256,7 @@ impl Shard {
         self.connection_timeouts();
         self.stream_timeouts();
         self.queue_timeouts();
+        self.peer_timeouts();
         if self.chores_done_ms + CHORES_MS <= self.here.now_ms {
             self.chores_done_ms = self.here.now_ms;
             self.groups.end_period();
@@ -267,6 +279,7 @@ impl Shard {
             self.queues.next_due(),
             self.streams.next_deadline(),
             self.groups.next_deadline(),
+            self.peers.next_deadline(),
             self.storage.next_deadline(),
             self.connections.next_check(),
         ];

@@ -19,11 +19,17 @@ pub enum Mutation {
     DeleteWithoutEnded,
     /// What waits for the commit of an entry is answered when this member has synced it. With one member that is the same.
     CommitWhenSynced,
+    /// A proposal that was sent again is decided again.
+    ForgetProposals,
+    /// A member decides changes as soon as it leads, before it knows all that was committed.
+    DecideAtOnce,
+    /// A proposal that was sent to a leader is refused when there is no leader, as if nobody had it.
+    RefuseSent,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::ActWhereDecided,
         Self::AnswerBeforeAll,
         Self::ApplyBeforeSync,
@@ -31,6 +37,9 @@ impl Mutation {
         Self::IgnoreCommitted,
         Self::DeleteWithoutEnded,
         Self::CommitWhenSynced,
+        Self::ForgetProposals,
+        Self::DecideAtOnce,
+        Self::RefuseSent,
     ];
 }
 

@@ -151,6 +151,7 @@ impl Shard {
                 self.handle_entry(&entry);
                 self.send_answers();
             }
+            Mail::Installed { catalog, index } => self.handle_installed(&catalog, index),
             Mail::Place { queue, home } => self.place(queue, home),
             Mail::Placed { version, queue, home } => self.handle_placed(version, queue, home),
             Mail::Applied { index, by } => self.handle_applied(index, by),

@@ -15,7 +15,7 @@ use super::values::{node_name, number, text};
 use super::wrong::Wrong;
 
 /// The beginning of the keys that list the nodes. A number from 1 on follows.
-pub(crate) const LISTED_NODES: &str = "cluster_formation.classic_config.nodes";
+const LISTED_NODES: &str = "cluster_formation.classic_config.nodes";
 
 const LISTENER: &str = "cluster.listener";
 const SECRET: &str = "cluster.secret";

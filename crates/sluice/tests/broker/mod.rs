@@ -183,6 +183,15 @@ impl Starting {
         self.stdout.read_to_string(&mut printed).unwrap();
         printed.contains("Server startup complete")
     }
+
+    /// Sends SIGTERM, and waits for the process to end. Returns what it has printed, too.
+    pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        let mut printed = String::new();
+        self.stdout.read_to_string(&mut printed).unwrap();
+        (status, printed)
+    }
 }
 
 impl Broker {

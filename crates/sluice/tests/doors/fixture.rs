@@ -108,6 +108,7 @@ impl Fixture {
             alarms: AlarmLimits::default(),
             storage: StorageLimits::default(),
             reserved_descriptors: 0,
+            cluster: None,
             accept_lost_definitions: false,
         })
         .unwrap();

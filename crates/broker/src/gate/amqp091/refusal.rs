@@ -85,7 +85,9 @@ impl From<CatalogError> for Refused {
             // Gates send no batches.
             | CatalogError::InBatch { .. } => ReplyCode::PreconditionFailed,
             CatalogError::Forbidden { .. } => ReplyCode::AccessRefused,
-            CatalogError::Denied { .. } => ReplyCode::InternalError,
+            CatalogError::Denied { .. }
+            | CatalogError::Unavailable { .. }
+            | CatalogError::OutcomeUnknown { .. } => ReplyCode::InternalError,
             CatalogError::Locked { .. } => ReplyCode::ResourceLocked,
             CatalogError::Busy { .. } => ReplyCode::ResourceError,
         };

@@ -17,9 +17,13 @@ pub(super) fn encoded(asker: &Asker, changes: &[Change], answer: &Answer) -> Vec
 fn asker() -> impl Strategy<Value = Asker> {
     let by = prop::option::of("[a-zäß]{0,4}").prop_map(|by| by.map(Arc::from));
     let ticket = prop::option::of(any::<u64>().prop_map(Ticket));
-    (any::<[u32; 2]>(), any::<u8>(), ticket, by).prop_map(|([node, boot], shard, ticket, by)| Asker {
+    let numbers = any::<[u64; 2]>();
+    let fields = (any::<[u32; 2]>(), any::<u8>(), numbers, ticket, by);
+    fields.prop_map(|([node, boot], shard, [number, low], ticket, by)| Asker {
         origin: Origin { node: NodeId(node), boot },
         shard,
+        number,
+        low,
         ticket,
         by,
     })
@@ -44,7 +48,7 @@ fn entries_of(steps: Vec<Step>, askers: &[Asker]) -> Vec<Entry> {
         if decision.changes.is_empty() {
             continue;
         }
-        decision.declare_at(decided.len() as u64 + 1);
+        decision.declare_at(At { index: decided.len() as u64 + 1, node: 2 }, &catalog);
         decision.changes.iter().for_each(|change| catalog.apply(change));
         decided.push((decision.changes, decision.answer));
     }
@@ -122,12 +126,13 @@ proptest! {
     fn values_of_other_types_do_no_harm(
         kind in 0..32_u8,
         fields in prop::collection::vec(value(), 0..12),
-        head in prop::collection::vec(value(), 0..7),
+        head in prop::collection::vec(value(), 0..9),
     ) {
         let change = list(kind, fields);
         _ = (decode_change(&change), decode_entry(1, &change));
         let values = head.into_iter().chain([Value::Binary(change.into())]).collect();
-        _ = decode_entry(1, &list(1, values));
+        let values: Vec<_> = values;
+        (1..=3).for_each(|format| _ = decode_entry(1, &list(format, values.clone())));
     }
 }
 
@@ -138,11 +143,17 @@ fn the_answer_of_an_entry_must_fit_its_changes() {
         let origin = Value::List(vec![Value::Uint(1), Value::Uint(2)]);
         vec![origin, Value::Ubyte(3), Value::Null, Value::Null, kind, Value::Boolean(true)]
     };
+    let numbered = |low: Value| [head(Value::Ubyte(2)), vec![Value::Ulong(5), low]].concat();
     let decoded = |format, kind| decode_entry(1, &list(format, head(kind)));
     let done = decoded(1, Value::Ubyte(2)).expect("an entry without changes");
     assert_eq!((done.answer, done.changes.len(), done.asker.shard), (Answer::Done { changed: true }, 0, 3));
     assert_eq!(decoded(1, Value::Ubyte(1)), None, "no queue");
     assert_eq!(decoded(1, Value::Ubyte(4)), None, "no kind of answer");
     assert_eq!(decoded(1, Value::Uint(256 + 2)), None, "no kind of answer");
-    assert_eq!(decoded(2, Value::Ubyte(2)), None, "a later format");
+    assert_eq!((done.asker.number, done.asker.low), (0, 0), "format 1 has no numbers");
+    assert_eq!(decoded(2, Value::Ubyte(2)), None, "no numbers");
+    let done = decode_entry(1, &list(2, numbered(Value::Ulong(4)))).expect("an entry without changes");
+    assert_eq!((done.asker.number, done.asker.low), (5, 4));
+    assert_eq!(decode_entry(1, &list(2, numbered(Value::Null))), None, "no number");
+    assert_eq!(decode_entry(1, &list(3, numbered(Value::Ulong(4)))), None, "a later format");
 }

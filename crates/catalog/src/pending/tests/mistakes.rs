@@ -38,7 +38,8 @@ fn each_mutation_is_found() {
         | Mutation::ForgetTransient
         | Mutation::ForgetBinding
         | Mutation::ForgetPolicies
-        | Mutation::ForgetIncarnations => {
+        | Mutation::ForgetIncarnations
+        | Mutation::ForgetProposals => {
             finds(&with_restart(), mutation, log_restores_live)
                 && finds(&with_base(), mutation, restored_is_live)
         }

@@ -22,6 +22,8 @@ struct Node {
     writing: Option<(DefinitionsCursor, Vec<Change>)>,
     /// All queues that were declared.
     declared: BTreeSet<QueueId>,
+    /// The number of starts of each node, and of its proposals since the last one.
+    starts: [(u32, u64); NODES.len()],
 }
 
 /// The state after the entry of this index, as it is stored.
@@ -43,18 +45,49 @@ impl Node {
             base: None,
             writing: None,
             declared: BTreeSet::new(),
+            starts: [(1, 0); NODES.len()],
         };
         node.offer(Command::Account(AccountChange::add_vhost("v")));
         node.commit(1)?;
         Ok(node)
     }
 
+    /// Returns the asker of the next entry. The nodes take turns, and some entries have no number.
+    fn asker(&mut self, command: &Command) -> Asker {
+        let turn = self.last as usize;
+        let at = match command {
+            Command::StartNode { node, origin } => {
+                let at = *node as usize - 1;
+                if origin.boot > self.starts[at].0 {
+                    self.starts[at] = (origin.boot, 0);
+                }
+                at
+            }
+            _ => turn % NODES.len(),
+        };
+        let (boot, number) = &mut self.starts[at];
+        let origin = Origin { node: NODES[at], boot: *boot };
+        if turn.is_multiple_of(5) {
+            return Asker { origin, shard: turn as u8, ..Asker::default() };
+        }
+        *number += 1;
+        // Not every number becomes an entry: some are refused.
+        *number += u64::from(turn.is_multiple_of(7));
+        Asker {
+            origin,
+            shard: turn as u8,
+            number: *number,
+            low: number.saturating_sub(turn as u64 % 4),
+            ..Asker::default()
+        }
+    }
+
     fn offer(&mut self, command: Command) {
-        match self.pending.offer(&self.live, command, (), self.last + 1) {
+        let asker = self.asker(&command);
+        match self.pending.offer(&self.live, command, (), At { index: self.last + 1, node: FIRST_NODE }) {
             Offered::Waits | Offered::Repeated | Offered::Ended { .. } => {}
             Offered::Decided { changes, answer } => {
                 self.last += 1;
-                let asker = Asker { shard: self.last as u8, ..Asker::default() };
                 self.entries.push((self.last, encoded(&asker, &changes, &answer)));
                 self.decided.push_back(Entry { index: self.last, asker, changes, answer });
             }
@@ -78,6 +111,12 @@ impl Node {
                 if let Some((_, definitions)) = &mut self.writing {
                     definitions.push(sent(change));
                 }
+            }
+            self.live.note_proposal(&entry.asker);
+            if let Some((_, definitions)) = &mut self.writing
+                && entry.asker.number > 0
+            {
+                definitions.push(sent(&self.live.proposals_of(entry.asker.origin)));
             }
         }
         for (command, ()) in self.pending.take_line() {
@@ -114,6 +153,7 @@ impl Node {
         {
             let entry = decode_entry(*index, bytes).expect("what was encoded");
             entry.changes.iter().for_each(|change| restored.apply(change));
+            restored.note_proposal(&entry.asker);
         }
         restored
     }
@@ -175,8 +215,8 @@ pub(super) fn log_restores_live(
 
     let mut restored = node.restored();
     for (number, of) in (1..).zip(NODES) {
-        let origin = Origin { node: of, boot: 1 };
-        let expected = left_by(&node.live, number);
+        let origin = Origin { node: of, boot: 9 };
+        let expected = left_by(&node.live, number, origin);
         let start = Change::NodeStarted { node: number, origin };
         [&mut node.live, &mut restored].into_iter().for_each(|catalog| catalog.apply(&sent(&start)));
         same(&answers(&node.live), &answers(&expected))?;

@@ -47,6 +47,7 @@ pub(super) fn answers(catalog: &Catalog) -> Vec<String> {
             catalog.queue_at(id.slot())
         ));
     }
+    all.push(proposals(catalog));
     all.extend(catalog.policies(true).map(|policy| format!("{policy:?}")));
     all.push(format!("{:?}", catalog.parameters()));
     all.push(format!("{:?}", catalog.users().have_begun()));
@@ -77,6 +78,17 @@ pub(super) fn answers(catalog: &Catalog) -> Vec<String> {
     }
     all.sort();
     all
+}
+
+/// Returns which proposals of the nodes are known, of each start.
+fn proposals(catalog: &Catalog) -> String {
+    let all = NODES.into_iter().flat_map(|node| (0..12).map(move |boot| Origin { node, boot }));
+    let known = all.map(|origin| {
+        // A step makes one proposal at most, and a case has some 80.
+        let numbers = (0..200).chain([u64::MAX]).filter(|number| catalog.has_proposal(origin, *number));
+        (origin, numbers.collect::<Vec<_>>())
+    });
+    format!("{:?}", known.filter(|(_, numbers)| !numbers.is_empty()).collect::<Vec<_>>())
 }
 
 /// Returns where messages to an exchange go.
@@ -112,8 +124,9 @@ pub(super) fn kept(catalog: &Catalog) -> Catalog {
     )
 }
 
-/// Returns what the start of a node leaves: what is not durable, or exclusive, ends with its node, and an exchange with its last one.
-pub(super) fn left_by(catalog: &Catalog, node: NodeNumber) -> Catalog {
+/// Returns what the start of a node leaves: what is not durable, or exclusive, ends with its node, and an exchange with its last one. In a
+/// cluster, the proposals of its earlier starts are forgotten.
+pub(super) fn left_by(catalog: &Catalog, node: NodeNumber, origin: Origin) -> Catalog {
     let ends = |queue: &QueueRecord| {
         (!queue.durable || queue.exclusive.is_some()) && queue.members.nodes().contains(&node)
     };
@@ -121,7 +134,13 @@ pub(super) fn left_by(catalog: &Catalog, node: NodeNumber) -> Catalog {
         let others = exchange.nodes.nodes().iter().copied().filter(|of| *of != node);
         (!exchange.durable).then(|| Members::new(&others.collect::<Vec<_>>()))
     };
-    without(catalog, ends, strike)
+    let mut left = without(catalog, ends, strike);
+    // The first start of a later number, and nobody waits for the proposals of earlier ones.
+    let before = Origin { boot: origin.boot - 1, ..origin };
+    if !left.nodes().is_empty() && !left.has_proposal(before, u64::MAX) {
+        left.apply(&Change::Asked { origin, low: 0, numbers: [].into() });
+    }
+    left
 }
 
 /// Builds a catalog from the definitions, without these queues, and without the exchanges that have lost their last node.

@@ -3,7 +3,7 @@
 use super::queries::{answers, left_by, numbers, same, sent};
 use super::*;
 use crate::ids::Members;
-use crate::{Catalog, DeclareRules, DefinitionsCursor, Exchange, Mutation, QueueRecord};
+use crate::{Asker, Catalog, DeclareRules, DefinitionsCursor, Exchange, Mutation, QueueRecord};
 
 /// Returns the command of a step, if it has one: a queue ends only if it exists, and nothing waits for a log here.
 fn command_of(step: Step, catalog: &Catalog) -> Option<Command> {
@@ -55,11 +55,21 @@ pub(super) fn settings_change_nothing(
     Ok(())
 }
 
-/// A step, or the start of one of the two nodes.
+/// A step, or the start of one of the two nodes, or a proposal of one.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Step(Step),
-    Start(usize),
+    /// It is explicit if each change is told, as in a cluster.
+    Start {
+        at: usize,
+        is_explicit: bool,
+    },
+    /// An entry of a node has the proposal of this number.
+    Note {
+        at: usize,
+        number: u64,
+        low: u64,
+    },
 }
 
 /// Returns the change with the nodes that a cluster would choose: all on the first node, or on the second, or on both, by name.
@@ -134,14 +144,26 @@ pub(super) fn restored_is_live(
                 let Ok(decision) = live.decide(command, &mut live.queue_ids()) else { continue };
                 decision.changes.iter().map(placed).collect()
             }
-            Event::Start(at) => {
+            Event::Note { at, number: proposal, low } => {
+                // Starts are numbered by their events, so this is the newest one, or none that has begun.
+                let origin = Origin { node: NODES[at], boot: number as u32 };
+                live.note_proposal(&Asker { origin, number: proposal, low, ..Asker::default() });
+                // As it is stored between the parts of a base.
+                vec![live.proposals_of(origin)]
+            }
+            Event::Start { at, is_explicit } => {
                 let (node, origin) = (at as u32 + 1, Origin { node: NODES[at], boot: number as u32 + 1 });
-                let expected = left_by(&live, node);
+                let expected = left_by(&live, node, origin);
                 let change = Change::NodeStarted { node, origin };
                 let mut started = live.clone();
                 started.apply(&change);
                 same(&answers(&started), &answers(&expected))?;
-                vec![change]
+                let decided = live.decide(Command::StartNode { node, origin }, &mut live.queue_ids());
+                let decided = decided.expect("a start is never refused").changes;
+                let mut explicit = live.clone();
+                decided.iter().for_each(|change| explicit.apply(&sent(change)));
+                same(&answers(&explicit), &answers(&expected))?;
+                if is_explicit { decided } else { vec![change] }
             }
         };
         for change in &changes {
@@ -156,7 +178,21 @@ pub(super) fn restored_is_live(
     prop_assert_eq!(live.next_incarnation, restored.next_incarnation);
     let mut installed = Catalog::default();
     live.definitions().iter().for_each(|change| installed.apply(&sent(change)));
-    same(&answers(&live), &answers(&installed))
+    same(&answers(&live), &answers(&installed))?;
+    check_install(&live, restored)
+}
+
+/// A node that replaces its catalog by another one has everything in it, but the settings of its own.
+fn check_install(other: &Catalog, mut mine: Catalog) -> Result<(), TestCaseError> {
+    let rules = DeclareRules { queues_max: Some(77), ..DeclareRules::default() };
+    mine.set_rules(rules);
+    let before = (mine.version(), mine.policies_version());
+    mine.install(&other.clone().with_mutation(None));
+    same(&answers(&mine), &answers(other))?;
+    prop_assert!(mine.version() > before.0.max(other.version()));
+    prop_assert!(mine.policies_version() > before.1.max(other.policies_version()));
+    prop_assert_eq!(mine.rules.queues_max, Some(77));
+    Ok(())
 }
 
 pub(super) fn with_settings() -> impl Strategy<Value = (Vec<Step>, u32, u32)> {
@@ -164,7 +200,11 @@ pub(super) fn with_settings() -> impl Strategy<Value = (Vec<Step>, u32, u32)> {
 }
 
 pub(super) fn with_base() -> impl Strategy<Value = (Vec<Event>, usize, usize, u32)> {
-    let event = prop_oneof![12 => step().prop_map(Event::Step), 1 => (0..NODES.len()).prop_map(Event::Start)];
+    let start =
+        (0..NODES.len(), any::<bool>()).prop_map(|(at, is_explicit)| Event::Start { at, is_explicit });
+    let note =
+        (0..NODES.len(), 1..20_u64, 0..15_u64).prop_map(|(at, number, low)| Event::Note { at, number, low });
+    let event = prop_oneof![24 => step().prop_map(Event::Step), 2 => start, 1 => note];
     (prop::collection::vec(event, 0..80), 0..80_usize, 1..12_usize, any::<u32>())
 }
 

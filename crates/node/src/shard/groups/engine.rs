@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_quiet_engine_rests_and_still_leads_when_it_wakes() {
-        let (slot, _) = Hosted::founding(&[1], Bytes::from_static(b"state"));
+        let (slot, _) = Hosted::founding(1, &[1], Bytes::from_static(b"state"));
         let mut engine = slot.engine;
         synced(&mut engine);
         engine.wake().campaign().unwrap();
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_engine_with_an_entry_on_its_way_does_not_rest() {
-        let (slot, _) = Hosted::founding(&[1], Bytes::from_static(b"state"));
+        let (slot, _) = Hosted::founding(1, &[1], Bytes::from_static(b"state"));
         let mut engine = slot.engine;
         synced(&mut engine);
         engine.wake().campaign().unwrap();

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use broker::counters::RaftSums;
 use bytes::Bytes;
-use catalog::ids::FIRST_NODE;
-use replica::{Base, Member, Message, Options, Progress, Record, Refused, Restoring, Role, Round, Standing};
+use catalog::ids::NodeNumber;
+use replica::{
+    Base, Group, Member, Message, Options, Progress, Record, Refused, Restoring, Role, Round, Standing,
+};
 
 use super::{Engine, OpenEntry};
 use crate::facts::FinishedGroup;
@@ -70,15 +72,21 @@ impl Hosted {
         }
     }
 
-    /// Returns this node's member of a new group with members on these nodes, and the base that it begins with. `content` is the owner's
-    /// state.
-    pub(in crate::shard) fn founding(nodes: &[u32], content: Bytes) -> (Self, Record) {
-        let base = Record::Base(Base::founding(nodes, content));
-        let me = Member { node: FIRST_NODE, number: 1 };
+    /// Returns the member on `node` of a new group with members on these nodes, and the base that it begins with. `content` is the owner's
+    /// state. A node that is not among them gets one that never leads.
+    pub(in crate::shard) fn founding(node: NodeNumber, nodes: &[u32], content: Bytes) -> (Self, Record) {
+        let base = Base::founding(nodes, content);
+        let me = base.members.on_node(node).unwrap_or(Member { node, number: base.members.next() });
+        let base = Record::Base(base);
         let mut restoring = Restoring::default();
         let group = restoring.on_record(base.clone()).and_then(|()| restoring.finish(me, Options::default()));
         let group = group.expect("a founding base is all that a group needs");
         (Self::new(FinishedGroup::founded(group)), base)
+    }
+
+    /// Returns a member without any state. The leader sends it a base.
+    pub(in crate::shard) fn joining(me: Member) -> Self {
+        Self::new(FinishedGroup::founded(Group::join(me, Options::default())))
     }
 
     pub(in crate::shard) fn standing(&self) -> Standing {

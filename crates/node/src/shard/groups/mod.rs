@@ -37,7 +37,9 @@ use catalog::ids::QueueId;
 use self::engine::Engine;
 pub(in crate::shard) use self::hosted::{Hosted, Proposed};
 use self::open::OpenEntry;
-pub(in crate::shard) use self::round::{Owner, campaign, handle_synced, propose, pump, write_base};
+pub(in crate::shard) use self::round::{
+    Owner, campaign, handle_link, handle_support_ended, handle_synced, propose, pump, retry, step, write_base,
+};
 use super::Shard;
 use crate::facts::CATALOG;
 

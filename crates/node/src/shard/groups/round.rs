@@ -13,6 +13,7 @@
 
 use bytes::Bytes;
 use catalog::categories::RA;
+use catalog::ids::NodeNumber;
 use replica::{Entry, Message, Record, Refused, Round, Standing};
 
 use super::hosted::Proposed;
@@ -46,11 +47,15 @@ pub(in crate::shard) trait Owner {
     /// Returns the owner's state as the content of a base: what all entries have done that were handed out as committed.
     fn base(&mut self) -> Bytes;
 
+    /// Returns the owner's state as the content of a base for a member on another node.
+    fn base_for_others(&mut self) -> Bytes {
+        self.base()
+    }
+
     /// Called when a leader has replaced everything that this member had by a base. The owner's state is its content from now on.
     fn install(&mut self, content: Bytes);
 
-    /// Sends messages to other members. No node has links to others yet, so they are lost, as over a link that is closed. Only a group whose
-    /// records name other members has any.
+    /// Sends messages to other members. By default they are lost, as over a link that is closed.
     fn send(&mut self, _messages: Vec<Message>) {}
 }
 
@@ -87,7 +92,7 @@ pub(in crate::shard) fn pump<O: Owner>(owner: &mut O) {
             committed.into_iter().for_each(|entry| commit(owner, entry));
         }
         if wants_base {
-            let content = owner.base();
+            let content = owner.base_for_others();
             drive(owner, |hosted| hosted.engine.wake().send_base(content));
         }
     }
@@ -139,6 +144,43 @@ pub(in crate::shard) fn handle_synced<O: Owner>(owner: &mut O, number: u64) {
     let Some(sent) = drive(owner, |hosted| hosted.handle_synced(number)) else { return };
     owner.send(sent);
     pump(owner);
+}
+
+/// Handles a message of another member. One that does not fit is dropped.
+pub(in crate::shard) fn step<O: Owner>(owner: &mut O, message: Message) {
+    let (group, support) = (owner.id(), owner.shard().peers.support().clone());
+    if let Some(Err(rejected)) = drive(owner, |hosted| hosted.engine.wake().step(message, &support)) {
+        tracing::debug!(target: RA, ?group, "a message is dropped: {rejected}");
+    }
+    pump(owner);
+}
+
+/// Called when the link to a node is open, or has closed.
+pub(in crate::shard) fn handle_link<O: Owner>(owner: &mut O, node: NodeNumber, up: bool) {
+    drive(owner, |hosted| hosted.engine.wake().on_link(node, up));
+    pump(owner);
+}
+
+/// Called when the support of a node has ended. If it begins again at once, because the node was restarted, its leadership is over nevertheless.
+pub(in crate::shard) fn handle_support_ended<O: Owner>(owner: &mut O, node: NodeNumber) {
+    drive(owner, |hosted| hosted.engine.wake().on_support_ended(node));
+    pump(owner);
+}
+
+/// Moves a group again that has no leader, or only one on a node that is not supported any more, or whose followers lack something. Returns
+/// true if it must be called again.
+pub(in crate::shard) fn retry<O: Owner>(owner: &mut O) -> bool {
+    let (group, support) = (owner.id(), owner.shard().peers.support().clone());
+    let tried = drive(owner, |hosted| {
+        let group = hosted.engine.wake();
+        let tried = (group.is_restless() || group.lacks_support(&support)).then(|| group.retry());
+        (tried, group.is_restless())
+    });
+    if let Some((Some(Err(refused)), _)) = &tried {
+        tracing::debug!(target: RA, ?group, "a member does not campaign: {refused}");
+    }
+    pump(owner);
+    tried.is_some_and(|(tried, is_restless)| is_restless || tried.is_some())
 }
 
 /// Makes the member campaign, unless it leads or campaigns already.

@@ -54,7 +54,10 @@ impl Shard {
         result.iter().for_each(|answer| self.note_answer(answer));
         let (Some(answers), Some(ticket)) = (&mut self.metadata.answers, ticket) else { return };
         let line = if is_of_users { &mut answers.of_users } else { &mut answers.waiting };
-        line.push_back(Waiting { index, ticket, result });
+        let waiting = Waiting { index, ticket, result };
+        // The answer to a proposal that makes no entry may be about a later index than the next ones.
+        let at = line.partition_point(|before| before.index <= index);
+        line.insert(at, waiting);
     }
 
     /// Called on the node shard, when another shard has applied the entries up to `index`.

@@ -9,10 +9,11 @@
 //! Nothing here knows where a change was decided. So a node on which none is decided does the same (docs/decisions/0054).
 
 use broker::counters::Deprecated;
-use broker::ids::NODE_SHARD;
-use catalog::{Answer, Change, Entry};
-use queue::Request;
+use broker::ids::{NODE_SHARD, unassigned};
+use catalog::{Answer, Asker, Change, Entry};
+use queue::{Request, Ticket};
 
+use super::DECIDER;
 use crate::shard::{Mutation, Shard};
 
 impl Shard {
@@ -41,6 +42,7 @@ impl Shard {
                 self.place_declared(change, asker.shard);
             }
         }
+        self.note_proposal(asker);
         self.metadata.applied = *index;
         let is_of_users = changes.iter().any(Change::is_of_users);
         if acts_for_node && is_of_users {
@@ -49,11 +51,47 @@ impl Shard {
             self.metadata.access.publish(self.metadata.catalog.users().clone());
         }
         if asks {
-            self.take_answer(*index, asker.ticket, Ok(answer.clone()), is_of_users);
+            // What was decided on another node has no ticket: those of this node mean nothing there.
+            let ticket = match asker.number {
+                0 => Some(asker.ticket),
+                number => self.metadata.proposals.close(number),
+            };
+            match ticket {
+                Some(ticket) => self.take_answer(*index, ticket, Ok(answer.clone()), is_of_users),
+                None => self.end_late(answer),
+            }
+        }
+        if acts_for_node {
+            self.answer_applied();
+            if changes.iter().any(|change| matches!(change, Change::NodeStarted { .. })) {
+                // What this node proposes may have waited for its start.
+                self.tend_catalog_soon();
+            }
         }
         match acts_for_node {
             true => self.note_applied(*index, self.here.id),
             false => self.mail.send_applied(NODE_SHARD, *index),
+        }
+    }
+
+    /// Notes that the proposal of an entry is known from now on.
+    fn note_proposal(&mut self, asker: &Asker) {
+        self.metadata.catalog.note_proposal(asker);
+        if asker.number > 0 && self.storage.writes_definitions() {
+            let asked = self.metadata.catalog.proposals_of(asker.origin);
+            self.storage.note_applied(&asked);
+        }
+    }
+
+    /// Called for an entry of this node whose asker has been told that the outcome is unknown. Nobody would end an exclusive queue then, if its
+    /// connection has closed since.
+    fn end_late(&mut self, answer: &Answer) {
+        if let Answer::Queue { record, created: true } = answer
+            && record.exclusive.is_some()
+        {
+            let ticket = Ticket(unassigned(self.here.id));
+            let delete = Request::Delete { ticket, if_unused: false, if_empty: false };
+            self.mail.post.request(record.id, delete);
         }
     }
 
@@ -67,6 +105,8 @@ impl Shard {
         self.metadata.catalog.apply(change);
         self.storage.note_applied(change);
         match change {
+            Change::QueueDeclared(record) => self.place_elsewhere(record),
+            Change::NodeJoined { .. } if self.here.id == DECIDER => self.tend_catalog_soon(),
             Change::QueueForgotten { queue } => {
                 self.metadata.placements.forget(*queue);
                 self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use catalog::ids::{FIRST_NODE, QueueId};
+use catalog::ids::{NodeNumber, QueueId};
 use catalog::{Change, QueueRecord};
 
 use crate::facts::push_founded;
@@ -25,8 +25,8 @@ pub(super) struct Founding {
 }
 
 /// Returns true if this node has a member of the queue's group.
-fn has_member(record: &QueueRecord) -> bool {
-    record.is_quorum() && record.members.has(FIRST_NODE)
+fn has_member(record: &QueueRecord, node: NodeNumber) -> bool {
+    record.is_quorum() && record.members.has(node)
 }
 
 impl Shard {
@@ -43,7 +43,7 @@ impl Shard {
     pub(super) fn follow_founding(&mut self, change: &Change, index: u64) {
         let Some(founding) = &mut self.metadata.founding else { return };
         match change {
-            Change::QueueDeclared(record) if has_member(record) => {
+            Change::QueueDeclared(record) if has_member(record, self.here.number) => {
                 founding.waiting.insert((index, record.id));
             }
             Change::QueueForgotten { queue } if !founding.waiting.is_empty() => {

@@ -14,8 +14,10 @@ mod copied;
 mod decider;
 mod founding;
 mod history;
+mod installing;
 mod owner;
 mod placing;
+mod proposals;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ pub(crate) use self::decider::DECIDER;
 use self::decider::Decider;
 use self::founding::Founding;
 use self::history::Replay;
+use self::proposals::Proposals;
 use crate::facts::FinishedGroup;
 
 /// The metadata of a shard; see the module.
@@ -55,6 +58,8 @@ pub(super) struct Metadata {
     founding: Option<Founding>,
     /// The copy of the users. Present on the node shard of a node with a data directory.
     copied: Option<Copied>,
+    /// The proposals of this node for which no answer has come. Used on the node shard of a node in a cluster only.
+    proposals: Proposals,
     /// The messages that exchanges remember for later bindings. Used on the node shard only.
     histories: Histories,
     /// The remembered messages for new bindings that wait for their routes, in their order.
@@ -72,7 +77,7 @@ impl Metadata {
         (member, applied): (Option<FinishedGroup>, u64),
         placements: Placements,
     ) -> Self {
-        let decider = member.map(|member| Decider::new(&catalog, member));
+        let decider = (here == DECIDER).then(|| Decider::new(&catalog, member));
         let answers = (here == NODE_SHARD).then(|| Answers::new(shards, applied));
         let traces = Arc::default();
         Self {
@@ -86,6 +91,7 @@ impl Metadata {
             answers,
             founding: None,
             copied: None,
+            proposals: Proposals::default(),
             histories: Histories::default(),
             replays: VecDeque::new(),
             replayed: 0,

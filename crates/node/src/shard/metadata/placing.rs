@@ -22,6 +22,13 @@ impl Shard {
         self.handle_placed(version, queue, home);
     }
 
+    /// Called on every shard with a declaration: a queue that another node has is there.
+    pub(super) fn place_elsewhere(&mut self, record: &QueueRecord) {
+        if let Some(home) = self.metadata.catalog.node_with(record, self.here.number) {
+            self.metadata.placements.place(record.id, Where::On(home));
+        }
+    }
+
     /// Called on every shard when the node shard has placed a queue.
     pub(in crate::shard) fn handle_placed(&mut self, version: u64, queue: QueueId, home: Where) {
         self.metadata.placements.place(queue, home);

@@ -12,7 +12,7 @@
 use broker::counters::RaftSums;
 use bytes::Bytes;
 use catalog::categories::RA;
-use catalog::ids::{FIRST_NODE, QueueId};
+use catalog::ids::QueueId;
 use message::LastRoute;
 use queue::{EntryAt, Fact, Leadership};
 use replica::{Entry, Payload, Progress, Role, Standing};
@@ -92,6 +92,7 @@ impl Shard {
     /// Gives a quorum queue its group. A queue without a restored group gets a new one: it was never founded, as the declaration says
     /// ([`crate::facts::Restored::founded`]).
     pub(super) fn place_group(&mut self, queue: QueueId, restored: Option<Box<RestoredGroup>>) {
+        let node = self.here.number;
         let Some(slot) = self.queues.get_mut(queue) else { return };
         if slot.fifo.is_damaged() {
             return self.close_damaged(queue);
@@ -100,10 +101,10 @@ impl Shard {
             None => {
                 let members = self.metadata.catalog().queue_by_id(queue).map(|record| record.members.clone());
                 let (group, base) =
-                    Hosted::founding(members.unwrap_or_default().nodes(), entries::content(1));
+                    Hosted::founding(node, members.unwrap_or_default().nodes(), entries::content(1));
                 (group, Some(base))
             }
-            Some(restored) => match restored.finish(FIRST_NODE) {
+            Some(restored) => match restored.finish(node) {
                 Ok(finished) => (Hosted::new(finished), None),
                 Err(damaged) => {
                     let (vhost, name) = self.metadata.catalog().names_of(queue);

@@ -382,6 +382,11 @@ impl Storage {
         });
     }
 
+    /// Returns true if a part of a base of the catalog was written.
+    pub(super) fn writes_definitions(&mut self) -> bool {
+        self.evacuating.as_mut().is_some_and(|evacuating| evacuating.definitions().is_some())
+    }
+
     /// Called on every shard for each change that is applied. A base that is being written includes it.
     pub(super) fn note_applied(&mut self, change: &Change) {
         if let Some(definitions) = self.evacuating.as_mut().and_then(Evacuating::definitions) {

@@ -330,7 +330,9 @@ impl Reply {
             | CatalogError::LimitReached { .. } => 403,
             // No request of AMQP is a batch.
             CatalogError::InBatch { .. } => 400,
-            CatalogError::Busy { .. } => 503,
+            CatalogError::Busy { .. }
+            | CatalogError::Unavailable { .. }
+            | CatalogError::OutcomeUnknown { .. } => 503,
             // The source or the destination of a binding was not found. This is not a 404, because the path
             // of the request exists.
             CatalogError::NotFound { .. } | CatalogError::Locked { .. } | CatalogError::Invalid { .. } => 400,

@@ -1,0 +1,52 @@
+//! What a node asks of its own catalog about the cluster.
+
+use broker::admin_api::AdminError;
+use catalog::access::Identity;
+use catalog::ids::{NodeId, NodeNumber, Origin};
+use catalog::{Change, Command, KnownNode};
+
+use super::AdminApi;
+
+/// The members of the cluster, as the catalog of this node has them.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    pub nodes: Vec<(NodeNumber, KnownNode)>,
+    /// The last start, of the node that was asked for, that the catalog knows; 0 for none.
+    pub boot: u32,
+}
+
+impl AdminApi {
+    /// Returns the members of the cluster, and the last start of this node that the catalog knows.
+    ///
+    /// # Errors
+    /// The node shard does not answer in time.
+    pub(crate) async fn membership(&self, node: NodeId) -> Result<Membership, String> {
+        let read = self.read(catalog::NODES_MAX, move |catalog, _| {
+            let boot = match catalog.proposals_of(Origin { node, boot: 0 }) {
+                Change::Asked { origin, .. } => origin.boot,
+                _ => 0,
+            };
+            let nodes = catalog.nodes().iter().map(|(number, known)| (*number, known.clone())).collect();
+            Membership { nodes, boot }
+        });
+        read.await.map_err(reason)
+    }
+
+    /// Proposes that the cluster admits a node. Does nothing if it is a member already.
+    ///
+    /// # Errors
+    /// The cluster refuses the node, or does not decide in time.
+    pub(crate) async fn admit_node(&self, known: KnownNode) -> Result<(), String> {
+        let who = Identity::internal("cluster", "administrator");
+        self.change(&who, Command::AdmitNode(known)).await.map(|_| ()).map_err(reason)
+    }
+}
+
+/// Returns the error as a part of a sentence.
+fn reason(error: AdminError) -> String {
+    match error {
+        AdminError::Catalog(refused) => refused.to_string(),
+        // Nothing else happens to these questions.
+        _ => "the node did not answer in time".to_owned(),
+    }
+}

@@ -1,0 +1,214 @@
+//! The connections for messages, over real sockets. The whole program is in `crates/sluice/tests/cluster.rs`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use link::{Auth, ClusterId, FORMAT, Hello, NodeIdentity, Role, Secret, WINDOW};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::{LocalSet, spawn_local};
+
+use super::messages::{Messages, Order, Orders};
+use super::sending::Target;
+use super::sockets::{self, Introduction, NotOpened, Opened};
+use crate::cluster_settings::ListedNode;
+use crate::incoming::Incoming;
+use crate::links::MailWay;
+use crate::shard::PeerMail;
+
+/// A node that has connections for messages only.
+struct Node {
+    number: u32,
+    identity: NodeIdentity,
+    introduction: Introduction,
+    orders: Orders,
+    mail: MailWay,
+    shards: Vec<mpsc::UnboundedReceiver<Incoming>>,
+    /// The ways to these shards, until the node runs.
+    to_shards: Vec<mpsc::UnboundedSender<Incoming>>,
+}
+
+fn introduction(number: u32, secret: &str) -> Introduction {
+    let hello = Hello {
+        role: Role::Heartbeats,
+        node: NodeIdentity([number as u8; 16]),
+        boot: 5,
+        cluster: ClusterId([9; 16]),
+        number,
+        format: FORMAT,
+        name: format!("node-{number}"),
+    };
+    Introduction { hello, auth: Auth::Secret(Secret::new(secret.as_bytes()).unwrap()) }
+}
+
+/// Makes two nodes that do not run yet. Each accepts connections of the other one.
+async fn two_nodes(shards: usize) -> [Node; 2] {
+    let (one, two) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let listed: Vec<ListedNode> = [&one, &two]
+        .iter()
+        .enumerate()
+        .map(|(at, listener)| ListedNode {
+            name: format!("node-{}", at + 1),
+            host: "127.0.0.1".to_owned(),
+            port: listener.local_addr().unwrap().port(),
+        })
+        .collect();
+    [(1, one), (2, two)].map(|(number, listener)| {
+        let introduction = introduction(number, "the secret");
+        let (orders, receiver) = Orders::new();
+        let (mail, to_send) = MailWay::new();
+        spawn_local(Messages::new(&listed).run(receiver, to_send));
+        let (own, to) = (introduction.clone(), orders.clone());
+        spawn_local(async move {
+            loop {
+                let (stream, _) = sockets::accept(&listener).await;
+                if let Ok(opened) = sockets::welcome(stream, &own).await {
+                    to.accepted(opened);
+                }
+            }
+        });
+        let (to_shards, shards) = (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
+        Node { number, identity: introduction.hello.node, introduction, orders, mail, shards, to_shards }
+    })
+}
+
+impl Node {
+    fn run(&mut self) {
+        let (shards, introduction) = (std::mem::take(&mut self.to_shards), self.introduction.clone());
+        self.orders.give(Order::Run { shards, introduction });
+    }
+
+    fn meet(&self, other: &Self) {
+        let target = Target { number: other.number, node: other.identity };
+        self.orders.give(Order::Target { place: other.number as usize - 1, target });
+    }
+
+    async fn next(&mut self, shard: usize) -> Incoming {
+        let next = tokio::time::timeout(Duration::from_secs(60), self.shards[shard].recv());
+        next.await.expect("something arrives").expect("the thread runs")
+    }
+
+    async fn wait_for_link(&mut self, shard: usize, expected: bool) {
+        let Incoming::Link { up, .. } = self.next(shard).await else { panic!("something else has arrived") };
+        assert_eq!(up, expected);
+    }
+
+    fn send(&self, shard: u8, to: u32, lane: u64, messages: &[Bytes]) {
+        let mail = messages.iter().map(|bytes| PeerMail { to, shard: 1, lane, bytes: bytes.clone() });
+        self.mail.send(shard, mail.collect());
+    }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, test);
+}
+
+#[test]
+fn messages_arrive_in_order_and_pass_a_large_one() {
+    run(async {
+        let [mut one, mut two] = two_nodes(2).await;
+        one.meet(&two);
+        one.run();
+        // The other node is a member, and its shards do not run yet.
+        one.wait_for_link(0, true).await;
+        one.wait_for_link(1, true).await;
+        let large = Bytes::from(vec![7; 3 * WINDOW]);
+        one.send(0, 2, 70, std::slice::from_ref(&large));
+        let small: Vec<Bytes> = (0..5_000_u32).map(|n| n.to_be_bytes().to_vec().into()).collect();
+        one.send(0, 2, 71, &small);
+        two.run();
+        let mut arrived = Vec::new();
+        let mut is_large_there = false;
+        while arrived.len() < small.len() || !is_large_there {
+            let Incoming::Peer(message) = two.next(1).await else { panic!("something else has arrived") };
+            assert_eq!(message.from, 1);
+            if message.bytes.len() == large.len() {
+                assert!(!arrived.is_empty(), "small messages pass the large one");
+                is_large_there = true;
+            } else {
+                arrived.push(message.bytes.clone());
+            }
+        }
+        assert!(arrived == small && two.shards[0].try_recv().is_err());
+    });
+}
+
+#[test]
+fn messages_that_no_shard_takes_are_bounded() {
+    run(async {
+        let [mut one, mut two] = two_nodes(2).await;
+        one.run();
+        two.run();
+        one.meet(&two);
+        one.wait_for_link(0, true).await;
+        let bytes = Bytes::from(vec![0; WINDOW / 64]);
+        one.send(0, 2, 1, &vec![bytes.clone(); 128]);
+        let (mut untaken, mut pause) = (Vec::new(), false);
+        while !pause {
+            match tokio::time::timeout(Duration::from_millis(300), two.shards[1].recv()).await {
+                Ok(Some(Incoming::Peer(message))) => untaken.push(message),
+                Ok(_) => panic!("something else has arrived"),
+                Err(_) => pause = true,
+            }
+        }
+        assert!(
+            !untaken.is_empty() && untaken.len() <= 64,
+            "{} messages are there, and 64 have the bytes that may wait",
+            untaken.len()
+        );
+        let mut all = untaken.len();
+        drop(untaken);
+        while all < 128 {
+            let Incoming::Peer(_) = two.next(1).await else { panic!("something else has arrived") };
+            all += 1;
+        }
+    });
+}
+
+#[test]
+fn an_earlier_boot_is_refused() {
+    run(async {
+        let [mut one, mut two] = two_nodes(1).await;
+        one.run();
+        two.run();
+        one.meet(&two);
+        one.wait_for_link(0, true).await;
+        two.orders.give(Order::Boot { node: one.identity, boot: 6 });
+        one.wait_for_link(0, false).await;
+        // It dials again, and is refused again.
+        one.wait_for_link(0, true).await;
+        one.wait_for_link(0, false).await;
+        assert!(two.shards[0].try_recv().is_err());
+    });
+}
+
+#[test]
+fn a_handshake_needs_the_secret_and_ends() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let node = ListedNode { name: "node-2".into(), host: "127.0.0.1".into(), port };
+        let own = introduction(2, "the secret");
+        let accepting = spawn_local(async move {
+            let (first, _) = sockets::accept(&listener).await;
+            let refused = sockets::welcome(first, &own).await;
+            assert!(
+                matches!(refused, Err(NotOpened::Handshake(link::HandshakeError::WrongSecret))),
+                "{refused:?}"
+            );
+            let (second, _) = sockets::accept(&listener).await;
+            let Opened { hello, .. } = sockets::welcome(second, &own).await.unwrap();
+            assert_eq!((hello.role, hello.number), (Role::Shard(3), 1));
+            // The port is free from now on.
+        });
+        let refused = sockets::dial(&node, Role::Heartbeats, &introduction(1, "another")).await.unwrap_err();
+        assert!(refused.to_string().ends_with("do both nodes have the same cluster secret?"), "{refused}");
+        let opened = sockets::dial(&node, Role::Shard(3), &introduction(1, "the secret")).await.unwrap();
+        assert_eq!((opened.hello.number, opened.hello.role), (2, Role::Shard(3)));
+        accepting.await.unwrap();
+        let gone = sockets::dial(&node, Role::Heartbeats, &introduction(1, "the secret")).await.unwrap_err();
+        assert!(matches!(gone, NotOpened::Refused), "{gone}");
+    });
+}

@@ -1,0 +1,349 @@
+//! Messages are read as they were written, and no bytes of another node do harm.
+
+use catalog::ids::{NodeId, Origin, QueueId};
+use catalog::{Arguments, Catalog, DeclareQueue, KnownNode, ParameterKey};
+use proptest::prelude::*;
+use replica::{Base, Body, Change as MembersChange, Entry, Member, Payload, Position};
+
+use super::*;
+
+fn command() -> impl Strategy<Value = Command> {
+    let texts = || (".{0,8}", ".{0,8}");
+    let plain = prop_oneof![
+        (texts(), any::<i64>(), any::<bool>()).prop_map(|((vhost, name), length, durable)| {
+            let arguments = [("x-max-length".to_owned(), length.into())].into();
+            Command::DeclareQueue(DeclareQueue { durable, ..DeclareQueue::new(vhost, name, arguments) })
+        }),
+        any::<u64>().prop_map(|queue| Command::ForgetQueue { queue: QueueId(queue) }),
+        (texts(), any::<bool>()).prop_map(|((vhost, name), if_unused)| Command::DeleteExchange {
+            vhost: vhost.into(),
+            name: name.into(),
+            if_unused
+        }),
+        (any::<[u8; 16]>(), ".{0,8}")
+            .prop_map(|(identity, name)| Command::AdmitNode(KnownNode { identity, name: name.into() })),
+        any::<[u32; 3]>().prop_map(|[node, id, boot]| Command::StartNode {
+            node,
+            origin: Origin { node: NodeId(id), boot }
+        }),
+        (texts(), any::<bool>()).prop_map(|((name, value), sets)| {
+            let key = ParameterKey::global(&name);
+            match sets {
+                true => Command::SetParameter { key, value: value.into() },
+                false => Command::ClearParameter { key },
+            }
+        }),
+    ];
+    let plain = plain.boxed();
+    prop_oneof![4 => plain.clone(), 1 => prop::collection::vec(plain, 0..4).prop_map(Command::Batch)]
+}
+
+fn member() -> impl Strategy<Value = Member> {
+    any::<[u32; 2]>().prop_map(|[node, number]| Member { node, number })
+}
+
+fn position() -> impl Strategy<Value = Position> {
+    any::<[u64; 2]>().prop_map(|[term, index]| Position { term, index })
+}
+
+/// Entries that follow each other in one term, as those of an append do.
+fn entries(previous: Position, facts: &[Vec<u8>]) -> Vec<Entry> {
+    let entry = |(number, facts): (u64, &Vec<u8>)| {
+        let at = Position { term: previous.term, index: previous.index + number };
+        let payload = match facts.len() {
+            0 => Payload::Empty,
+            1 => Payload::Change(MembersChange::Remove(Member { node: facts[0].into(), number: 1 })),
+            _ => Payload::Facts(facts.clone().into()),
+        };
+        Entry { at, payload }
+    };
+    (1..).zip(facts).map(entry).collect()
+}
+
+fn raft() -> impl Strategy<Value = PeerMessage> {
+    let facts = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..4);
+    let place =
+        any::<[u32; 2]>().prop_map(|[term, index]| Position { term: term.into(), index: index.into() });
+    let body = prop_oneof![
+        (place, any::<u64>(), facts).prop_map(|(previous, commit, facts)| {
+            Body::Append { previous, commit, entries: entries(previous, &facts) }
+        }),
+        any::<[u64; 2]>().prop_map(|[index, commit]| Body::Appended { index, commit }),
+        (any::<[u64; 2]>(), position()).prop_map(|([index, commit], hint)| Body::AppendRefused {
+            index,
+            hint,
+            commit
+        }),
+        any::<u64>().prop_map(|commit| Body::Ping { commit }),
+        any::<u64>().prop_map(|commit| Body::Pong { commit }),
+        (any::<[bool; 2]>(), position(), position()).prop_map(|([pre, transfer], last, commit)| {
+            Body::VoteRequest { pre, last, commit, transfer }
+        }),
+        (any::<[bool; 2]>(), position()).prop_map(|([pre, granted], commit)| Body::VoteResponse {
+            pre,
+            granted,
+            commit
+        }),
+        prop::collection::vec(any::<u8>(), 0..40)
+            .prop_map(|content| Body::InstallBase(Base::founding(&[1, 2, 3], content.into()))),
+        Just(Body::TimeoutNow),
+    ];
+    (any::<[u64; 2]>(), member(), member(), body).prop_map(|([owner, term], from, to, body)| {
+        PeerMessage::Raft { owner, message: Message { from, to, term, body } }
+    })
+}
+
+fn propose() -> impl Strategy<Value = PeerMessage> {
+    let by = prop::option::of("[a-zäß]{0,12}").prop_map(|by| by.map(Arc::from));
+    (any::<u32>(), any::<[u64; 3]>(), any::<u8>(), by, command()).prop_map(
+        |(boot, [term, number, low], shard, by, command)| {
+            PeerMessage::Propose(Propose { term, boot, number, low, shard, by, command })
+        },
+    )
+}
+
+/// Returns the error of this kind. A new kind must be here, too.
+fn error(kind: u8, reason: String) -> CatalogError {
+    match kind {
+        0 => CatalogError::NotFound { reason },
+        1 => CatalogError::PreconditionFailed { reason },
+        2 => CatalogError::Inequivalent { reason },
+        3 => CatalogError::Forbidden { reason },
+        4 => CatalogError::Denied { reason },
+        5 => CatalogError::Locked { reason },
+        6 => CatalogError::Invalid { reason },
+        7 => CatalogError::LimitReached { reason },
+        8 => CatalogError::Busy { reason },
+        9 => CatalogError::Unavailable { reason },
+        _ => CatalogError::OutcomeUnknown { reason },
+    }
+}
+
+/// The number of kinds of errors without that of a batch.
+const KINDS: u8 = 11;
+
+fn declared(name: &str, length: u32) -> Arc<catalog::QueueRecord> {
+    let arguments: Arguments = [("x-max-length".to_owned(), length.into())].into();
+    let catalog = Catalog::default();
+    let declare = Command::DeclareQueue(DeclareQueue::new("/", name, arguments));
+    let decision = catalog.decide(declare, &mut catalog.queue_ids()).expect("a sound command");
+    let Answer::Queue { record, .. } = decision.answer else { panic!("{:?}", decision.answer) };
+    record
+}
+
+fn result() -> impl Strategy<Value = Result<Answer, CatalogError>> {
+    prop_oneof![
+        any::<bool>().prop_map(|changed| Ok(Answer::Done { changed })),
+        any::<bool>().prop_map(|created| Ok(Answer::Set { created })),
+        ("[a-zß]{1,9}", any::<u32>(), any::<bool>()).prop_map(|(name, length, created)| Ok(Answer::Queue {
+            record: declared(&name, length),
+            created
+        })),
+        (0..KINDS, ".{0,30}").prop_map(|(kind, reason)| Err(error(kind, reason))),
+        (0..KINDS, ".{0,30}", any::<u32>()).prop_map(|(kind, reason, at)| {
+            Err(CatalogError::InBatch { at: at as usize, error: Box::new(error(kind, reason)) })
+        }),
+    ]
+}
+
+fn answered(result: Result<Answer, CatalogError>) -> PeerMessage {
+    PeerMessage::Answered(Answered { term: 4, boot: 1, number: 2, index: 3, result })
+}
+
+fn message() -> impl Strategy<Value = PeerMessage> {
+    let answered = (any::<u32>(), any::<[u64; 3]>(), result());
+    let answered = answered.prop_map(|(boot, [term, number, index], result)| {
+        PeerMessage::Answered(Answered { term, boot, number, index, result })
+    });
+    prop_oneof![raft(), propose(), answered]
+}
+
+/// Returns true if the message ends with something of any length: the reason of an error, the content of a base, or entries.
+fn has_open_end(message: &PeerMessage) -> bool {
+    match message {
+        PeerMessage::Answered(answered) => answered.result.is_err(),
+        PeerMessage::Raft { message, .. } => {
+            matches!(message.body, Body::InstallBase(_) | Body::Append { .. })
+        }
+        PeerMessage::Propose(_) => false,
+    }
+}
+
+/// As the fuzz target does: what was read is the same when it is written and read again.
+fn check(bytes: &[u8]) {
+    let Some(message) = PeerMessage::decode(Bytes::copy_from_slice(bytes)) else { return };
+    let written = message.encode();
+    let again = PeerMessage::decode(written.clone()).expect("what was written can be read");
+    // Numbers that are not equal to themselves have the same text.
+    assert_eq!(format!("{again:?}"), format!("{message:?}"));
+    assert_eq!(again.encode(), written);
+}
+
+proptest! {
+    #[test]
+    fn a_message_is_read_as_it_was_written(message in message()) {
+        let bytes = message.encode();
+        prop_assert_eq!(PeerMessage::decode(bytes), Some(message));
+    }
+
+    #[test]
+    fn bytes_that_were_cut_off_or_added_are_noticed(message in message(), more in any::<u8>()) {
+        let bytes = message.encode();
+        if !has_open_end(&message) {
+            for end in 0..bytes.len() {
+                prop_assert_eq!(PeerMessage::decode(bytes.slice(..end)), None, "{} of {} bytes", end, bytes.len());
+            }
+            let longer = [&bytes[..], &[more]].concat();
+            prop_assert_eq!(PeerMessage::decode(longer.into()), None);
+        }
+    }
+
+    #[test]
+    fn no_bytes_break_the_decoder(
+        message in message(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+        any_bytes in prop::collection::vec(any::<u8>(), 0..64),
+    ) {
+        let mut bytes = message.encode().to_vec();
+        check(&bytes[..cut.index(bytes.len())]);
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] ^= byte;
+            check(&bytes);
+        }
+        for kind in 0..4 {
+            check(&[&[kind], &any_bytes[..]].concat());
+        }
+    }
+}
+
+#[test]
+fn every_error_has_a_number_of_its_own() {
+    let all = (0..KINDS).map(|kind| error(kind, "why".to_owned()));
+    let mut numbers: Vec<u8> = Vec::new();
+    for error in all {
+        let bytes = answered(Err(error.clone())).encode();
+        numbers.push(bytes[29]);
+        assert_eq!(&bytes[30..], b"why");
+        assert_eq!(PeerMessage::decode(bytes), Some(answered(Err(error))));
+    }
+    assert_eq!(numbers, Vec::from_iter(3..14));
+    for unknown in [14, 16, 255] {
+        let mut bytes = answered(Err(error(0, String::new()))).encode().to_vec();
+        bytes[29] = unknown;
+        assert_eq!(PeerMessage::decode(bytes.into()), None);
+    }
+}
+
+/// A batch has no batch in it, so a chain of errors that would need a deep stack is refused.
+#[test]
+fn an_error_of_a_batch_is_not_in_another_one() {
+    let inner = CatalogError::InBatch { at: 1, error: Box::new(error(0, "why".to_owned())) };
+    let outer = CatalogError::InBatch { at: 2, error: Box::new(inner.clone()) };
+    assert_eq!(PeerMessage::decode(answered(Err(inner.clone())).encode()), Some(answered(Err(inner))));
+    assert_eq!(PeerMessage::decode(answered(Err(outer)).encode()), None);
+    let head = &answered(Ok(Answer::Done { changed: true })).encode()[..29];
+    let deep = [head, &[15, 0, 0, 0, 0, 0, 0, 0, 0].repeat(100_000), &[3]].concat();
+    assert_eq!(PeerMessage::decode(deep.into()), None);
+    let done = [head, &[15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]].concat();
+    assert_eq!(PeerMessage::decode(done.into()), None, "a command of a batch that is refused has an error");
+}
+
+#[test]
+fn a_user_whose_name_is_too_long_is_left_out() {
+    let with = |by: Option<String>| {
+        let command = Command::ForgetQueue { queue: QueueId(7) };
+        let by = by.map(Arc::from);
+        PeerMessage::Propose(Propose { term: 4, boot: 1, number: 2, low: 1, shard: 3, by, command })
+    };
+    for length in [0, 1, 254] {
+        let message = with(Some("n".repeat(length)));
+        assert_eq!(PeerMessage::decode(message.encode()), Some(message));
+    }
+    for length in [255, 256, 10_000] {
+        assert_eq!(PeerMessage::decode(with(Some("n".repeat(length))).encode()), Some(with(None)));
+    }
+    let mut bytes = with(Some("nn".to_owned())).encode().to_vec();
+    assert_eq!((bytes[30], &bytes[31..33]), (2, &b"nn"[..]));
+    bytes[32] = 0xff;
+    assert_eq!(PeerMessage::decode(bytes.into()), None, "the name is no text");
+}
+
+/// Nodes of different versions talk to each other, so the bytes stay as they are.
+#[test]
+fn messages_have_these_bytes() {
+    let command = Command::ForgetQueue { queue: QueueId(7) };
+    let propose = Propose { term: 4, boot: 1, number: 2, low: 1, shard: 3, by: Some("ann".into()), command };
+    let golden: [(PeerMessage, &[u8]); 4] = [
+        (
+            PeerMessage::Propose(propose),
+            b"\x02\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x03\x03ann\xc0\x05\x02\x50\x02\x53\x07",
+        ),
+        (
+            answered(Ok(Answer::Done { changed: true })),
+            b"\x03\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\x01",
+        ),
+        (
+            answered(Ok(Answer::Set { created: false })),
+            b"\x03\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\0",
+        ),
+        (
+            answered(Err(CatalogError::InBatch { at: 4, error: Box::new(error(9, "no".to_owned())) })),
+            b"\x03\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x0f\x04\0\0\0\0\0\0\0\x0cno",
+        ),
+    ];
+    for (message, bytes) in golden {
+        assert_eq!(message.encode(), bytes);
+        assert_eq!(PeerMessage::decode(Bytes::from_static(bytes)), Some(message));
+    }
+}
+
+/// Writes a message of each kind, as a seed of the fuzz target: `cargo test -p node --lib peer -- --ignored`.
+#[test]
+#[ignore = "writes the corpus of the fuzz target"]
+fn write_corpus() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/peer_messages");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let me = |node| Member { node, number: node };
+    let raft =
+        |body| PeerMessage::Raft { owner: 0, message: Message { from: me(1), to: me(2), term: 3, body } };
+    let previous = Position { term: 3, index: 4 };
+    let propose = |command| {
+        PeerMessage::Propose(Propose {
+            term: 4,
+            boot: 1,
+            number: 2,
+            low: 1,
+            shard: 3,
+            by: Some("ann".into()),
+            command,
+        })
+    };
+    let declare = |name: &str| {
+        Command::DeclareQueue(DeclareQueue::new("/", name, [("x-max-length".to_owned(), 5.into())].into()))
+    };
+    let admit = Command::AdmitNode(KnownNode { identity: *b"0123456789abcdef", name: "b@h".into() });
+    let start = Command::StartNode { node: 2, origin: Origin { node: NodeId(7), boot: 3 } };
+    let in_batch = CatalogError::InBatch { at: 1, error: Box::new(error(0, "no queue 'q'".to_owned())) };
+    let all = [
+        (
+            "append",
+            raft(Body::Append { previous, commit: 4, entries: entries(previous, &[vec![1; 9], vec![]]) }),
+        ),
+        ("vote", raft(Body::VoteRequest { pre: true, last: previous, commit: previous, transfer: false })),
+        ("base", raft(Body::InstallBase(Base::founding(&[1, 2], Bytes::from_static(b"\x02"))))),
+        ("declare", propose(declare("q"))),
+        ("batch", propose(Command::Batch(vec![declare("a"), declare("b")]))),
+        ("admit", propose(admit)),
+        ("start", propose(start)),
+        ("done", answered(Ok(Answer::Done { changed: true }))),
+        ("set", answered(Ok(Answer::Set { created: false }))),
+        ("queue", answered(Ok(Answer::Queue { record: declared("q", 5), created: true }))),
+        ("unavailable", answered(Err(error(9, "no majority".to_owned())))),
+        ("in_batch", answered(Err(in_batch))),
+    ];
+    for (name, message) in all {
+        std::fs::write(folder.join(name), message.encode()).expect("a file");
+    }
+}

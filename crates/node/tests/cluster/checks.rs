@@ -1,0 +1,85 @@
+//! What must hold in every world.
+
+use std::collections::BTreeMap;
+
+use bytes::BytesMut;
+use catalog::{Answer, Catalog, CatalogError, encode_change};
+
+/// What became of a command of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was carried out.
+    Done,
+    /// It was refused, and was not carried out.
+    Refused,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// The declaration of a queue whose name nobody else uses.
+#[derive(Clone, Debug)]
+pub(super) struct Declared {
+    pub name: String,
+    pub outcome: Outcome,
+}
+
+/// The history of a world.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// The state of the catalog after the entry of each index, as the first node has it that was looked at.
+    states: BTreeMap<u64, u64>,
+    pub declared: Vec<Declared>,
+}
+
+/// Returns a digest of a catalog that does not depend on the order in which its tables are read.
+fn digest(catalog: &Catalog) -> u64 {
+    let mut changes: Vec<BytesMut> = catalog
+        .definitions()
+        .iter()
+        .map(|change| {
+            let mut encoded = BytesMut::new();
+            encode_change(change, &mut encoded);
+            encoded
+        })
+        .collect();
+    changes.sort();
+    changes
+        .iter()
+        .flatten()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl History {
+    /// Looks at the catalog of a node. At one index all have the same.
+    pub(super) fn note_state(&mut self, who: &str, index: u64, catalog: &Catalog) {
+        let digest = digest(catalog);
+        let known = *self.states.entry(index).or_insert(digest);
+        assert_eq!(known, digest, "{who} has another catalog than others after entry {index}");
+    }
+
+    /// Notes the answer to the declaration of a queue of a name that was never used before.
+    pub(super) fn note_answer(&mut self, name: &str, answer: &Result<Answer, CatalogError>) {
+        let outcome = match answer {
+            Ok(Answer::Queue { created, .. }) => {
+                assert!(created, "queue {name} was declared once, and the answer says that it was there");
+                Outcome::Done
+            }
+            Err(CatalogError::OutcomeUnknown { .. }) => Outcome::Unknown,
+            Err(CatalogError::Unavailable { .. }) => Outcome::Refused,
+            other => panic!("queue {name}: {other:?}"),
+        };
+        self.declared.push(Declared { name: name.to_owned(), outcome });
+    }
+
+    /// Called at the end, with the catalog that all nodes have.
+    pub(super) fn check_end(&self, catalog: &Catalog) {
+        for Declared { name, outcome } in &self.declared {
+            let exists = catalog.listed_queue("/", name).is_some();
+            match outcome {
+                Outcome::Done => assert!(exists, "queue {name} was declared, and is gone"),
+                Outcome::Refused => assert!(!exists, "queue {name} was refused, and is there"),
+                Outcome::Unknown => {}
+            }
+        }
+    }
+}

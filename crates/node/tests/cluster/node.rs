@@ -1,0 +1,296 @@
+//! One simulated node: what survives its process, and the process.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use broker::mail::Mail;
+use broker::settings::Settings;
+use catalog::access::{Access, Hashing, Permissions, User};
+use catalog::ids::{NodeId, NodeNumber, Origin, ShardId};
+use catalog::{Answer, CatalogError, Command, KnownNode};
+use link::{ClusterId, Hello, NodeIdentity, Role};
+use node::make_shards;
+use node::recovery::{Disks, Purpose, Recovered, Start, recover};
+use node::shard::{Mutation, PeerMail, Shard, StorageLimits};
+use nodes::{Directory, Life, Nodes, Reason};
+use wal::{Handover, Log, Options, PackOptions};
+use wal_testing::{Crash, Random, SimDisk};
+
+use crate::asks::Asks;
+use crate::recovered::SimDisks;
+
+/// What survives a process.
+pub(super) struct SimNode {
+    pub name: String,
+    pub identity: [u8; 16],
+    /// What its disk says of the cluster.
+    pub membership: Option<(ClusterId, NodeNumber)>,
+    pub boot: u32,
+    pub disks: SimDisks,
+    /// Its clock is ahead by this much.
+    pub ahead_ms: u64,
+    pub shards: ShardId,
+    pub process: Option<Process>,
+}
+
+/// A process. It knows the other nodes from its start on, and has shards when it is a member of a cluster.
+pub(super) struct Process {
+    pub nodes: Nodes,
+    pub broker: Option<Broker>,
+    /// What is written to disk, and when that is done.
+    pub persists: Option<(u64, ClusterId, NodeNumber)>,
+    /// Nothing happens before this time: the process is stopped, or its machine is.
+    pub paused_until_ms: u64,
+    /// The nodes whose admission was proposed.
+    pub admitting: Vec<(NodeIdentity, Rc<RefCell<Option<Answered>>>)>,
+    /// The number of nodes that the machine was told of.
+    pub known: usize,
+}
+
+/// The answer to a command.
+pub(super) type Answered = Result<Answer, CatalogError>;
+
+/// The shards of a process.
+pub(super) struct Broker {
+    pub log: Log<SimDisk>,
+    pub shards: Vec<Shard>,
+    mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
+    to_log: VecDeque<Handover>,
+    /// True if records are written and not synced.
+    is_unsynced: bool,
+}
+
+fn access() -> Access {
+    Access::new([User {
+        name: "guest".into(),
+        hash: Hashing::Sha256.hash([1; 16], &amqp10::sasl::Secret::new("guest")),
+        tags: Vec::new(),
+        loopback_only: true,
+        permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
+    }])
+}
+
+impl SimNode {
+    pub(super) fn new(at: u32, seed: u64, random: &mut Random) -> Self {
+        let mut identity = [0; 16];
+        identity[..4].copy_from_slice(&(1000 + at).to_be_bytes());
+        Self {
+            name: format!("sluice@{at}"),
+            identity,
+            membership: None,
+            boot: 0,
+            disks: SimDisks::new(seed * 16 + u64::from(at)),
+            ahead_ms: random.below(5000),
+            shards: 1 + random.below(2) as ShardId,
+            process: None,
+        }
+    }
+
+    pub(super) fn id(&self) -> NodeId {
+        NodeId(u32::from_be_bytes([self.identity[0], self.identity[1], self.identity[2], self.identity[3]]))
+    }
+
+    pub(super) fn number(&self) -> Option<NodeNumber> {
+        self.membership.map(|(_, number)| number)
+    }
+
+    /// What it says when a connection opens.
+    pub(super) fn hello(&self) -> Hello {
+        let (cluster, number) = self.membership.unwrap_or_default();
+        Hello {
+            role: Role::Heartbeats,
+            node: NodeIdentity(self.identity),
+            boot: self.boot.into(),
+            cluster,
+            number,
+            format: 1,
+            name: self.name.clone(),
+        }
+    }
+
+    /// Starts the process.
+    pub(super) fn start(
+        &mut self,
+        listed: &[String],
+        now_ms: u64,
+        random: &mut Random,
+        mutation: Option<Mutation>,
+    ) {
+        self.boot += 1;
+        let directory = match self.membership {
+            Some((cluster, number)) => Directory::Member { cluster, number },
+            None => Directory::Empty,
+        };
+        let nodes = Nodes::new(nodes::Setup {
+            me: Life { node: NodeIdentity(self.identity), boot: self.boot.into() },
+            name: self.name.clone(),
+            listed: listed.to_vec(),
+            directory,
+            cluster: ClusterId(u128::from(1 + random.next()).to_be_bytes()),
+            now_ms,
+            seed: random.next(),
+        });
+        self.process = Some(Process {
+            nodes: nodes.expect("the list is sound"),
+            broker: None,
+            persists: None,
+            paused_until_ms: 0,
+            admitting: Vec::new(),
+            known: 0,
+        });
+        if self.membership.is_some() {
+            self.start_broker(now_ms, mutation);
+        }
+    }
+
+    /// Starts the shards. The node is a member of a cluster.
+    pub(super) fn start_broker(&mut self, now_ms: u64, mutation: Option<Mutation>) {
+        let origin = Origin { node: self.id(), boot: self.boot };
+        let (access, settings) = (Arc::new(access()), Arc::new(Settings::default()));
+        let start = Start {
+            accept_lost_definitions: false,
+            users: None,
+            rules: &settings.declare_rules,
+            access: &access,
+        };
+        let disks = Disks {
+            log: self.disks.log.clone(),
+            packs: &mut |_| Ok(Some(self.disks.packs.clone())),
+            streams: &mut |_| Ok(Some(self.disks.streams.clone())),
+            unclaimed: &mut |_| Ok(Some(self.disks.unclaimed.clone())),
+            log_options: Options { file_bytes: 1 << 16, seed: Some(7), ..Options::default() },
+            pack_options: PackOptions::default(),
+            keep_damaged: &mut |_, _| Ok(()),
+            origin,
+            in_cluster: self.number(),
+            mutation: None,
+        };
+        let recovered = recover(disks, Purpose::Start(start));
+        let Recovered { restored, log, .. } =
+            recovered.unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let limits = StorageLimits { garbage_allowed: 1 << 16, ..StorageLimits::default() };
+        let mut shards =
+            make_shards(restored, self.shards, &settings, &access, limits, now_ms + self.ahead_ms);
+        shards[0].note_log_size(log.size());
+        mutation.into_iter().for_each(|mutation| shards.iter_mut().for_each(|shard| shard.mutate(mutation)));
+        let broker =
+            Broker { log, shards, mail: BTreeMap::new(), to_log: VecDeque::new(), is_unsynced: false };
+        if let Some(process) = &mut self.process {
+            process.broker = Some(broker);
+        }
+    }
+
+    /// Ends the process.
+    pub(super) fn kill(&mut self, how: Crash) {
+        self.process = None;
+        self.disks = self.disks.crash(how);
+    }
+}
+
+impl Process {
+    /// Proposes that the cluster admits a node.
+    pub(super) fn admit(&mut self, node: NodeIdentity, name: &str) {
+        let Some(broker) = &mut self.broker else { return };
+        let (answer, known) =
+            (Rc::new(RefCell::new(None)), KnownNode { identity: node.0, name: name.into() });
+        let to = answer.clone();
+        let then = Box::new(move |answered| *to.borrow_mut() = Some(answered));
+        broker.shards[0].propose(Command::AdmitNode(known), then);
+        self.admitting.push((node, answer));
+    }
+
+    /// Tells the machine what the cluster has decided about nodes.
+    pub(super) fn take_admitted(&mut self) {
+        let (Some(broker), machine) = (&self.broker, &mut self.nodes) else { return };
+        let catalog = broker.shards[0].catalog();
+        self.admitting.retain(|(node, answer)| {
+            let Some(answer) = answer.borrow_mut().take() else { return true };
+            let id = KnownNode { identity: node.0, name: "".into() }.id();
+            let result = match (answer, catalog.number_of(id)) {
+                (Ok(_), Some(number)) => Ok(number),
+                (Ok(_), None) => Err(Reason::Other("it is not known yet".into())),
+                (Err(error), _) => Err(Reason::Other(error.to_string())),
+            };
+            machine.handle_admitted(*node, result);
+            false
+        });
+        if std::mem::replace(&mut self.known, catalog.nodes().len()) != catalog.nodes().len() {
+            let members = catalog.nodes().iter().map(|(number, known)| nodes::Member {
+                number: *number,
+                node: NodeIdentity(known.identity),
+                name: known.name.to_string(),
+            });
+            machine.handle_members(members.collect());
+        }
+    }
+}
+
+impl Broker {
+    /// Does most of what there is to do, in a random order. Returns what is to be sent to other nodes.
+    pub(super) fn step(&mut self, now_ms: u64, random: &mut Random) -> Vec<PeerMail> {
+        for _ in 0..4 + 2 * self.shards.len() {
+            match random.below(6) {
+                0 => self.write(random),
+                1 => self.sync(),
+                2 => self.carry_mail(random),
+                _ => {
+                    let shard = random.index(self.shards.len());
+                    self.turn(shard, now_ms);
+                }
+            }
+        }
+        self.shards.iter_mut().flat_map(Shard::poll_peer_mail).collect()
+    }
+
+    fn turn(&mut self, at: usize, now_ms: u64) {
+        let shard = &mut self.shards[at];
+        shard.set_now(now_ms);
+        shard.handle_timeout();
+        shard.turn();
+        shard.take_replies();
+        if let Some(handover) = shard.poll_handover() {
+            self.to_log.push_back(handover);
+        }
+        if let Some(file) = shard.poll_forget() {
+            self.log.forget(file);
+        }
+        for to in 0..self.shards.len() as ShardId {
+            let mail = self.shards[at].poll_mail(to);
+            if !mail.is_empty() {
+                self.mail.entry((at as ShardId, to)).or_default().push_back(mail);
+            }
+        }
+    }
+
+    fn carry_mail(&mut self, random: &mut Random) {
+        for ((_, to), mail) in &mut self.mail {
+            for mail in mail.drain(..(1 + random.index(mail.len())).min(mail.len())) {
+                self.shards[usize::from(*to)].handle_mail(mail);
+            }
+        }
+    }
+
+    fn write(&mut self, random: &mut Random) {
+        let n = (1 + random.index(self.to_log.len())).min(self.to_log.len());
+        let mut done = Vec::new();
+        self.log.append(&mut self.to_log.drain(..n).collect(), &mut done);
+        self.is_unsynced = true;
+        self.deliver(done);
+    }
+
+    fn sync(&mut self) {
+        if std::mem::take(&mut self.is_unsynced) {
+            let mut done = Vec::new();
+            self.log.sync(&mut done);
+            self.deliver(done);
+        }
+    }
+
+    fn deliver(&mut self, done: Vec<wal::Completion>) {
+        for completion in done {
+            self.shards[completion.shard as usize].handle_logged(completion);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Three processes of the built program that form a cluster and keep one catalog. Each listens for the others on an address of its own of the
+//! loopback network.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::broker::{Broker, Directory, Starting, serve, verb};
+
+const SECRET: &str = "a secret of more than 20 bytes";
+
+/// The tries of a test that waits for something, and the time between two: a minute in all, more than anything here takes.
+const TRIES: u32 = 1200;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A node of a cluster, which runs or does not.
+struct Node {
+    name: String,
+    directory: Directory,
+    sets: Vec<String>,
+    broker: Option<Broker>,
+}
+
+/// Returns the nodes of a new cluster. None runs yet.
+fn nodes(what: &str, count: usize) -> Vec<Node> {
+    let names: Vec<String> = (1..=count).map(|n| format!("node-{n}@127.0.0.{n}")).collect();
+    let addresses: Vec<String> = (1..=count)
+        .map(|n| {
+            // The port is free again when this listener is gone.
+            let listener = TcpListener::bind((format!("127.0.0.{n}"), 0)).unwrap();
+            listener.local_addr().unwrap().to_string()
+        })
+        .collect();
+    let listed: Vec<String> = names
+        .iter()
+        .zip(&addresses)
+        .enumerate()
+        .map(|(at, (name, address))| {
+            let port = address.rsplit_once(':').unwrap().1;
+            format!("cluster_formation.classic_config.nodes.{}={name}:{port}", at + 1)
+        })
+        .collect();
+    names
+        .into_iter()
+        .zip(addresses)
+        .map(|(name, address)| {
+            let own = [
+                format!("node.name={name}"),
+                format!("cluster.listener={address}"),
+                format!("cluster.secret={SECRET}"),
+            ];
+            Node {
+                directory: Directory::new(what),
+                sets: own.into_iter().chain(listed.iter().cloned()).collect(),
+                name,
+                broker: None,
+            }
+        })
+        .collect()
+}
+
+impl Node {
+    fn spawn(&self) -> Starting {
+        Starting::spawn(&self.directory, &self.sets.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn broker(&self) -> &Broker {
+        self.broker.as_ref().expect("it runs")
+    }
+
+    fn start(&mut self) {
+        self.broker = Some(self.spawn().finish());
+    }
+
+    fn kill(&mut self) {
+        self.broker.take().expect("it runs").kill();
+    }
+
+    fn declare(&self, queue: &str) -> (u16, Value) {
+        self.broker().ask("PUT", &format!("/api/queues/%2F/{queue}"), r#"{"durable": true}"#)
+    }
+
+    /// Returns the definitions, without what only this node says.
+    fn definitions(&self) -> Value {
+        let (status, mut definitions) = self.broker().get("/api/definitions");
+        assert_eq!(status, 200, "{definitions}");
+        let fields = definitions.as_object_mut().unwrap();
+        for list in fields.values_mut().filter_map(Value::as_array_mut) {
+            list.sort_by_key(Value::to_string);
+        }
+        definitions
+    }
+
+    fn has_queue(&self, queue: &str) -> bool {
+        let definitions = self.definitions();
+        definitions["queues"].as_array().unwrap().iter().any(|row| row["name"] == queue)
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..TRIES {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    panic!("this did not happen: {what}");
+}
+
+/// Starts all nodes together.
+fn start(nodes: &mut [Node], order: &[usize]) {
+    let started: Vec<(usize, Starting)> = order.iter().map(|at| (*at, nodes[*at].spawn())).collect();
+    for (at, starting) in started {
+        nodes[at].broker = Some(starting.finish());
+    }
+}
+
+fn wait_until_equal(nodes: &[Node]) {
+    wait_until("the catalogs are equal", || {
+        let first = nodes[0].definitions();
+        nodes.iter().all(|node| node.definitions() == first)
+    });
+}
+
+#[test]
+fn three_nodes_keep_one_catalog() {
+    let mut nodes = nodes("cluster", 3);
+    start(&mut nodes, &[2, 0, 1]);
+    assert_eq!(nodes[1].declare("first").0, 201);
+    let user = json!({ "password": "a password", "tags": "" }).to_string();
+    assert_eq!(nodes[2].broker().ask("PUT", "/api/users/somebody", &user).0, 201);
+    wait_until("all have the queue", || nodes.iter().all(|node| node.has_queue("first")));
+    wait_until_equal(&nodes);
+    let (_, users) = nodes[0].broker().get("/api/users");
+    assert!(users.as_array().unwrap().iter().any(|user| user["name"] == "somebody"), "{users}");
+    // Until then the founder alone decides.
+    wait_until("all vote", || {
+        nodes[2].directory.logged().matches("now votes about definitions").count() == 2
+    });
+    for killed in 0..3 {
+        nodes[killed].kill();
+        let other = (killed + 1) % 3;
+        let queue = format!("without-{killed}");
+        // While the others elect a leader, there may be none for longer than a request waits.
+        wait_until("the others decide", || [201, 204].contains(&nodes[other].declare(&queue).0));
+        nodes[killed].start();
+        wait_until("it has the queue", || nodes[killed].has_queue(&queue));
+    }
+    wait_until_equal(&nodes);
+    nodes[1].broker().stop();
+    let is_missed = |line: &str| {
+        let whys = ["does not count as alive: nothing is heard", "does not count as alive: it is heard, but"];
+        line.contains("node node-2@127.0.0.2,") && whys.iter().any(|why| line.contains(why))
+    };
+    let is_missed = || nodes[0].directory.logged().lines().any(is_missed);
+    wait_until("the stopped one is missed", is_missed);
+    wait_until("the others decide", || nodes[0].declare("while-stopped").0 < 300);
+    nodes[1].broker().resume();
+    wait_until("it has the queue", || nodes[1].has_queue("while-stopped"));
+    nodes[0].kill();
+    nodes[1].kill();
+    let (status, answer) = nodes[2].declare("in-a-minority");
+    assert_eq!(status, 503, "{answer}");
+    let reason = answer["reason"].as_str().unwrap();
+    assert!(nodes[..2].iter().all(|node| reason.contains(&node.name)), "{reason}");
+    let (_, definitions) = nodes[2].broker().get("/api/definitions");
+    assert!(definitions["queues"].as_array().unwrap().len() >= 4, "it still has what it had: {definitions}");
+    start(&mut nodes, &[0, 1]);
+    wait_until("all decide again", || nodes.iter().all(|node| node.declare("last").0 < 300));
+    wait_until_equal(&nodes);
+    assert!(nodes.iter().all(|node| node.has_queue("last") && node.has_queue("first")));
+    for node in nodes {
+        assert!(node.broker.unwrap().terminate().success());
+    }
+}
+
+#[test]
+fn nodes_with_different_secrets_form_no_cluster() {
+    let mut nodes = nodes("cluster-secret", 2);
+    nodes[1].sets[2] = "cluster.secret=another secret of more than 20 bytes".to_owned();
+    let started: Vec<Starting> = nodes.iter().map(Node::spawn).collect();
+    wait_until("both say why", || {
+        nodes.iter().all(|node| node.directory.logged().contains("have the same cluster secret?"))
+    });
+    for (node, starting) in nodes.iter().zip(started) {
+        let (status, printed) = starting.terminate();
+        assert!(status.success(), "a node that waits can be stopped: {status:?}");
+        assert!(!printed.contains("Server startup complete"), "{printed}");
+        let log = node.directory.logged();
+        assert!(!log.contains("secret of more") && !log.contains("has founded"), "{log}");
+        let said = log.matches("have the same cluster secret?").count();
+        assert!(said <= 2, "the same is not said again: {log}");
+    }
+}
+
+#[test]
+fn a_node_that_has_lost_its_data_does_not_replace_the_one_it_was() {
+    let mut nodes = nodes("cluster-wiped", 2);
+    start(&mut nodes, &[0, 1]);
+    nodes[1].kill();
+    let data = nodes[1].directory.path().join("data");
+    let without_settings = verb::finish(&mut serve(&data), b"");
+    assert_eq!(without_settings.code, 1, "{without_settings:?}");
+    let told = without_settings.err.trim_end().lines().last().unwrap();
+    assert!(told.contains("node 2 of cluster") && told.contains("cluster.listener"), "{told}");
+    let before = nodes[1].directory.logged();
+    let identity = before.split_once("identity of the data directory: ").unwrap().1[..32].to_owned();
+    std::fs::remove_dir_all(&data).unwrap();
+    let starting = nodes[1].spawn();
+    let told = format!("it would replace the member of the same name with the identity {identity}");
+    wait_until("it says whom it would replace", || nodes[1].directory.logged().contains(&told));
+    assert!(starting.terminate().0.success());
+}
