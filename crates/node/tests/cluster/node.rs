@@ -60,6 +60,8 @@ pub(super) struct Broker {
     to_log: VecDeque<Handover>,
     /// True if records are written and not synced.
     is_unsynced: bool,
+    /// The index after which its catalog was looked at last.
+    pub looked_at: Option<u64>,
 }
 
 fn access() -> Access {
@@ -175,8 +177,14 @@ impl SimNode {
             make_shards(restored, self.shards, &settings, &access, limits, now_ms + self.ahead_ms);
         shards[0].note_log_size(log.size());
         mutation.into_iter().for_each(|mutation| shards.iter_mut().for_each(|shard| shard.mutate(mutation)));
-        let broker =
-            Broker { log, shards, mail: BTreeMap::new(), to_log: VecDeque::new(), is_unsynced: false };
+        let broker = Broker {
+            log,
+            shards,
+            mail: BTreeMap::new(),
+            to_log: VecDeque::new(),
+            is_unsynced: false,
+            looked_at: None,
+        };
         if let Some(process) = &mut self.process {
             process.broker = Some(broker);
         }
