@@ -2,7 +2,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use catalog::{Arguments, Command, DeclareQueue, KnownNode};
+use catalog::{Answer, Arguments, Command, DeclareQueue, KnownNode};
 use link::ClusterId;
 use node::peer::{PeerMessage, Propose};
 use node::shard::Mutation;
@@ -259,4 +259,20 @@ fn a_start_that_is_decided_late_ends_nothing_that_it_has_declared() {
             node.name
         );
     }
+}
+
+#[test]
+fn a_change_that_changes_nothing_is_answered_at_once_where_changes_are_decided() {
+    let (mut nodes, mut random, mut now) = pair();
+    let first = ask_on(&mut nodes, &mut random, &mut now, 0, declare(true), &mut |_, _| false);
+    assert!(matches!(first, Some(Ok(_))), "{first:?}");
+    let answer = Rc::new(RefCell::new(None));
+    let to = answer.clone();
+    let founder = shards(&mut nodes[0]);
+    founder.shards[0]
+        .propose(declare(true), Box::new(move |answered: Answered| *to.borrow_mut() = Some(answered)));
+    // The time stands still, so no timer helps.
+    (0..60).for_each(|_| drop(founder.step(now, &mut random)));
+    let answer: Option<Answered> = answer.take();
+    assert!(matches!(answer, Some(Ok(Answer::Queue { created: false, .. }))), "{answer:?}");
 }

@@ -103,12 +103,13 @@ impl Shard {
             return self.mail.send(DECIDER, Mail::Propose(proposal));
         }
         if self.is_in_cluster() {
-            return self.open_proposal(proposal);
+            self.open_proposal(proposal);
+        } else {
+            let Proposal { ticket, by, from, command } = proposal;
+            // Mail stays on its node.
+            let asker = Asker { origin: self.here.origin, shard: from, number: 0, low: 0, ticket, by };
+            self.offer(command, asker);
         }
-        let Proposal { ticket, by, from, command } = proposal;
-        // Mail stays on its node.
-        let asker = Asker { origin: self.here.origin, shard: from, number: 0, low: 0, ticket, by };
-        self.offer(command, asker);
         self.send_answers();
     }
 
