@@ -14,6 +14,7 @@ pub mod access;
 mod arguments;
 mod bindings;
 pub mod categories;
+mod change;
 mod claims;
 mod decide;
 mod definitions;
@@ -57,6 +58,7 @@ use slab::Slab;
 use arguments::queue_config;
 pub use arguments::{is_obsolete_argument, span_ms};
 pub use bindings::BindingCursor;
+pub use change::Change;
 pub use decide::{AccountChange, Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use definitions::{DefinitionsCursor, definitions_of};
 pub use described::{
@@ -89,8 +91,8 @@ pub use vhost::{DefaultLimits, DefaultPolicy, DefaultUser, VhostDefaults, VhostP
 
 use self::policy::Subject;
 use self::slots::Slots;
-use crate::access::{PasswordHash, Permissions, Resource, TopicPermissions, UserLimits, Users};
-use crate::ids::{ConnectionId, Members, NodeId, NodeNumber, Origin, QueueId};
+use crate::access::{Resource, Users};
+use crate::ids::{ConnectionId, Members, NodeId, NodeNumber, QueueId};
 
 /// The virtual host that exists from the start.
 pub const DEFAULT_VHOST: &str = "/";
@@ -247,121 +249,6 @@ pub struct Binding {
     pub destination: Destination,
     pub key: Arc<str>,
     pub arguments: Arguments,
-}
-
-/// One change of the catalog, decided once and applied on every shard.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    QueueDeclared(Arc<QueueRecord>),
-    QueueForgotten {
-        queue: QueueId,
-    },
-    ExchangeDeclared(Arc<Exchange>),
-    ExchangeDeleted {
-        vhost: Arc<str>,
-        name: Arc<str>,
-    },
-    Bound(Arc<Binding>),
-    Unbound(Arc<Binding>),
-    PolicySet(Arc<Policy>),
-    PolicyCleared {
-        vhost: Arc<str>,
-        name: Arc<str>,
-        operator: bool,
-    },
-    /// All incarnations below this one have been used, also by queues that are no longer stored.
-    Incarnations {
-        next: u64,
-    },
-    VhostAdded {
-        name: Arc<str>,
-    },
-    /// The virtual host was deleted, with everything in it.
-    VhostDeleted {
-        name: Arc<str>,
-    },
-    UserSet {
-        name: Arc<str>,
-        hash: PasswordHash,
-        tags: Arc<[String]>,
-    },
-    ParameterSet {
-        key: ParameterKey,
-        /// In JSON.
-        value: Arc<str>,
-    },
-    ParameterCleared {
-        key: ParameterKey,
-    },
-    VhostSet {
-        name: Arc<str>,
-        settings: Arc<VhostSettings>,
-    },
-    UserLimitsSet {
-        user: Arc<str>,
-        limits: UserLimits,
-    },
-    UserDeleted {
-        name: Arc<str>,
-    },
-    PermissionsSet {
-        user: Arc<str>,
-        vhost: Arc<str>,
-        permissions: Permissions,
-    },
-    PermissionsCleared {
-        user: Arc<str>,
-        vhost: Arc<str>,
-    },
-    TopicPermissionsSet {
-        user: Arc<str>,
-        vhost: Arc<str>,
-        exchange: Arc<str>,
-        permissions: TopicPermissions,
-    },
-    /// Those for one exchange were removed, or those for all exchanges of the virtual host.
-    TopicPermissionsCleared {
-        user: Arc<str>,
-        vhost: Arc<str>,
-        exchange: Option<Arc<str>>,
-    },
-    /// The node has had a user. This stays true even if there is none now.
-    UsersBegun,
-    /// The node has started. What is not durable and belonged to an earlier start of it is gone, with its bindings.
-    NodeStarted {
-        node: NodeNumber,
-        origin: Origin,
-    },
-    /// The node has joined the cluster, and has this number for ever.
-    NodeJoined {
-        node: NodeNumber,
-        known: KnownNode,
-    },
-    /// Entries have these proposals of this start of a node, and all below `low`. Only definitions have it: an entry has its own proposal.
-    Asked {
-        origin: Origin,
-        low: u64,
-        numbers: Box<[u64]>,
-    },
-}
-
-impl Change {
-    /// Returns true if the change concerns users or what they may use.
-    pub fn is_of_users(&self) -> bool {
-        matches!(
-            self,
-            Self::VhostDeleted { .. }
-                | Self::VhostSet { .. }
-                | Self::UserLimitsSet { .. }
-                | Self::UserSet { .. }
-                | Self::UserDeleted { .. }
-                | Self::PermissionsSet { .. }
-                | Self::PermissionsCleared { .. }
-                | Self::TopicPermissionsSet { .. }
-                | Self::TopicPermissionsCleared { .. }
-                | Self::UsersBegun
-        )
-    }
 }
 
 /// The contents of one virtual host.

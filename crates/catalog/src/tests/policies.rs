@@ -1,6 +1,7 @@
 //! The effect of policies on existing and new objects.
 
 use super::*;
+use crate::access::TopicPermissions;
 
 #[test]
 fn policies_apply_to_existing_and_new_queues() {
