@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::error::CatalogError;
 use super::{Answer, Asker, Catalog, Change, Decision, Destination, QueueRecord};
-use crate::ids::{NodeId, NodeNumber, Origin};
+use crate::ids::{NodeId, NodeNumber, Origin, QueueId};
 
 /// The most nodes of a cluster. The group of the catalog, and each list of members, has a place for each.
 pub const NODES_MAX: usize = 64;
@@ -108,6 +108,19 @@ impl Catalog {
         }
         let home = record.members.nodes().first().and_then(|node| self.nodes.get(node));
         home.map(KnownNode::id)
+    }
+
+    /// Returns the queues that other nodes than that with the number `here` have, with their nodes, in the order of their ids. Looks at no queue if the
+    /// node has never been in a cluster.
+    pub fn queues_elsewhere(&self, here: NodeNumber) -> Vec<(QueueId, NodeId)> {
+        if self.nodes.is_empty() {
+            return Vec::new();
+        }
+        let rows = self.queues.from(0).map(|(_, row)| &row.record);
+        let mut elsewhere: Vec<_> =
+            rows.filter_map(|record| Some((record.id, self.node_with(record, here)?))).collect();
+        elsewhere.sort_unstable();
+        elsewhere
     }
 
     /// Replaces the catalog by that of another node. What belongs to this node stays: the rules of its settings. All that was read before is

@@ -470,12 +470,8 @@ fn make_named_shards(
     let mut placed: Vec<_> = queues.into_iter().collect();
     placed.sort_by_key(|(id, _)| *id);
     let mut placements = Placements::default();
-    let mut elsewhere: Vec<_> = catalog.queues().collect();
-    elsewhere.sort_by_key(|queue| queue.id);
-    for queue in elsewhere {
-        if let Some(node) = catalog.node_with(&queue, number) {
-            placements.place(queue.id, Where::On(node));
-        }
+    for (queue, node) in catalog.queues_elsewhere(number) {
+        placements.place(queue, Where::On(node));
     }
     for (i, (queue, _)) in placed.iter().enumerate() {
         placements.place(*queue, Where::Here((i % usize::from(count)) as ShardId));

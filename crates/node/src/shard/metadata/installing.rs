@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use broker::ids::{NODE_SHARD, Where};
 use broker::mail::Mail;
-use catalog::ids::QueueId;
 use catalog::{Catalog, Change, QueueRecord};
 
 use super::Metadata;
@@ -42,13 +41,10 @@ impl Shard {
             .cloned()
             .collect();
         self.metadata.catalog.install(catalog);
-        let mut elsewhere: Vec<(QueueId, Arc<QueueRecord>)> =
-            self.metadata.catalog.queues().map(|record| (record.id, record)).collect();
-        // All shards number placements alike.
-        elsewhere.sort_by_key(|(id, _)| *id);
-        for (id, record) in elsewhere {
-            if self.metadata.placements.home(id) == Where::Unplaced {
-                self.place_elsewhere(&record);
+        // In the order of their ids: all shards number placements alike.
+        for (queue, node) in self.metadata.catalog.queues_elsewhere(self.here.number) {
+            if self.metadata.placements.home(queue) == Where::Unplaced {
+                self.metadata.placements.place(queue, Where::On(node));
             }
         }
         if self.here.id == NODE_SHARD {
