@@ -138,7 +138,8 @@ impl Shard {
 
     /// Gives a proposal to whoever decides, if somebody does.
     fn send_proposal(&mut self, number: u64) {
-        let (leader, term) = (self.leader_of_catalog(), self.term_of_catalog());
+        let (leader, term, may_decide) =
+            (self.leader_of_catalog(), self.term_of_catalog(), self.may_decide());
         let proposals = &mut self.metadata.proposals;
         let Some((low, _)) = proposals.open.first_key_value() else { return };
         let (low, starting) = (*low, proposals.starting);
@@ -146,29 +147,18 @@ impl Shard {
         if open.result.is_some() || starting.is_some_and(|starting| starting != number) {
             return;
         }
-        open.asker.low = low;
+        let is_here = leader == Some(self.here.number);
+        let can_be_sent =
+            if is_here { may_decide } else { leader.is_some_and(|node| self.peers.has_link(node)) };
+        let Some(leader) = leader.filter(|_| can_be_sent) else { return };
+        (open.asker.low, open.is_sent) = (low, true);
         let (command, asker) = (open.command.clone(), open.asker.clone());
-        match leader {
-            Some(node) if node == self.here.number => {
-                if self.may_decide() {
-                    self.note_sent(number);
-                    self.offer(command, asker);
-                }
-            }
-            Some(node) if self.peers.has_link(node) => {
-                open.is_sent = true;
-                let Asker { origin, shard, by, .. } = asker;
-                let propose = Propose { term, boot: origin.boot, number, low, shard, by, command };
-                self.peers.send(node, LANE, &PeerMessage::Propose(propose));
-            }
-            Some(_) | None => {}
+        if is_here {
+            return self.offer(command, asker);
         }
-    }
-
-    fn note_sent(&mut self, number: u64) {
-        if let Some(open) = self.metadata.proposals.open.get_mut(&number) {
-            open.is_sent = true;
-        }
+        let Asker { origin, shard, by, .. } = asker;
+        let propose = Propose { term, boot: origin.boot, number, low, shard, by, command };
+        self.peers.send(leader, LANE, &PeerMessage::Propose(propose));
     }
 
     /// Returns the term of the catalog's group, as far as this node knows.
@@ -183,12 +173,12 @@ impl Shard {
         numbers.into_iter().for_each(|number| self.send_proposal(number));
     }
 
-    /// Returns the index of the last entry of the catalog that this shard has applied.
+    /// Returns the index of the last entry of the catalog that this shard has applied. For tests.
     pub fn catalog_index(&self) -> u64 {
         self.metadata.applied
     }
 
-    /// Returns the node that decides changes of the catalog, as far as the deciding shard of this node knows.
+    /// Returns the node that decides changes of the catalog, as far as the deciding shard of this node knows. For tests.
     pub fn catalog_leader(&self) -> Option<NodeNumber> {
         self.leader_of_catalog()
     }
