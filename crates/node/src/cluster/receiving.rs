@@ -8,6 +8,7 @@ use catalog::categories::PEER;
 use link::{FRAME_MAX, PIECE_MAX};
 use tokio::net::TcpStream;
 
+use super::sockets;
 use crate::incoming::{Incoming, Shards};
 use crate::links::{PeerBytes, Taken};
 
@@ -57,20 +58,13 @@ async fn pass_on(stream: &TcpStream, mut input: BytesMut, from: u32, shards: &Sh
         tokio::select! {
             ready = stream.readable(), if taken.has_room() => {
                 ready?;
-                match stream.try_read_buf(&mut input) {
-                    Ok(0) => return Ok(()),
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
+                if !sockets::try_read(stream, &mut input)? {
+                    return Ok(());
                 }
             }
             ready = stream.writable(), if sent < output.len() => {
                 ready?;
-                match stream.try_write(&output[sent..]) {
-                    Ok(written) => sent += written,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
+                sent += sockets::try_write(stream, &output[sent..])?;
                 if sent == output.len() {
                     output.clear();
                     sent = 0;

@@ -85,7 +85,7 @@ impl Line {
 
     async fn send(&mut self, stream: &TcpStream, mut input: BytesMut) -> io::Result<()> {
         let mut queue = Outgoing::default();
-        let (mut output, mut sent) = (Vec::new(), 0);
+        let (mut output, mut sent, mut mail) = (Vec::new(), 0, Vec::new());
         loop {
             queue.feed(&mut input).map_err(io::Error::other)?;
             if sent == output.len() {
@@ -95,34 +95,23 @@ impl Line {
             }
             input.reserve(READ);
             tokio::select! {
-                mail = self.mail.recv() => {
-                    let mut next = mail;
-                    let Some(_) = &next else { return Ok(()) };
-                    for _ in 0..MAIL_AT_ONCE {
-                        let Some(mail) = next else { break };
-                        // Full: it is dropped. Groups and proposals send again what is not answered.
-                        let _ = queue.push(mail.lane, mail.shard, mail.bytes);
-                        next = self.mail.try_recv().ok();
+                taken = self.mail.recv_many(&mut mail, MAIL_AT_ONCE) => {
+                    if taken == 0 {
+                        return Ok(());
                     }
-                    if let Some(mail) = next {
-                        let _ = queue.push(mail.lane, mail.shard, mail.bytes);
+                    for PeerMail { lane, shard, bytes, .. } in mail.drain(..) {
+                        // Full: it is dropped. Groups and proposals send again what is not answered.
+                        let _ = queue.push(lane, shard, bytes);
                     }
                 }
                 ready = stream.writable(), if sent < output.len() => {
                     ready?;
-                    match stream.try_write(&output[sent..]) {
-                        Ok(written) => sent += written,
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(error) => return Err(error),
-                    }
+                    sent += sockets::try_write(stream, &output[sent..])?;
                 }
                 ready = stream.readable() => {
                     ready?;
-                    match stream.try_read_buf(&mut input) {
-                        Ok(0) => return Ok(()),
-                        Ok(_) => {}
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(error) => return Err(error),
+                    if !sockets::try_read(stream, &mut input)? {
+                        return Ok(());
                     }
                 }
                 // Another member is there now.

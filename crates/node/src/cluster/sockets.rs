@@ -187,6 +187,23 @@ async fn exchange(
     }
 }
 
+/// Reads what has arrived. Call it when the stream is readable. Returns false at the end of the stream.
+pub(super) fn try_read(stream: &TcpStream, input: &mut BytesMut) -> io::Result<bool> {
+    match stream.try_read_buf(input) {
+        Ok(read) => Ok(read > 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes as much as fits. Call it when the stream is writable. Returns how many bytes were written.
+pub(super) fn try_write(stream: &TcpStream, output: &[u8]) -> io::Result<usize> {
+    match stream.try_write(output) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        written => written,
+    }
+}
+
 /// The time to the next try to dial.
 #[derive(Debug)]
 pub(super) struct Backoff {
