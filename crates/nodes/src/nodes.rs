@@ -150,8 +150,8 @@ pub enum Event {
     OtherCluster { peer: usize, ours: ClusterId, theirs: ClusterId },
 }
 
-/// How many nodes that had the name of a listed node before are remembered, the newest. Each wiped disk makes one. An earlier boot of one that is
-/// forgotten could connect for a moment, until its dead connection ends.
+/// A node whose disk was wiped has a new identity under its old name. For each name so many of the last identities are remembered. A process
+/// of a forgotten one could connect for a moment, until its connection is found dead.
 const FORMER_MAX: usize = 8;
 
 /// What this node knows about one listed node.

@@ -259,7 +259,7 @@ impl Peer {
         }
     }
 
-    /// Returns the connection that must be closed, because nothing comes over it or nobody acknowledges what goes over it.
+    /// Returns the connection that must be closed. Either nothing arrives over it, or nobody acknowledges what is sent over it.
     pub(crate) fn dead_side(&self, now_ms: u64) -> Option<Side> {
         let is_over = |since_ms: u64, bound_ms| now_ms.saturating_sub(since_ms) >= bound_ms;
         if self.accepted_ms.is_some_and(|since_ms| is_over(since_ms.max(self.word_ms), SILENCE_MS)) {
