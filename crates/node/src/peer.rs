@@ -10,6 +10,7 @@
 //!                          2 queue      created u8 | change: its declaration
 //!                          3 to 13      the reason of an error, which is the rest of the message
 //!                         15            place u64 | the result of that command of the batch
+//!    5 applied    index u64 | asks u8   1 if the sender wants to know the same of the receiver, else 0
 //!  user           length u8 | bytes; the length is 255 if nobody knows the user
 //! ```
 //!
@@ -27,6 +28,7 @@ use replica::Message;
 const RAFT: u8 = 1;
 const PROPOSE: u8 = 2;
 const ANSWER: u8 = 3;
+const APPLIED: u8 = 5;
 
 /// The most errors in each other. A batch has no batches in it.
 const NESTED_MAX: u32 = 1;
@@ -40,6 +42,9 @@ pub enum PeerMessage {
     Propose(Propose),
     /// The answer to a proposal that makes no entry. Whoever has proposed an entry learns the answer when it applies the entry.
     Answered(Answered),
+    /// All shards of the sender have applied the entries of the catalog up to `index`. If it `asks`, it wants to know the same of the
+    /// receiver.
+    Applied { index: u64, asks: bool },
 }
 
 /// See [`PeerMessage::Propose`].
@@ -107,6 +112,11 @@ impl PeerMessage {
                     Err(error) => put_error(&mut out, error),
                 }
             }
+            Self::Applied { index, asks } => {
+                out.put_u8(APPLIED);
+                out.put_u64_le(*index);
+                out.put_u8(u8::from(*asks));
+            }
         }
         out.into()
     }
@@ -134,6 +144,11 @@ impl PeerMessage {
                 index: bytes.try_get_u64_le().ok()?,
                 result: get_result(bytes, NESTED_MAX)?,
             }),
+            APPLIED => {
+                let index = bytes.try_get_u64_le().ok()?;
+                let asks = get_flag(&mut bytes)?;
+                bytes.is_empty().then_some(Self::Applied { index, asks })?
+            }
             _ => return None,
         })
     }
@@ -195,14 +210,18 @@ fn put_error(out: &mut Vec<u8>, error: &CatalogError) {
     out.extend_from_slice(reason.as_bytes());
 }
 
+fn get_flag(bytes: &mut Bytes) -> Option<bool> {
+    match bytes.try_get_u8().ok()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
 fn get_result(mut bytes: Bytes, nested: u32) -> Option<Result<Answer, CatalogError>> {
     let kind = bytes.try_get_u8().ok()?;
     if kind <= 2 {
-        let says = match bytes.try_get_u8().ok()? {
-            0 => false,
-            1 => true,
-            _ => return None,
-        };
+        let says = get_flag(&mut bytes)?;
         let answer = match kind {
             0 if bytes.is_empty() => Answer::Done { changed: says },
             1 if bytes.is_empty() => Answer::Set { created: says },

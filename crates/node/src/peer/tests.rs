@@ -155,7 +155,9 @@ fn message() -> impl Strategy<Value = PeerMessage> {
     let answered = answered.prop_map(|(boot, [term, number, index], result)| {
         PeerMessage::Answered(Answered { term, boot, number, index, result })
     });
-    prop_oneof![raft(), propose(), answered]
+    let applied = (any::<u64>(), any::<bool>());
+    let applied = applied.prop_map(|(index, asks)| PeerMessage::Applied { index, asks });
+    prop_oneof![raft(), propose(), answered, applied]
 }
 
 /// Returns true if the message ends with something of any length: the reason of an error, the content of a base, or entries.
@@ -165,7 +167,7 @@ fn has_open_end(message: &PeerMessage) -> bool {
         PeerMessage::Raft { message, .. } => {
             matches!(message.body, Body::InstallBase(_) | Body::Append { .. })
         }
-        PeerMessage::Propose(_) => false,
+        PeerMessage::Propose(_) | PeerMessage::Applied { .. } => false,
     }
 }
 
@@ -212,7 +214,7 @@ proptest! {
             bytes[at] ^= byte;
             check(&bytes);
         }
-        for kind in 0..4 {
+        for kind in 0..=APPLIED {
             check(&[&[kind], &any_bytes[..]].concat());
         }
     }
@@ -275,7 +277,7 @@ fn a_user_whose_name_is_too_long_is_left_out() {
 fn messages_have_these_bytes() {
     let command = Command::ForgetQueue { queue: QueueId(7) };
     let propose = Propose { term: 4, boot: 1, number: 2, low: 1, shard: 3, by: Some("ann".into()), command };
-    let golden: [(PeerMessage, &[u8]); 4] = [
+    let golden: [(PeerMessage, &[u8]); 5] = [
         (
             PeerMessage::Propose(propose),
             b"\x02\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x03\x03ann\xc0\x05\x02\x50\x02\x53\x07",
@@ -292,6 +294,7 @@ fn messages_have_these_bytes() {
             answered(Err(CatalogError::InBatch { at: 4, error: Box::new(error(9, "no".to_owned())) })),
             b"\x03\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x0f\x04\0\0\0\0\0\0\0\x0cno",
         ),
+        (PeerMessage::Applied { index: 4, asks: true }, b"\x05\x04\0\0\0\0\0\0\0\x01"),
     ];
     for (message, bytes) in golden {
         assert_eq!(message.encode(), bytes);
@@ -342,6 +345,7 @@ fn write_corpus() {
         ("queue", answered(Ok(Answer::Queue { record: declared("q", 5), created: true }))),
         ("unavailable", answered(Err(error(9, "no majority".to_owned())))),
         ("in_batch", answered(Err(in_batch))),
+        ("applied", PeerMessage::Applied { index: 4, asks: true }),
     ];
     for (name, message) in all {
         std::fs::write(folder.join(name), message.encode()).expect("a file");

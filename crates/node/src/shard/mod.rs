@@ -257,6 +257,7 @@ impl Shard {
         self.stream_timeouts();
         self.queue_timeouts();
         self.peer_timeouts();
+        self.sight_timeouts();
         if self.chores_done_ms + CHORES_MS <= self.here.now_ms {
             self.chores_done_ms = self.here.now_ms;
             self.groups.end_period();
@@ -280,6 +281,7 @@ impl Shard {
             self.streams.next_deadline(),
             self.groups.next_deadline(),
             self.peers.next_deadline(),
+            self.metadata.next_deadline(),
             self.storage.next_deadline(),
             self.connections.next_check(),
         ];

@@ -25,11 +25,13 @@ pub enum Mutation {
     DecideAtOnce,
     /// A proposal that was sent to a leader is refused when there is no leader, as if nobody had it.
     RefuseSent,
+    /// A change is answered before the other nodes in sight have applied it.
+    AnswerBeforeOthers,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ActWhereDecided,
         Self::AnswerBeforeAll,
         Self::ApplyBeforeSync,
@@ -40,6 +42,7 @@ impl Mutation {
         Self::ForgetProposals,
         Self::DecideAtOnce,
         Self::RefuseSent,
+        Self::AnswerBeforeOthers,
     ];
 }
 

@@ -54,6 +54,11 @@ impl Peers {
         self.linked.contains(&node)
     }
 
+    /// Returns true if something can be sent to any node.
+    pub(super) fn has_links(&self) -> bool {
+        !self.linked.is_empty()
+    }
+
     pub(super) fn support(&self) -> &Support {
         &self.support
     }
@@ -63,6 +68,13 @@ impl Peers {
         if self.has_link(to) {
             self.outbox.push(PeerMail { to, shard: NODE_SHARD, lane, bytes: message.encode() });
         }
+    }
+
+    /// Sends a message to the node shard of each node to which there is a link.
+    pub(super) fn send_to_all(&mut self, lane: u64, message: &PeerMessage) {
+        let bytes = message.encode();
+        let mail = |to| PeerMail { to, shard: NODE_SHARD, lane, bytes: bytes.clone() };
+        self.outbox.extend(self.linked.iter().copied().map(mail));
     }
 
     /// Sees to it that groups are moved at this time, or before.
@@ -86,12 +98,14 @@ impl Shard {
             self.peers.outbox.retain(|mail| mail.to != node);
         }
         self.handle_link_of_catalog(node, up);
+        self.handle_link_of_sight(node, up);
     }
 
     /// Called when the support of another node begins or ends.
     pub fn handle_support(&mut self, node: NodeNumber, supported: bool) {
         if self.peers.support.set(node, supported) {
             self.handle_support_of_catalog(node, supported);
+            self.answer_in_sight();
         }
     }
 
@@ -104,12 +118,14 @@ impl Shard {
             }
             Some(PeerMessage::Propose(propose)) => self.handle_proposal_of(from, propose),
             Some(PeerMessage::Answered(answered)) => self.handle_answered(answered),
+            Some(PeerMessage::Applied { index, asks }) => self.handle_applied_elsewhere(from, index, asks),
             None => tracing::error!(target: RA, from, "a message of another node is malformed"),
         }
     }
 
     /// Takes what is to be sent to other nodes.
     pub fn poll_peer_mail(&mut self) -> Vec<PeerMail> {
+        self.tell_applied();
         std::mem::take(&mut self.peers.outbox)
     }
 

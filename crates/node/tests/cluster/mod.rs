@@ -50,12 +50,15 @@ const MISTAKE_SEEDS: u64 = 200;
 
 #[test]
 fn each_mistake_is_found() {
-    for mutation in
-        [Mutation::AnswerBeforeAll, Mutation::ApplyBeforeSync, Mutation::DecideAtOnce, Mutation::RefuseSent]
-    {
-        let is_found = |seed| {
-            std::panic::catch_unwind(|| World::new(seed, Plan::Kills).with_mutation(mutation).run()).is_err()
-        };
+    for (mutation, plan) in [
+        (Mutation::AnswerBeforeAll, Plan::Kills),
+        (Mutation::ApplyBeforeSync, Plan::Kills),
+        (Mutation::DecideAtOnce, Plan::Cuts),
+        (Mutation::RefuseSent, Plan::Cuts),
+        (Mutation::AnswerBeforeOthers, Plan::Cuts),
+    ] {
+        let is_found =
+            |seed| std::panic::catch_unwind(|| World::new(seed, plan).with_mutation(mutation).run()).is_err();
         let found = (1..=MISTAKE_SEEDS).find(|seed| is_found(*seed));
         assert!(found.is_some(), "{mutation:?} is not found within {MISTAKE_SEEDS} seeds");
     }

@@ -1,7 +1,7 @@
 //! One simulated node: what survives its process, and the process.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -47,6 +47,8 @@ pub(super) struct Process {
     pub admitting: Vec<(NodeIdentity, Rc<RefCell<Option<Answered>>>)>,
     /// The number of nodes that the machine was told of.
     pub known: usize,
+    /// The nodes that it supports.
+    pub supported: BTreeSet<NodeNumber>,
 }
 
 /// The answer to a command.
@@ -60,6 +62,8 @@ pub(super) struct Broker {
     to_log: VecDeque<Handover>,
     /// True if records are written and not synced.
     is_unsynced: bool,
+    /// A shard that does not move, and whether the disk does not.
+    pub still: (Option<ShardId>, bool),
     /// The index after which its catalog was looked at last.
     pub looked_at: Option<u64>,
 }
@@ -141,6 +145,7 @@ impl SimNode {
             paused_until_ms: 0,
             admitting: Vec::new(),
             known: 0,
+            supported: BTreeSet::new(),
         });
         if self.membership.is_some() {
             self.start_broker(now_ms, mutation);
@@ -183,6 +188,7 @@ impl SimNode {
             mail: BTreeMap::new(),
             to_log: VecDeque::new(),
             is_unsynced: false,
+            still: (None, false),
             looked_at: None,
         };
         if let Some(process) = &mut self.process {
@@ -253,6 +259,9 @@ impl Broker {
     }
 
     fn turn(&mut self, at: usize, now_ms: u64) {
+        if self.still.0 == Some(at as ShardId) {
+            return;
+        }
         let shard = &mut self.shards[at];
         shard.set_now(now_ms);
         shard.handle_timeout();
@@ -281,6 +290,9 @@ impl Broker {
     }
 
     fn write(&mut self, random: &mut Random) {
+        if self.still.1 {
+            return;
+        }
         let n = (1 + random.index(self.to_log.len())).min(self.to_log.len());
         let mut done = Vec::new();
         self.log.append(&mut self.to_log.drain(..n).collect(), &mut done);

@@ -111,7 +111,7 @@ pub(super) fn a_proposal_is_carried_out_once(mutation: Option<Mutation>) -> bool
     second_copy_does_nothing(false, mutation)
 }
 
-fn shards(node: &mut SimNode) -> &mut super::node::Broker {
+fn broker(node: &mut SimNode) -> &mut super::node::Broker {
     node.process.as_mut().unwrap().broker.as_mut().unwrap()
 }
 
@@ -126,11 +126,11 @@ fn pair_run(
     for _ in 0..ms {
         *now += 1;
         for from in 0..2 {
-            let sent = shards(&mut nodes[from]).step(*now, random);
+            let sent = broker(&mut nodes[from]).step(*now, random);
             for mail in sent {
                 let message = PeerMessage::decode(mail.bytes.clone()).unwrap();
                 if !loses(from as u32 + 1, &message) {
-                    shards(&mut nodes[1 - from]).shards[0].handle_peer_message(from as u32 + 1, mail.bytes);
+                    broker(&mut nodes[1 - from]).shards[0].handle_peer_message(from as u32 + 1, mail.bytes);
                 }
             }
         }
@@ -138,6 +138,11 @@ fn pair_run(
 }
 
 fn pair() -> ([SimNode; 2], Random, u64) {
+    pair_with(None)
+}
+
+/// `shards` is the number of shards of the second node.
+fn pair_with(shards: Option<u8>) -> ([SimNode; 2], Random, u64) {
     let (mut one, mut random, mut now) = one();
     for at in [1_u32, 2] {
         let mut identity = [0; 16];
@@ -148,18 +153,19 @@ fn pair() -> ([SimNode; 2], Random, u64) {
     }
     let mut two = SimNode::new(2, 8, &mut random);
     two.membership = Some((ClusterId([1; 16]), 2));
+    two.shards = shards.unwrap_or(two.shards);
     two.start(&[one.name.clone(), "sluice@2".into()], now, &mut random, None);
     (one.ahead_ms, two.ahead_ms) = (0, 0);
     let mut nodes = [one, two];
     link(&mut nodes, 0);
     link(&mut nodes, 1);
     pair_run(&mut nodes, &mut random, &mut now, 3000, &mut |_, _| false);
-    assert!(shards(&mut nodes[1]).shards[0].catalog().nodes().len() == 2, "joined");
+    assert!(broker(&mut nodes[1]).shards[0].catalog().nodes().len() == 2, "joined");
     (nodes, random, now)
 }
 
 fn link(nodes: &mut [SimNode; 2], at: usize) {
-    for shard in &mut shards(&mut nodes[at]).shards {
+    for shard in &mut broker(&mut nodes[at]).shards {
         shard.handle_link(2 - at as u32, true);
         shard.handle_support(2 - at as u32, true);
     }
@@ -171,7 +177,7 @@ fn a_lost_proposal_is_sent_again() {
     pair_run(&mut nodes, &mut random, &mut now, 8000, &mut |_, _| false);
     let answer = Rc::new(RefCell::new(None));
     let to = answer.clone();
-    shards(&mut nodes[1]).shards[0]
+    broker(&mut nodes[1]).shards[0]
         .propose(declare(true), Box::new(move |answered: Answered| *to.borrow_mut() = Some(answered)));
     let mut copies = 0;
     pair_run(&mut nodes, &mut random, &mut now, 8000, &mut |_, message| {
@@ -207,7 +213,7 @@ fn ask_on(
 ) -> Option<Answered> {
     let answer = Rc::new(RefCell::new(None));
     let to = answer.clone();
-    shards(&mut nodes[at]).shards[0]
+    broker(&mut nodes[at]).shards[0]
         .propose(command, Box::new(move |answered: Answered| *to.borrow_mut() = Some(answered)));
     pair_run(nodes, random, now, 20_000, loses);
     answer.take()
@@ -218,11 +224,11 @@ fn the_founder_with_a_learner_says_what_its_start_ends() {
     let (mut nodes, mut random, mut now) = pair();
     let gone = ask_on(&mut nodes, &mut random, &mut now, 0, declare(false), &mut |_, _| false);
     assert!(matches!(gone, Some(Ok(_))), "{gone:?}");
-    let id = shards(&mut nodes[1]).shards[0].catalog().listed_queue("/", "q").unwrap().id;
+    let id = broker(&mut nodes[1]).shards[0].catalog().listed_queue("/", "q").unwrap().id;
     nodes[0].kill(wal_testing::Crash::Process);
     let name = nodes[0].name.clone();
     nodes[0].start(&[name, "sluice@2".into()], now, &mut random, None);
-    let on_founder = shards(&mut nodes[0]).shards[0].catalog().queue_by_id(id).is_none();
+    let on_founder = broker(&mut nodes[0]).shards[0].catalog().queue_by_id(id).is_none();
     assert!(
         !on_founder,
         "the recovery of the founder has ended queue {id:?} by itself, although there is a learner"
@@ -235,7 +241,7 @@ fn a_start_that_is_decided_late_ends_nothing_that_it_has_declared() {
     nodes[1].kill(wal_testing::Crash::Process);
     let names = [nodes[0].name.clone(), nodes[1].name.clone()];
     nodes[1].start(&names, now, &mut random, None);
-    shards(&mut nodes[0]).shards.iter_mut().for_each(|shard| shard.handle_link(2, false));
+    broker(&mut nodes[0]).shards.iter_mut().for_each(|shard| shard.handle_link(2, false));
     link(&mut nodes, 0);
     link(&mut nodes, 1);
     // The first copies of the start are lost.
@@ -245,7 +251,7 @@ fn a_start_that_is_decided_late_ends_nothing_that_it_has_declared() {
     };
     let answer = Rc::new(RefCell::new(None));
     let to = answer.clone();
-    shards(&mut nodes[1]).shards[0]
+    broker(&mut nodes[1]).shards[0]
         .propose(declare(false), Box::new(move |answered: Answered| *to.borrow_mut() = Some(answered)));
     pair_run(&mut nodes, &mut random, &mut now, 2000, &mut loses);
     assert!(answer.borrow().is_none(), "nothing is declared before the start: {answer:?}");
@@ -254,7 +260,7 @@ fn a_start_that_is_decided_late_ends_nothing_that_it_has_declared() {
     assert!(matches!(answer, Some(Ok(_))), "{answer:?} after {} ms", now - began);
     for node in &mut nodes {
         assert!(
-            shards(node).shards[0].catalog().listed_queue("/", "q").is_some(),
+            broker(node).shards[0].catalog().listed_queue("/", "q").is_some(),
             "{} has it not",
             node.name
         );
@@ -268,11 +274,57 @@ fn a_change_that_changes_nothing_is_answered_at_once_where_changes_are_decided()
     assert!(matches!(first, Some(Ok(_))), "{first:?}");
     let answer = Rc::new(RefCell::new(None));
     let to = answer.clone();
-    let founder = shards(&mut nodes[0]);
+    let founder = broker(&mut nodes[0]);
     founder.shards[0]
         .propose(declare(true), Box::new(move |answered: Answered| *to.borrow_mut() = Some(answered)));
     // The time stands still, so no timer helps.
     (0..60).for_each(|_| drop(founder.step(now, &mut random)));
     let answer: Option<Answered> = answer.take();
     assert!(matches!(answer, Some(Ok(Answer::Queue { created: false, .. }))), "{answer:?}");
+}
+
+fn named(name: &str) -> Command {
+    Command::DeclareQueue(DeclareQueue::new("/", name, Arguments::default()))
+}
+
+/// Returns after how many milliseconds a declaration on a node is answered, and whether the other node has it then.
+fn declared_after(
+    (nodes, random, now): &mut ([SimNode; 2], Random, u64),
+    at: usize,
+    name: &str,
+) -> (u64, bool) {
+    let (answer, began) = (Rc::new(RefCell::new(None)), *now);
+    let to = answer.clone();
+    broker(&mut nodes[at]).shards[0]
+        .propose(named(name), Box::new(move |answered: Answered| *to.borrow_mut() = Some(answered)));
+    while answer.borrow().is_none() {
+        pair_run(nodes, random, now, 1, &mut |_, _| false);
+        assert!(*now < began + 20_000, "no answer");
+    }
+    assert!(matches!(answer.take(), Some(Ok(_))));
+    let there = &broker(&mut nodes[1 - at]).shards;
+    let is_there = there.iter().all(|shard| shard.catalog().listed_queue("/", name).is_some());
+    (*now - began, is_there)
+}
+
+#[test]
+fn a_node_that_stands_still_delays_one_answer_by_a_second() {
+    for still in [(Some(1), false), (None, true)] {
+        let mut pair = pair_with(Some(2));
+        assert!(declared_after(&mut pair, 0, "a").1, "the other node has it");
+        broker(&mut pair.0[1]).still = still;
+        let (after_ms, is_there) = declared_after(&mut pair, 0, "b");
+        assert!((1000..1100).contains(&after_ms) && !is_there, "{still:?}: answered after {after_ms} ms");
+        for name in ["c", "d", "e"] {
+            let (after_ms, _) = declared_after(&mut pair, 0, name);
+            assert!(
+                after_ms < 100,
+                "{still:?}: the node is behind, and {name} was answered after {after_ms} ms"
+            );
+        }
+        broker(&mut pair.0[1]).still = (None, false);
+        pair_run(&mut pair.0, &mut pair.1, &mut pair.2, 200, &mut |_, _| false);
+        let (after_ms, is_there) = declared_after(&mut pair, 0, "f");
+        assert!(after_ms < 100 && is_there, "{still:?}: it has caught up, and has f: {is_there}");
+    }
 }

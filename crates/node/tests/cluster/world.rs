@@ -11,7 +11,7 @@ use wal_testing::{Crash, Random};
 
 use super::checks::History;
 use super::links::{Kind, Network, Pipe, Sent};
-use super::node::{Answered, SimNode};
+use super::node::{Answered, Process, SimNode};
 use crate::asks::Asks;
 
 /// Which faults there are.
@@ -36,6 +36,10 @@ const QUIET_MS: u64 = 6000;
 
 /// The longest time in which a client is answered, while its node runs: the patience of a node, and what its turns take.
 const ANSWER_MS: u64 = 7000;
+
+/// The simulated time after which two nodes that have links in both directions, support each other and run know how far the other has come. A
+/// link over which nothing arrives closes after 2 s, and the messages of others are on their way for 0.3 s at most.
+const SEEN_MS: u64 = 3500;
 
 /// The most declarations of a run.
 const DECLARATIONS_MAX: usize = 60;
@@ -62,6 +66,10 @@ pub(super) struct World {
     names: u64,
     transient: Vec<(String, usize, u32)>,
     has_clients: bool,
+    /// Since when the first node has the second in sight.
+    in_sight: BTreeMap<(usize, usize), u64>,
+    /// When the first node said last that the second is behind.
+    behind: BTreeMap<(usize, usize), u64>,
     /// The number of messages between shards.
     mail: u64,
     mutation: Option<Mutation>,
@@ -87,6 +95,8 @@ impl World {
             names: 0,
             transient: Vec::new(),
             has_clients: true,
+            in_sight: BTreeMap::new(),
+            behind: BTreeMap::new(),
             mail: 0,
             mutation: None,
         }
@@ -213,6 +223,10 @@ impl World {
                 }
                 Event::AskToAdmit { node, name } => process.admit(node, &name),
                 Event::Support { number, ended, .. } => {
+                    match ended.is_none() {
+                        true => process.supported.insert(number),
+                        false => process.supported.remove(&number),
+                    };
                     for shard in process.broker.iter_mut().flat_map(|broker| &mut broker.shards) {
                         shard.handle_support(number, ended.is_none());
                     }
@@ -363,8 +377,40 @@ impl World {
         self.asked.push(Asked { name, node: at, boot, since_ms: now_ms, answer });
     }
 
+    /// Notes which nodes see each other.
+    fn look_around(&mut self) {
+        for (a, b) in self.networks.keys().copied() {
+            let one_way = |from: usize, to: usize| {
+                let pipe = &self.pipes[&(from, to, Kind::Data)];
+                let process = self.nodes[from].process.as_ref();
+                let process = process.filter(|process| process.paused_until_ms <= self.now_ms);
+                let number = self.nodes[to].number();
+                let supports = |process: &Process| number.is_some_and(|to| process.supported.contains(&to));
+                // A node that has just joined has no catalog, and no clients.
+                let has_catalog = |process: &Process| {
+                    let broker = process.broker.as_ref();
+                    broker.is_some_and(|broker| broker.shards.iter().all(|shard| shard.catalog_index() > 0))
+                };
+                let sees = process.is_some_and(|process| supports(process) && has_catalog(process));
+                pipe.is_open && !pipe.is_reset && sees
+            };
+            match one_way(a, b) && one_way(b, a) {
+                true => _ = self.in_sight.entry((a, b)).or_insert(self.now_ms),
+                false => _ = self.in_sight.remove(&(a, b)),
+            }
+            let broker = self.nodes[a].process.as_ref().and_then(|process| process.broker.as_ref());
+            if let (Some(broker), Some(number)) = (broker, self.nodes[b].number())
+                && broker.shards[0].is_behind(number)
+            {
+                self.behind.insert((a, b), self.now_ms);
+            }
+        }
+    }
+
     fn take_answers(&mut self) {
+        self.look_around();
         let (nodes, history, now_ms) = (&self.nodes, &mut self.history, self.now_ms);
+        let (in_sight, behind, plan) = (&self.in_sight, &self.behind, self.plan);
         self.asked.retain(|asked| {
             let node = &nodes[asked.node];
             if let Some(answer) = asked.answer.borrow_mut().take() {
@@ -385,6 +431,27 @@ impl World {
                         .flat_map(|broker| &broker.shards)
                     {
                         assert!(shard.catalog().listed_queue("/", &asked.name).is_some(), "{}", asked.name);
+                    }
+                    // So have all nodes in sight.
+                    let broker = |at: usize| nodes[at].process.as_ref()?.broker.as_ref();
+                    let seen = in_sight.iter().filter(|((a, _), since_ms)| {
+                        *a == asked.node && node.boot == asked.boot && **since_ms + SEEN_MS <= now_ms
+                    });
+                    for ((a, b), _) in seen {
+                        let Some(there) = broker(*b) else {
+                            continue;
+                        };
+                        let is_behind = behind.get(&(*a, *b)).is_some_and(|at_ms| *at_ms >= asked.since_ms);
+                        assert!(!is_behind || plan != Plan::Quiet, "{} is behind", nodes[*b].name);
+                        for shard in &there.shards {
+                            assert!(
+                                is_behind || shard.catalog().listed_queue("/", &asked.name).is_some(),
+                                "{} was declared on {}, which has {} in sight, and is not known there",
+                                asked.name,
+                                node.name,
+                                nodes[*b].name
+                            );
+                        }
                     }
                 }
                 return false;

@@ -134,7 +134,10 @@ fn each_mistake_is_found() {
             // It takes a group of three, which a unit test plays: `a_commit_by_one_disk_of_three_is_found`.
             Mutation::CommitWhenSynced => continue,
             // They take other nodes: `cluster::each_mistake_is_found`.
-            Mutation::ForgetProposals | Mutation::DecideAtOnce | Mutation::RefuseSent => continue,
+            Mutation::ForgetProposals
+            | Mutation::DecideAtOnce
+            | Mutation::RefuseSent
+            | Mutation::AnswerBeforeOthers => continue,
         };
         assert!(scene(None), "the scene of {mutation:?} without it");
         assert!(!scene(Some(mutation)), "{mutation:?} is not found");

@@ -23,10 +23,11 @@ pub(super) struct Answers {
     of_users: VecDeque<Waiting>,
 }
 
+/// An answer that waits.
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     /// The index of the entry. If the command has changed nothing, that of the last entry before it was decided.
-    index: u64,
+    pub index: u64,
     ticket: Ticket,
     result: Result<Answer, CatalogError>,
 }
@@ -75,7 +76,8 @@ impl Shard {
         }
     }
 
-    /// Sends the answers to entries that every shard has applied, those of users if their copy has them, in order.
+    /// Passes on the answers to entries that every shard has applied, those of users if their copy has them, in order. In a cluster they then
+    /// wait for the nodes in sight.
     pub(in crate::shard) fn send_answers(&mut self) {
         let copied = self.metadata.copied.as_ref().map_or(u64::MAX, Copied::answered_to);
         let one_is_enough = self.has(Mutation::AnswerBeforeAll);
@@ -90,9 +92,26 @@ impl Shard {
                 ready.push(answer);
             }
         }
-        for Waiting { ticket, result, .. } in ready {
-            self.mail.send(shard_of(ticket.0), Mail::Answer { ticket, result });
+        for answer in ready {
+            // A refusal is no change that others could lack.
+            if self.metadata.sight.is_empty() || answer.result.is_err() {
+                self.send_answer(answer);
+            } else {
+                self.metadata.sight.wait(self.here.now_ms, answer);
+            }
         }
+        self.answer_in_sight();
+    }
+
+    /// Sends an answer to the shard that has asked.
+    pub(super) fn send_answer(&mut self, Waiting { ticket, result, .. }: Waiting) {
+        self.mail.send(shard_of(ticket.0), Mail::Answer { ticket, result });
+    }
+
+    /// Returns the index up to which every shard of this node has applied the entries. Used on the node shard only.
+    pub(super) fn applied_here(&self) -> u64 {
+        let answers = self.metadata.answers.as_ref();
+        answers.and_then(|answers| answers.applied.iter().copied().min()).unwrap_or(0)
     }
 
     /// Called on the shard that has asked.

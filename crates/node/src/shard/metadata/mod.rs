@@ -4,7 +4,7 @@
 //!
 //! A command is proposed ([`Shard::propose_change`](super::Shard)), and reaches the deciding shard as `Mail::Propose`. Its changes become
 //! an entry of the catalog's Raft group (`owner`). Once that is committed, they go to every shard as one `Mail::Entry`. The answer is sent when all shards have
-//! applied it. So no client sees a change that a crash could undo.
+//! applied it, and in a cluster the other nodes in sight (`sight`). So no client sees a change that a crash could undo.
 //!
 //! Two numbers follow a command: the ticket of its asker, and the index of its entry.
 
@@ -18,6 +18,7 @@ mod installing;
 mod owner;
 mod placing;
 mod proposals;
+mod sight;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use self::decider::Decider;
 use self::founding::Founding;
 use self::history::Replay;
 use self::proposals::Proposals;
+use self::sight::Sight;
 use crate::facts::FinishedGroup;
 
 /// The metadata of a shard; see the module.
@@ -60,6 +62,8 @@ pub(super) struct Metadata {
     copied: Option<Copied>,
     /// The proposals of this node for which no answer has come. Used on the node shard of a node in a cluster only.
     proposals: Proposals,
+    /// What the other nodes have applied, and the answers that wait for them. Used on the node shard of a node in a cluster only.
+    sight: Sight,
     /// The messages that exchanges remember for later bindings. Used on the node shard only.
     histories: Histories,
     /// The remembered messages for new bindings that wait for their routes, in their order.
@@ -92,6 +96,7 @@ impl Metadata {
             founding: None,
             copied: None,
             proposals: Proposals::default(),
+            sight: Sight::default(),
             histories: Histories::default(),
             replays: VecDeque::new(),
             replayed: 0,
@@ -146,6 +151,11 @@ impl Metadata {
 
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Returns when [`Shard::sight_timeouts`](super::Shard) has something to do.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.sight.next_deadline()
     }
 
     pub(super) fn set_settings(&mut self, settings: Arc<Settings>) {

@@ -27,8 +27,8 @@ const PATIENCE_MS: u64 = 5000;
 /// The most open proposals of a node. The catalog remembers as many numbers for each node.
 const OPEN_MAX: usize = 10_000;
 
-/// The lane of proposals and their answers. No group has it.
-const LANE: u64 = u64::MAX;
+/// The lane of what concerns the catalog as a whole, such as proposals and their answers. No group has it.
+pub(super) const LANE: u64 = u64::MAX;
 
 /// See the module.
 #[derive(Debug)]
