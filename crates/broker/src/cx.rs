@@ -2,9 +2,10 @@
 
 use bytes::BytesMut;
 use catalog::Catalog;
-use catalog::access::Access;
+use catalog::access::{Access, Login};
 use catalog::ids::ShardId;
 use message::DeliveryHeads;
+use queue::Ticket;
 
 use crate::counters::Counters;
 use crate::credit_budget::CreditBudget;
@@ -26,6 +27,9 @@ pub struct Cx<'a> {
     pub now_ms: u64,
     pub shard: ShardId,
     pub catalog: &'a Catalog,
+    /// True if the catalog may lack what a client has declared on another node. What is not found is then no error yet: the gate holds what
+    /// the client wants ([`Post::unsure`]), and handles it again when the node has caught up.
+    pub may_lag: bool,
     pub placements: &'a Placements,
     pub access: &'a Access,
     pub settings: &'a Settings,
@@ -62,6 +66,15 @@ impl Cx<'_> {
     /// Returns the name of the cluster, as clients see it.
     pub fn cluster_name(&self) -> &str {
         self.catalog.cluster_name().unwrap_or(&self.settings.cluster_name)
+    }
+
+    /// Has a login checked. If the catalog may lack its user, the node catches up first.
+    pub fn check_login(&mut self, ticket: Ticket, login: Login) {
+        if self.may_lag && self.catalog.users().get(login.credentials.user()).is_none() {
+            self.post.unsure.push((ticket, Some(login)));
+        } else {
+            self.post.logins.push((ticket, login));
+        }
     }
 
     /// Draws a number for exchanges that choose at random. No two messages of the node get the same

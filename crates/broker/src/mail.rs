@@ -62,6 +62,11 @@ pub enum Mail {
     /// The clients of the node exceed this budget, and the connection that must be closed is on the receiving shard. One for
     /// each step by which a shard's part grows.
     Shed(ClientBudget),
+    /// For the node shard: something was not found, and the node may lack entries of the catalog. The ticket is told when it has caught up.
+    /// At most one for each connection, management pair and question of the admin API.
+    Miss(Ticket),
+    /// For the shard of the ticket: the node has all entries that were answered when it was missed, or cannot get them soon.
+    CaughtUp(Ticket),
     /// The result of a proposal.
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
 }
@@ -217,6 +222,9 @@ pub struct Post {
     pub proposals: Vec<(Option<Ticket>, Option<Arc<str>>, Command)>,
     /// Logins to be checked outside the shard. At most one for each connection that has not logged in.
     pub logins: Vec<(Ticket, Login)>,
+    /// What was not found although another node may have it: the tickets that wait until this node has caught up, some with a login whose
+    /// user is not known. At most one for each connection, management pair and question of the admin API.
+    pub unsure: Vec<(Ticket, Option<Login>)>,
     /// Questions about permissions that somebody else decides. At most one for each connection and each management pair.
     pub permissions: Vec<(Ticket, Arc<Remote>, Box<Question>)>,
     /// Messages to be kept, by exchange: at most twice the length of each history.
@@ -248,6 +256,7 @@ impl Post {
         self.requests.is_empty()
             && self.direct.is_empty()
             && self.proposals.is_empty()
+            && self.unsure.is_empty()
             && self.remembered.is_empty()
             && self.notices.is_idle()
     }

@@ -204,6 +204,11 @@ impl Peer {
         self.secured.as_ref()?.peer.as_ref()?.user.as_deref()
     }
 
+    /// Returns true if somebody else than the catalog decides what the client may do.
+    pub fn is_remote(&self) -> bool {
+        self.identity.as_ref().is_some_and(|who| who.remote.is_some())
+    }
+
     /// Counts a login, and returns it to be checked.
     pub fn login(&self, credentials: Credentials, cx: &mut Cx<'_>) -> Login {
         self.count_attempt(cx);

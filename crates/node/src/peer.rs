@@ -11,6 +11,8 @@
 //!                          3 to 13      the reason of an error, which is the rest of the message
 //!                         15            place u64 | the result of that command of the batch
 //!    5 applied    index u64 | asks u8   1 if the sender wants to know the same of the receiver, else 0
+//!    6 how far    boot u32 | number u64
+//!    7 this far   boot u32 | number u64 | index u64
 //!  user           length u8 | bytes; the length is 255 if nobody knows the user
 //! ```
 //!
@@ -29,6 +31,8 @@ const RAFT: u8 = 1;
 const PROPOSE: u8 = 2;
 const ANSWER: u8 = 3;
 const APPLIED: u8 = 5;
+const HOW_FAR: u8 = 6;
+const THIS_FAR: u8 = 7;
 
 /// The most errors in each other. A batch has no batches in it.
 const NESTED_MAX: u32 = 1;
@@ -45,6 +49,11 @@ pub enum PeerMessage {
     /// All shards of the sender have applied the entries of the catalog up to `index`. If it `asks`, it wants to know the same of the
     /// receiver.
     Applied { index: u64, asks: bool },
+    /// A question to the leader of the catalog's group: up to which index are entries committed? `boot` is the start of the sender, and
+    /// `number` counts its questions.
+    HowFar { boot: u32, number: u64 },
+    /// The answer to the question of this start and number.
+    ThisFar { boot: u32, number: u64, index: u64 },
 }
 
 /// See [`PeerMessage::Propose`].
@@ -117,6 +126,17 @@ impl PeerMessage {
                 out.put_u64_le(*index);
                 out.put_u8(u8::from(*asks));
             }
+            Self::HowFar { boot, number } => {
+                out.put_u8(HOW_FAR);
+                out.put_u32_le(*boot);
+                out.put_u64_le(*number);
+            }
+            Self::ThisFar { boot, number, index } => {
+                out.put_u8(THIS_FAR);
+                out.put_u32_le(*boot);
+                out.put_u64_le(*number);
+                out.put_u64_le(*index);
+            }
         }
         out.into()
     }
@@ -148,6 +168,15 @@ impl PeerMessage {
                 let index = bytes.try_get_u64_le().ok()?;
                 let asks = get_flag(&mut bytes)?;
                 bytes.is_empty().then_some(Self::Applied { index, asks })?
+            }
+            HOW_FAR => {
+                let (boot, number) = (bytes.try_get_u32_le().ok()?, bytes.try_get_u64_le().ok()?);
+                bytes.is_empty().then_some(Self::HowFar { boot, number })?
+            }
+            THIS_FAR => {
+                let (boot, number) = (bytes.try_get_u32_le().ok()?, bytes.try_get_u64_le().ok()?);
+                let index = bytes.try_get_u64_le().ok()?;
+                bytes.is_empty().then_some(Self::ThisFar { boot, number, index })?
             }
             _ => return None,
         })

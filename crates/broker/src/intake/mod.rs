@@ -157,7 +157,8 @@ impl<P: Publication> Intake<P> {
         route: &Route,
         cx: &Cx<'_>,
     ) -> Result<(), Refused> {
-        self.allowed.check(sender, route, arrived.hidden_keys(), cx)
+        let checked = self.allowed.check(sender, route, arrived.hidden_keys(), cx);
+        checked.map_err(|refused| refused.if_sure(sender, cx))
     }
 
     /// Sets whether the messages that follow are known to be permitted: [`Intake::check`] has checked them in the same call of
@@ -304,8 +305,8 @@ impl<P: Publication> Intake<P> {
             Some((route, targets)) => (route.clone(), targets),
             None => {
                 self.count_published(cx);
-                let (route, routed) =
-                    self.target.find(self.publisher, sender, arrived, own, &mut self.allowed, cx)?;
+                let found = self.target.find(self.publisher, sender, arrived, own, &mut self.allowed, cx);
+                let (route, routed) = found.map_err(|refused| refused.if_sure(sender, cx))?;
                 let (targets, up_to) = (routed.targets.len() as u64, self.account.published());
                 self.counted = routed.exchange.map(|exchange| Counted { exchange, targets, up_to });
                 fresh = routed;
@@ -313,6 +314,10 @@ impl<P: Publication> Intake<P> {
                 (route, &fresh.targets[..])
             }
         };
+        // Only the default exchange names a queue. Other exchanges were found, and so were their bindings.
+        if targets.is_empty() && cx.may_lag && route.exchange().is_empty() {
+            return Err(Refused::Unsure);
+        }
         if let Some(traces) = cx.traces {
             trace_published(traces, sender, (arrived, &route), targets, cx);
         }

@@ -62,6 +62,8 @@ pub enum Refused {
     AccessLost(AccessRefused),
     /// The route takes more steps than the message may take at once.
     TooLong(Box<LongRoute>),
+    /// The exchange, the queue or the permission is not known here, but another node may know it ([`Cx::may_lag`]).
+    Unsure,
 }
 
 /// What a message waits for. It is held, and handled again when that is there.
@@ -70,6 +72,8 @@ pub enum Awaited {
     /// The answer to a question about the permission.
     Answer(Box<Question>),
     Route(Box<LongRoute>),
+    /// That this node has caught up with the catalog ([`Cx::may_lag`]).
+    Catalog,
 }
 
 impl Refused {
@@ -80,6 +84,7 @@ impl Refused {
     pub fn awaited(self) -> Result<Awaited, Self> {
         match self {
             Self::TooLong(route) => Ok(Awaited::Route(route)),
+            Self::Unsure => Ok(Awaited::Catalog),
             Self::AccessRefused(AccessRefused { question: Some(question), .. })
             | Self::AccessLost(AccessRefused { question: Some(question), .. }) => {
                 Ok(Awaited::Answer(question))
@@ -88,11 +93,23 @@ impl Refused {
         }
     }
 
+    /// Returns the refusal, unless it may come from a catalog that lacks something.
+    pub(super) fn if_sure(self, sender: Sender<'_>, cx: &Cx<'_>) -> Self {
+        match self {
+            Self::NoExchange(_) | Self::AccessRefused(_) | Self::AccessLost(_)
+                if cx.may_lag && !self.is_wait() && !sender.is_remote() =>
+            {
+                Self::Unsure
+            }
+            refused => refused,
+        }
+    }
+
     /// Returns true if the message waits for something.
     pub fn is_wait(&self) -> bool {
         match self {
             Self::AccessRefused(refused) | Self::AccessLost(refused) => refused.question.is_some(),
-            Self::TooLong(_) => true,
+            Self::TooLong(_) | Self::Unsure => true,
             Self::NoExchange(_) | Self::Internal(_) | Self::Unroutable => false,
         }
     }
@@ -310,6 +327,11 @@ impl Sender<'_> {
     fn permit(self, verb: Verb, resource: Resource<'_>, cx: &Cx<'_>) -> Result<(), AccessRefused> {
         let Some(identity) = self.identity else { return Ok(()) };
         cx.catalog.users().permit(identity, self.vhost, verb, &[resource])
+    }
+
+    /// Returns true if somebody else than the catalog decides what the sender may do.
+    fn is_remote(self) -> bool {
+        self.identity.is_some_and(|who| who.remote.is_some())
     }
 
     fn has_limited_keys(self, exchange: &str, cx: &Cx<'_>) -> bool {

@@ -274,9 +274,24 @@ impl AdminApi {
         name: &str,
         find: fn(&Catalog, &str, &str) -> Result<Arc<QueueRecord>, CatalogError>,
     ) -> Result<Arc<QueueRecord>, AdminError> {
-        let (vhost, name) = (vhost.to_owned(), name.to_owned());
-        let found = self.read_within(deadline, |_| 0, move |catalog, _| find(catalog, &vhost, &name)).await?;
+        let look = || {
+            let (vhost, name) = (vhost.to_owned(), name.to_owned());
+            self.read_within(deadline, |_| 0, move |catalog, _| find(catalog, &vhost, &name))
+        };
+        let mut found = look().await?;
+        if matches!(found, Err(CatalogError::NotFound { .. })) {
+            self.catch_up().await;
+            found = look().await?;
+        }
         found.map_err(AdminError::Catalog)
+    }
+
+    /// Lets a node in a cluster catch up with the catalog, because something was not found. If that fails, the node goes on with what it has.
+    pub(super) async fn catch_up(&self) {
+        if self.inner.identity.membership.is_none() {
+            return;
+        }
+        drop(self.act(self.inner.deadlines.change, NODE_SHARD.into(), Act::CatchUp).await);
     }
 
     /// Returns the reports of queues, from the shards where they live; an empty report for a queue without a

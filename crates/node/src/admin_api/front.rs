@@ -62,6 +62,9 @@ impl AdminApi {
     /// The login is refused, or was not checked in time.
     pub async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, AdminError> {
         let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
+        if self.inner.access.users().get(user).is_none() {
+            self.catch_up().await;
+        }
         let login = Login { credentials, from: peer, at_ms: self.inner.clock.now_ms() };
         let answer =
             tokio::time::timeout(self.inner.deadlines.login, self.inner.checker.ask_for_admin_api(login))

@@ -22,7 +22,14 @@ impl AdminApi {
         verb: Verb,
         on: &[Resource<'_>],
     ) -> Result<(), AdminError> {
-        self.decide(who, || self.known(who, vhost, verb, on)).await
+        let check = || self.known(who, vhost, verb, on);
+        match self.decide(who, check).await {
+            Err(AdminError::AccessRefused(_)) if who.remote.is_none() => {
+                self.catch_up().await;
+                self.decide(who, check).await
+            }
+            decided => decided,
+        }
     }
 
     /// Decides with what is known.
@@ -77,7 +84,8 @@ impl AdminApi {
     ) {
         let mut visible = BTreeSet::new();
         for vhost in all.iter().map(&vhost_of).collect::<BTreeSet<_>>() {
-            if self.permit(who, vhost, verb, &[]).await.is_ok() {
+            // A list shows what this node has.
+            if self.decide(who, || self.known(who, vhost, verb, &[])).await.is_ok() {
                 visible.insert(vhost.to_owned());
             }
         }
@@ -98,7 +106,13 @@ impl AdminApi {
         let topic = is_topic.then_some(&**key);
         let destination = destination.into();
         let ask = || permit_binding(verb, destination, source, topic, |v, on| self.known(who, vhost, v, on));
-        self.decide(who, ask).await
+        match self.decide(who, ask).await {
+            Err(AdminError::AccessRefused(_)) if who.remote.is_none() => {
+                self.catch_up().await;
+                self.decide(who, ask).await
+            }
+            decided => decided,
+        }
     }
 
     pub(super) async fn permit_connection(

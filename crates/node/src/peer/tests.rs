@@ -157,7 +157,12 @@ fn message() -> impl Strategy<Value = PeerMessage> {
     });
     let applied = (any::<u64>(), any::<bool>());
     let applied = applied.prop_map(|(index, asks)| PeerMessage::Applied { index, asks });
-    prop_oneof![raft(), propose(), answered, applied]
+    let far = (any::<u32>(), any::<u64>(), any::<Option<u64>>());
+    let far = far.prop_map(|(boot, number, index)| match index {
+        Some(index) => PeerMessage::ThisFar { boot, number, index },
+        None => PeerMessage::HowFar { boot, number },
+    });
+    prop_oneof![raft(), propose(), answered, applied, far]
 }
 
 /// Returns true if the message ends with something of any length: the reason of an error, the content of a base, or entries.
@@ -167,7 +172,10 @@ fn has_open_end(message: &PeerMessage) -> bool {
         PeerMessage::Raft { message, .. } => {
             matches!(message.body, Body::InstallBase(_) | Body::Append { .. })
         }
-        PeerMessage::Propose(_) | PeerMessage::Applied { .. } => false,
+        PeerMessage::Propose(_)
+        | PeerMessage::Applied { .. }
+        | PeerMessage::HowFar { .. }
+        | PeerMessage::ThisFar { .. } => false,
     }
 }
 
@@ -214,7 +222,7 @@ proptest! {
             bytes[at] ^= byte;
             check(&bytes);
         }
-        for kind in 0..=APPLIED {
+        for kind in 0..=THIS_FAR {
             check(&[&[kind], &any_bytes[..]].concat());
         }
     }
@@ -277,7 +285,7 @@ fn a_user_whose_name_is_too_long_is_left_out() {
 fn messages_have_these_bytes() {
     let command = Command::ForgetQueue { queue: QueueId(7) };
     let propose = Propose { term: 4, boot: 1, number: 2, low: 1, shard: 3, by: Some("ann".into()), command };
-    let golden: [(PeerMessage, &[u8]); 5] = [
+    let golden: [(PeerMessage, &[u8]); 7] = [
         (
             PeerMessage::Propose(propose),
             b"\x02\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x03\x03ann\xc0\x05\x02\x50\x02\x53\x07",
@@ -295,6 +303,11 @@ fn messages_have_these_bytes() {
             b"\x03\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x0f\x04\0\0\0\0\0\0\0\x0cno",
         ),
         (PeerMessage::Applied { index: 4, asks: true }, b"\x05\x04\0\0\0\0\0\0\0\x01"),
+        (PeerMessage::HowFar { boot: 1, number: 2 }, b"\x06\x01\0\0\0\x02\0\0\0\0\0\0\0"),
+        (
+            PeerMessage::ThisFar { boot: 1, number: 2, index: 3 },
+            b"\x07\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0",
+        ),
     ];
     for (message, bytes) in golden {
         assert_eq!(message.encode(), bytes);
@@ -346,6 +359,8 @@ fn write_corpus() {
         ("unavailable", answered(Err(error(9, "no majority".to_owned())))),
         ("in_batch", answered(Err(in_batch))),
         ("applied", PeerMessage::Applied { index: 4, asks: true }),
+        ("how_far", PeerMessage::HowFar { boot: 1, number: 2 }),
+        ("this_far", PeerMessage::ThisFar { boot: 1, number: 2, index: 3 }),
     ];
     for (name, message) in all {
         std::fs::write(folder.join(name), message.encode()).expect("a file");

@@ -20,6 +20,8 @@ use crate::shard::questions::{Act, AnswerTo, Question};
 pub(super) struct Waiting {
     /// Changes of the catalog that are not decided.
     changes: HashMap<Ticket, AnswerTo<Result<Answer, CatalogError>>>,
+    /// What waits until the node has caught up with the catalog.
+    catching_up: HashMap<Ticket, AnswerTo<()>>,
     /// Requests to queues, each with its queue.
     requests: HashMap<Ticket, (QueueId, AnswerTo<Effect>)>,
     /// The tickets of these requests, by the numbers of their questions.
@@ -96,6 +98,13 @@ impl Shard {
                     self.mail.post.propose_for(Some(by), ticket, command);
                 }
             }
+            Act::CatchUp(to) if !self.metadata.may_lag() => to.send(()),
+            Act::CatchUp(to) => {
+                if let Some(ticket) = self.connections.ticket(TicketOwner::AdminApi) {
+                    self.admin_api.catching_up.insert(ticket, to);
+                    self.mail.post.unsure.push((ticket, None));
+                }
+            }
             Act::Request { queue, mut request, to } => {
                 if let Some(ticket) = self.connections.ticket(TicketOwner::AdminApi) {
                     self.admin_api.tickets.insert(to.number, ticket);
@@ -147,6 +156,14 @@ impl Shard {
         self.connections.remove_ticket(ticket);
         if let Some(to) = self.admin_api.changes.remove(&ticket) {
             to.send(result);
+        }
+    }
+
+    /// Called when the node has caught up with the catalog, or cannot soon.
+    pub(super) fn answer_caught_up(&mut self, ticket: Ticket) {
+        self.connections.remove_ticket(ticket);
+        if let Some(to) = self.admin_api.catching_up.remove(&ticket) {
+            to.send(());
         }
     }
 

@@ -258,6 +258,7 @@ impl Shard {
         self.queue_timeouts();
         self.peer_timeouts();
         self.sight_timeouts();
+        self.miss_timeouts();
         if self.chores_done_ms + CHORES_MS <= self.here.now_ms {
             self.chores_done_ms = self.here.now_ms;
             self.groups.end_period();

@@ -27,11 +27,13 @@ pub enum Mutation {
     RefuseSent,
     /// A change is answered before the other nodes in sight have applied it.
     AnswerBeforeOthers,
+    /// What is not found does not exist, without a question to the leader.
+    MissAtOnce,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::ActWhereDecided,
         Self::AnswerBeforeAll,
         Self::ApplyBeforeSync,
@@ -43,6 +45,7 @@ impl Mutation {
         Self::DecideAtOnce,
         Self::RefuseSent,
         Self::AnswerBeforeOthers,
+        Self::MissAtOnce,
     ];
 }
 

@@ -119,6 +119,8 @@ impl Shard {
             Some(PeerMessage::Propose(propose)) => self.handle_proposal_of(from, propose),
             Some(PeerMessage::Answered(answered)) => self.handle_answered(answered),
             Some(PeerMessage::Applied { index, asks }) => self.handle_applied_elsewhere(from, index, asks),
+            Some(PeerMessage::HowFar { boot, number }) => self.handle_how_far(from, boot, number),
+            Some(PeerMessage::ThisFar { boot, number, index }) => self.handle_this_far(boot, number, index),
             None => tracing::error!(target: RA, from, "a message of another node is malformed"),
         }
     }

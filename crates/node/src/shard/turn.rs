@@ -95,7 +95,7 @@ impl Shard {
     fn dispatch_post(&mut self) {
         let post = &mut self.mail.post;
         let (direct, proposals) = (std::mem::take(&mut post.direct), std::mem::take(&mut post.proposals));
-        let remembered = std::mem::take(&mut post.remembered);
+        let (remembered, unsure) = (std::mem::take(&mut post.remembered), std::mem::take(&mut post.unsure));
         self.dispatch_requests();
         for (to, vhost, request) in direct {
             self.dispatch_direct(to, vhost, request);
@@ -104,6 +104,9 @@ impl Shard {
             let from = self.here.id;
             let by = by.or_else(|| self.asker(ticket));
             self.propose_change(Proposal { ticket, by, from, command });
+        }
+        for (ticket, login) in unsure {
+            self.begin_catching_up(ticket, login);
         }
         for (exchange, messages) in remembered {
             self.do_or_send(NODE_SHARD, Mail::Remember { exchange, messages });
@@ -158,6 +161,8 @@ impl Shard {
             Mail::Founded { queues } => self.handle_founded(&queues),
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::Shed(budget) => _ = self.shed(budget),
+            Mail::Miss(ticket) => self.handle_miss(ticket),
+            Mail::CaughtUp(ticket) => self.handle_caught_up(ticket),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
             Mail::LogFull { bytes, oldest, newest, on_reserve } => {
                 self.handle_log_full(bytes, oldest, newest, on_reserve);

@@ -3,6 +3,7 @@
 
 mod checks;
 mod links;
+mod misses;
 mod node;
 mod scenes;
 mod world;
@@ -63,4 +64,5 @@ fn each_mistake_is_found() {
         assert!(found.is_some(), "{mutation:?} is not found within {MISTAKE_SEEDS} seeds");
     }
     assert!(!scenes::a_proposal_is_carried_out_once(Some(Mutation::ForgetProposals)));
+    assert!(!misses::an_exchange_of_another_node_is_found(Some(Mutation::MissAtOnce)));
 }

@@ -58,6 +58,7 @@ pub(super) type Answered = Result<Answer, CatalogError>;
 pub(super) struct Broker {
     pub log: Log<SimDisk>,
     pub shards: Vec<Shard>,
+    access: Arc<Access>,
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
     to_log: VecDeque<Handover>,
     /// True if records are written and not synced.
@@ -185,6 +186,7 @@ impl SimNode {
         let broker = Broker {
             log,
             shards,
+            access,
             mail: BTreeMap::new(),
             to_log: VecDeque::new(),
             is_unsynced: false,
@@ -267,6 +269,10 @@ impl Broker {
         shard.handle_timeout();
         shard.turn();
         shard.take_replies();
+        for (ticket, login) in shard.poll_logins() {
+            shard.handle_login(ticket, self.access.check(&login));
+        }
+        shard.take_dirty(&mut Vec::new());
         if let Some(handover) = shard.poll_handover() {
             self.to_log.push_back(handover);
         }

@@ -11,10 +11,6 @@ use wal_testing::Random;
 use super::node::{Answered, SimNode};
 use crate::asks::Asks;
 
-fn one() -> (SimNode, Random, u64) {
-    one_with(None)
-}
-
 fn one_with(mutation: Option<Mutation>) -> (SimNode, Random, u64) {
     let mut random = Random(7);
     let mut one = SimNode::new(1, 7, &mut random);
@@ -111,12 +107,12 @@ pub(super) fn a_proposal_is_carried_out_once(mutation: Option<Mutation>) -> bool
     second_copy_does_nothing(false, mutation)
 }
 
-fn broker(node: &mut SimNode) -> &mut super::node::Broker {
+pub(super) fn broker(node: &mut SimNode) -> &mut super::node::Broker {
     node.process.as_mut().unwrap().broker.as_mut().unwrap()
 }
 
 /// The founder, and a second node, with a link that loses what `loses` says.
-fn pair_run(
+pub(super) fn pair_run(
     nodes: &mut [SimNode; 2],
     random: &mut Random,
     now: &mut u64,
@@ -138,12 +134,12 @@ fn pair_run(
 }
 
 fn pair() -> ([SimNode; 2], Random, u64) {
-    pair_with(None)
+    pair_with(None, None)
 }
 
 /// `shards` is the number of shards of the second node.
-fn pair_with(shards: Option<u8>) -> ([SimNode; 2], Random, u64) {
-    let (mut one, mut random, mut now) = one();
+pub(super) fn pair_with(shards: Option<u8>, mutation: Option<Mutation>) -> ([SimNode; 2], Random, u64) {
+    let (mut one, mut random, mut now) = one_with(mutation);
     for at in [1_u32, 2] {
         let mut identity = [0; 16];
         identity[..4].copy_from_slice(&(1000 + at).to_be_bytes());
@@ -154,7 +150,7 @@ fn pair_with(shards: Option<u8>) -> ([SimNode; 2], Random, u64) {
     let mut two = SimNode::new(2, 8, &mut random);
     two.membership = Some((ClusterId([1; 16]), 2));
     two.shards = shards.unwrap_or(two.shards);
-    two.start(&[one.name.clone(), "sluice@2".into()], now, &mut random, None);
+    two.start(&[one.name.clone(), "sluice@2".into()], now, &mut random, mutation);
     (one.ahead_ms, two.ahead_ms) = (0, 0);
     let mut nodes = [one, two];
     link(&mut nodes, 0);
@@ -310,7 +306,7 @@ fn declared_after(
 #[test]
 fn a_node_that_stands_still_delays_one_answer_by_a_second() {
     for still in [(Some(1), false), (None, true)] {
-        let mut pair = pair_with(Some(2));
+        let mut pair = pair_with(Some(2), None);
         assert!(declared_after(&mut pair, 0, "a").1, "the other node has it");
         broker(&mut pair.0[1]).still = still;
         let (after_ms, is_there) = declared_after(&mut pair, 0, "b");

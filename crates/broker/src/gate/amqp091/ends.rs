@@ -13,6 +13,7 @@ use super::report::counts_of;
 use super::{Gate, Phase};
 use crate::cx::Cx;
 use crate::gate::Ending;
+use crate::intake::Awaited;
 
 /// The time that a client has for its answer to `connection.close`, in milliseconds. Then its socket is closed without it.
 const CLOSE_OK_MAX_MS: u64 = 3000;
@@ -78,6 +79,11 @@ impl Gate {
     /// Ends the channel or the connection because a method is refused. If that is not known yet, the method is held.
     pub(super) fn refuse(&mut self, channel: u16, method: &Method<'_>, refused: Refused, cx: &mut Cx<'_>) {
         match refused {
+            Refused::Fault { code: ReplyCode::NotFound | ReplyCode::AccessRefused, .. }
+                if cx.may_lag && !self.peer.is_remote() =>
+            {
+                self.hold(Deferred::method(channel, method), Awaited::Catalog, cx);
+            }
             Refused::Awaits(awaited) => self.hold(Deferred::method(channel, method), awaited, cx),
             refused => self.refuse_method(channel, (method.class_id(), method.method_id()), refused, cx),
         }

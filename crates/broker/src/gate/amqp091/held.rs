@@ -120,12 +120,13 @@ impl Gate {
         };
         let remote = self.peer.identity.as_ref().and_then(|who| who.remote.clone());
         let Ok(ticket) = self.wait(Waiting::Deferred(Box::new(held)), cx) else { return self.fail_busy(cx) };
+        if is_open {
+            self.phase = Phase::Login;
+        }
         match awaited {
+            Awaited::Catalog => cx.post.unsure.push((ticket, None)),
             Awaited::Answer(question) => {
                 let Some(remote) = remote else { return self.fail_busy(cx) };
-                if is_open {
-                    self.phase = Phase::Login;
-                }
                 cx.post.permissions.push((ticket, remote, question));
             }
             Awaited::Route(route) => {

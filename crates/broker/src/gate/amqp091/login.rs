@@ -118,7 +118,7 @@ impl Gate {
         match self.wait(Waiting::Login { mechanism, user: user.clone() }, cx) {
             Ok(ticket) => {
                 self.phase = Phase::Login;
-                cx.post.logins.push((ticket, login));
+                cx.check_login(ticket, login);
             }
             Err(_) => {
                 let refusal = Refusal::other("too many requests in flight on this shard");
@@ -218,6 +218,9 @@ impl Gate {
             }
             Err(OpenRefused::Denied(AccessRefused { question: Some(question), .. })) => {
                 return self.hold(Deferred::Open(vhost.into()), Awaited::Answer(question), cx);
+            }
+            Err(OpenRefused::NoVhost(_) | OpenRefused::Denied(_)) if cx.may_lag && !self.peer.is_remote() => {
+                return self.hold(Deferred::Open(vhost.into()), Awaited::Catalog, cx);
             }
             // RabbitMQ's words, for which clients look.
             Err(OpenRefused::NoVhost(_)) => format!("vhost {} not found", vhost.escape_default()),

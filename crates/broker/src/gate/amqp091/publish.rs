@@ -259,7 +259,7 @@ fn refusal_of(refused: intake::Refused, vhost: &str) -> Refused {
         ),
         intake::Refused::AccessRefused(refused) | intake::Refused::AccessLost(refused) => refused.into(),
         // Only a message that is routed can have no route. It is returned or dropped.
-        intake::Refused::Unroutable | intake::Refused::TooLong(_) => {
+        intake::Refused::Unroutable | intake::Refused::TooLong(_) | intake::Refused::Unsure => {
             Refused::new(ReplyCode::NoRoute, "no queue takes the message")
         }
     }

@@ -15,6 +15,7 @@ use queue::{Effect, Refusal, Report, Request};
 use super::arguments::{NAME_PREFIX, arguments, generated_name, without_line_breaks};
 use super::{Gate, Refused, Waiting, refusal};
 use crate::cx::Cx;
+use crate::intake::Awaited;
 
 /// What a method about a queue waits for.
 #[derive(Debug)]
@@ -278,6 +279,9 @@ impl Gate {
         let vhost = &self.peer.vhost;
         let wants_answer = !delete.nowait;
         if cx.catalog.listed_queue(vhost, &name).is_none() {
+            if cx.may_lag {
+                return Err(Refused::Awaits(Awaited::Catalog));
+            }
             self.answer_delete(channel, 0, wants_answer);
             return Ok(());
         }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use catalog::access::Question;
 use queue::Ticket;
 
+use super::refusal::Refused;
 use super::{Cx, Gate, Phase, Waiting, error, take};
 use crate::intake::Awaited;
 use crate::searches::{HeldParts, Waiter};
@@ -50,11 +51,40 @@ pub(super) fn copy_of(delivery: &Delivery<'_>) -> Box<Delivery<'static>> {
 impl Gate {
     /// Holds what needs the answer to a question. No input is handled before, so that the order of what the client sends is kept.
     pub(super) fn hold(&mut self, held: Deferred, question: Box<Question>, cx: &mut Cx<'_>) {
+        self.stop_input(&held);
+        self.ask(Waiting::Deferred(Box::new(held)), question, cx);
+    }
+
+    /// Holds what was not found, until this node has caught up with the catalog.
+    pub(super) fn hold_unsure(&mut self, held: Deferred, cx: &mut Cx<'_>) {
+        self.stop_input(&held);
+        self.catch_up(Waiting::Deferred(Box::new(held)), cx);
+    }
+
+    fn stop_input(&mut self, held: &Deferred) {
         self.phase = match held {
             Deferred::Open(_) => Phase::Login,
             Deferred::Attach { .. } | Deferred::Transfer { .. } => Phase::Asking,
         };
-        self.ask(Waiting::Deferred(Box::new(held)), question, cx);
+    }
+
+    /// Lets this node catch up with the catalog. What waits for it is handled again then.
+    pub(super) fn catch_up(&mut self, waiting: Waiting, cx: &mut Cx<'_>) {
+        match self.ticket(waiting, cx) {
+            Some(ticket) => cx.post.unsure.push((ticket, None)),
+            None => self.fail_busy(cx),
+        }
+    }
+
+    /// Returns true if a refusal is no error yet: the catalog may lack something that it depends on.
+    pub(super) fn is_unsure(&self, refused: &Refused, cx: &Cx<'_>) -> bool {
+        let is_miss = match refused {
+            Refused::Link(error) | Refused::Session(error) => {
+                [condition::NOT_FOUND, condition::UNAUTHORIZED_ACCESS].contains(&error.condition)
+            }
+            Refused::Unknown(_) => false,
+        };
+        cx.may_lag && is_miss && !self.peer.is_remote()
     }
 
     /// Holds a message until it is known whether it may be published, or where it goes.
@@ -74,11 +104,12 @@ impl Gate {
         // The search has the keys apart, and the message may consist of them.
         let key_bytes = match &awaited {
             Awaited::Route(route) => route.keys.iter().map(|key| key.len()).sum(),
-            Awaited::Answer(_) => 0,
+            Awaited::Answer(_) | Awaited::Catalog => 0,
         };
         let held = Deferred::Transfer { session, link, delivery, key_bytes };
         match awaited {
             Awaited::Answer(question) => self.hold(held, question, cx),
+            Awaited::Catalog => self.hold_unsure(held, cx),
             Awaited::Route(route) => {
                 self.phase = Phase::Asking;
                 match self.ticket(Waiting::Deferred(Box::new(held)), cx) {

@@ -67,6 +67,9 @@ impl Gate {
             Err(Refused::Unknown(question)) => {
                 self.hold(Deferred::Attach { session, link, attach }, question, cx);
             }
+            Err(refused) if self.is_unsure(&refused, cx) => {
+                self.hold_unsure(Deferred::Attach { session, link, attach }, cx);
+            }
             Err(refused) => self.refuse(session, link, &attach, refused, cx),
         }
     }

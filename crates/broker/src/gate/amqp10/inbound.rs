@@ -112,7 +112,9 @@ fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_
         Err(refused) => refused,
     };
     let (condition, reason) = match refused {
-        Refused::Unroutable | Refused::TooLong(_) => return Refusal::Outcome(DeliveryState::Released),
+        Refused::Unroutable | Refused::TooLong(_) | Refused::Unsure => {
+            return Refusal::Outcome(DeliveryState::Released);
+        }
         Refused::AccessRefused(refused) => return Refusal::End(Box::new(super::unauthorized(refused))),
         Refused::AccessLost(refused) => {
             return Refusal::Detach(Box::new(super::unauthorized(refused)), Some(DeliveryState::Released));

@@ -228,6 +228,9 @@ impl Gate {
             // A missing permission ends the session (docs/compatibility.md, Management over AMQP).
             // If the pair has ended meanwhile, its session may have, too.
             Err(_) if pair == NO_PAIR => return,
+            Err(refused) if self.is_unsure(&refused, cx) => {
+                return self.catch_up(Waiting::Management { pair, request: pending }, cx);
+            }
             Err(Refused::Session(error) | Refused::Link(error)) => {
                 return self.end(pending.session, error, cx);
             }
@@ -243,6 +246,7 @@ impl Gate {
                         cx.post.probe(&vhost, to, ticket);
                     }
                 }
+                None if cx.may_lag => self.catch_up(Waiting::Management { pair, request: pending }, cx),
                 None => {
                     let reply = Reply::not_found(&vhost, name);
                     self.respond(pair, pending, reply);
@@ -259,6 +263,9 @@ impl Gate {
             Verb::DeleteQueue { name } | Verb::PurgeQueue { name } => {
                 let purge = matches!(pending.verb, Verb::PurgeQueue { .. });
                 match cx.catalog.usable_queue(&vhost, name, self.peer.caller()) {
+                    Err(CatalogError::NotFound { .. }) if cx.may_lag => {
+                        self.catch_up(Waiting::Management { pair, request: pending }, cx);
+                    }
                     Err(CatalogError::NotFound { .. }) if purge => {
                         let reply = Reply::not_found(&vhost, name);
                         self.respond(pair, pending, reply);

@@ -44,7 +44,7 @@ impl Gate {
         match self.ticket(Waiting::Login { mechanism, user: user.clone() }, cx) {
             Some(ticket) => {
                 self.phase = Phase::Login;
-                cx.post.logins.push((ticket, login));
+                cx.check_login(ticket, login);
             }
             None => {
                 let refusal = Refusal::other("too many requests in flight on this shard");
@@ -129,6 +129,9 @@ impl Gate {
             Ok(()) => {}
             Err(OpenRefused::Denied(AccessRefused { question: Some(question), .. })) => {
                 return self.hold(Deferred::Open(Box::new(open)), question, cx);
+            }
+            Err(OpenRefused::Denied(_) | OpenRefused::NoVhost(_)) if cx.may_lag && !self.peer.is_remote() => {
+                return self.hold_unsure(Deferred::Open(Box::new(open)), cx);
             }
             Err(OpenRefused::Denied(refused) | OpenRefused::NoVhost(refused)) => {
                 return self.fail(super::unauthorized(refused), cx);

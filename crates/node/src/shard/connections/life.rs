@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 
 use broker::cx::Cx;
 use broker::gate::{Ending, Gate};
-use broker::mail::TicketOwner;
+use broker::ids::NODE_SHARD;
+use broker::mail::{Mail, TicketOwner};
 use broker::searches::{Own, Waiter};
 use catalog::access::{Identity, Login, LoginRefused, Question, Remote};
 use catalog::categories::{CONNECTION, PEER};
@@ -77,6 +78,29 @@ impl Shard {
     /// Called when a question was answered. The answer is ignored if the connection has closed meanwhile.
     pub fn handle_permission(&mut self, ticket: Ticket) {
         self.handle_awaited(ticket);
+    }
+
+    /// Called when the node has caught up with the catalog, or cannot soon. What is not found now does not exist, as far as this node can
+    /// know.
+    pub(in crate::shard) fn handle_caught_up(&mut self, ticket: Ticket) {
+        let login = self.connections.unsure_logins.remove(&ticket);
+        match (self.connections.ticket_owner(ticket), login) {
+            (Some(TicketOwner::Gate(_)), Some(login)) => self.mail.post.logins.push((ticket, login)),
+            (Some(TicketOwner::Gate(key)), None) => self.pass_answer(key, ticket, |gate, cx| {
+                cx.may_lag = false;
+                gate.handle_awaited(ticket, cx);
+            }),
+            (Some(TicketOwner::AdminApi), _) => self.answer_caught_up(ticket),
+            _ => {}
+        }
+    }
+
+    /// Lets the node catch up with the catalog, for a ticket that has not found something.
+    pub(in crate::shard) fn begin_catching_up(&mut self, ticket: Ticket, login: Option<Login>) {
+        if let Some(login) = login {
+            self.connections.unsure_logins.insert(ticket, login);
+        }
+        self.do_or_send(NODE_SHARD, Mail::Miss(ticket));
     }
 
     fn handle_awaited(&mut self, ticket: Ticket) {

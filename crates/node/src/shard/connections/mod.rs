@@ -33,7 +33,9 @@ use broker::unguessable::Names;
 use broker::watchers::Watchers;
 use bytes::BytesMut;
 use catalog::ExchangeId;
+use catalog::access::Login;
 use catalog::ids::{ConnectionId, QueueId, ShardId};
+use hashbrown::HashMap;
 use message::DeliveryHeads;
 use queue::{ConsumerId, Deliver, DeliveryRef, PublisherId, Ticket};
 use slab::Slab;
@@ -165,6 +167,8 @@ pub(super) struct Connections {
     /// The reason for which every connection is being ended. `None` while the node does not stop.
     ending: Option<Arc<str>>,
     seats: Seats,
+    /// The logins of unknown users that wait until the node has caught up with the catalog. At most one for each connection.
+    unsure_logins: HashMap<Ticket, Login>,
     shared: Shared,
 }
 
@@ -200,6 +204,7 @@ impl Connections {
             blocked: false,
             ending: None,
             seats: Seats::default(),
+            unsure_logins: HashMap::default(),
             shared: Shared {
                 consumers: Registry::new(here),
                 publishers: Registry::new(here),
@@ -243,6 +248,7 @@ impl Connections {
             now_ms: here.now_ms,
             shard: here.id,
             catalog: metadata.catalog(),
+            may_lag: metadata.may_lag(),
             placements: metadata.placements(),
             access: metadata.access(),
             settings: metadata.settings(),

@@ -101,6 +101,7 @@ impl Shard {
             }
         }
         self.answer_in_sight();
+        self.end_misses();
     }
 
     /// Sends an answer to the shard that has asked.

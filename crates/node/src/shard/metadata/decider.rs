@@ -81,11 +81,17 @@ impl Decider {
     /// Returns true if the member can decide now: it leads, and a majority of the voters is on nodes that this node supports, or on this one. A
     /// leader that has lost the others may not be the leader any more, and its catalog may be old.
     fn may_decide(&mut self, support: &Support, here: NodeNumber) -> bool {
-        let (true, Some(hosted)) = (self.leads, &mut self.hosted) else { return false };
-        let group = hosted.engine.wake();
-        let voters = group.members().voters();
+        self.leads
+            && self.sees_majority(support, here)
+            && self.hosted.as_mut().is_some_and(|hosted| hosted.may_propose().is_ok())
+    }
+
+    /// Returns true if a majority of the voters is on nodes that this node supports, or on this one.
+    fn sees_majority(&mut self, support: &Support, here: NodeNumber) -> bool {
+        let Some(hosted) = &mut self.hosted else { return false };
+        let voters = hosted.engine.wake().members().voters();
         let there = voters.iter().filter(|voter| voter.node == here || support.has(voter.node)).count();
-        2 * there > voters.len() && hosted.may_propose().is_ok()
+        2 * there > voters.len()
     }
 }
 
@@ -199,6 +205,21 @@ impl Shard {
     pub(super) fn may_decide(&mut self) -> bool {
         let (support, here) = (self.peers.support(), self.here.number);
         self.metadata.decider.as_mut().is_some_and(|decider| decider.may_decide(support, here))
+    }
+
+    /// Returns true if a majority of the voters of the catalog's group is in sight.
+    pub(super) fn sees_majority(&mut self) -> bool {
+        let (support, here) = (self.peers.support(), self.here.number);
+        self.metadata.decider.as_mut().is_some_and(|decider| decider.sees_majority(support, here))
+    }
+
+    /// Returns the index up to which entries are committed, if this node decides changes now.
+    pub(super) fn committed_as_leader(&mut self) -> Option<u64> {
+        if !self.may_decide() {
+            return None;
+        }
+        let hosted = self.metadata.decider.as_ref()?.hosted.as_ref()?;
+        Some(hosted.reached().commit_index.max(self.metadata.applied))
     }
 
     /// Called when the entry of the next decision is committed. Does nothing if there is no such decision.

@@ -15,6 +15,7 @@ mod decider;
 mod founding;
 mod history;
 mod installing;
+mod misses;
 mod owner;
 mod placing;
 mod proposals;
@@ -37,6 +38,7 @@ pub(crate) use self::decider::DECIDER;
 use self::decider::Decider;
 use self::founding::Founding;
 use self::history::Replay;
+use self::misses::Misses;
 use self::proposals::Proposals;
 use self::sight::Sight;
 use crate::facts::FinishedGroup;
@@ -64,6 +66,8 @@ pub(super) struct Metadata {
     proposals: Proposals,
     /// What the other nodes have applied, and the answers that wait for them. Used on the node shard of a node in a cluster only.
     sight: Sight,
+    /// What was not found and may be on other nodes. Used on the node shard of a node in a cluster only.
+    misses: Misses,
     /// The messages that exchanges remember for later bindings. Used on the node shard only.
     histories: Histories,
     /// The remembered messages for new bindings that wait for their routes, in their order.
@@ -97,6 +101,7 @@ impl Metadata {
             copied: None,
             proposals: Proposals::default(),
             sight: Sight::default(),
+            misses: Misses::default(),
             histories: Histories::default(),
             replays: VecDeque::new(),
             replayed: 0,
@@ -153,9 +158,14 @@ impl Metadata {
         &self.settings
     }
 
-    /// Returns when [`Shard::sight_timeouts`](super::Shard) has something to do.
+    /// Returns true if the catalog may lack what another node has told its clients.
+    pub(super) fn may_lag(&self) -> bool {
+        self.catalog.nodes().len() > 1
+    }
+
+    /// Returns when answers or misses have waited long enough for other nodes.
     pub(super) fn next_deadline(&self) -> Option<u64> {
-        self.sight.next_deadline()
+        self.sight.next_deadline().into_iter().chain(self.misses.next_deadline()).min()
     }
 
     pub(super) fn set_settings(&mut self, settings: Arc<Settings>) {

@@ -171,6 +171,7 @@ impl Shard {
     pub(super) fn send_proposals(&mut self) {
         let numbers: Vec<u64> = self.metadata.proposals.open.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.send_proposal(number));
+        self.ask_leader_again();
     }
 
     /// Returns the index of the last entry of the catalog that this shard has applied. For tests.

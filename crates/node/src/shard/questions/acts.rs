@@ -17,6 +17,9 @@ use super::{AnswerTo, PLACES_PER_PART};
 pub enum Act {
     /// Changes the catalog, for the user `by`.
     Change { command: Command, by: Arc<str>, to: AnswerTo<Result<Answer, CatalogError>> },
+    /// Catches up with the catalog, if the node is in a cluster: what was answered before on another node is known here then, if the leader can
+    /// be reached.
+    CatchUp(AnswerTo<()>),
     /// Sends a request to a queue. The shard sets the ticket.
     Request { queue: QueueId, request: Request, to: AnswerTo<Effect> },
     /// Makes a new holder, under which messages can be fetched. `None` if the shard has no number left.
@@ -46,6 +49,7 @@ impl Act {
             Self::Peek { peek, .. } => (peek.count as usize).min(PLACES_PER_PART),
             Self::Checkpoint { .. } | Self::Reclaim { .. } => 1,
             Self::Change { .. }
+            | Self::CatchUp(_)
             | Self::Request { .. }
             | Self::Holder(_)
             | Self::Post { .. }
