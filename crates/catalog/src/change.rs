@@ -84,7 +84,7 @@ pub enum Change {
     },
     /// The node has had a user. This stays true even if there is none now.
     UsersBegun,
-    /// The node has started. What is not durable and belonged to an earlier start of it is gone, with its bindings.
+    /// The node has started, or this start of it was lost. What is not durable and belonged to it before is gone, with its bindings.
     NodeStarted {
         node: NodeNumber,
         origin: Origin,

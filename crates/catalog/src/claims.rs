@@ -81,8 +81,8 @@ impl Claims {
                 commands.iter().for_each(|command| claims.add_command(command, catalog));
             }
             Command::AdmitNode(_) => claims.add_exclusive(Thing::Count("nodes")),
-            // It ends things in every virtual host, and is noted if there are nodes.
-            Command::StartNode { .. } => {
+            // They end things in every virtual host, and are noted if there are nodes.
+            Command::StartNode { .. } | Command::LoseNode { .. } => {
                 claims.add_shared(Thing::Count("nodes"));
                 catalog.vhosts().for_each(|vhost| claims.add_exclusive(Thing::Vhost(vhost.clone())));
                 claims.count("queues", catalog.rules.queues_max.is_some());
@@ -230,6 +230,7 @@ impl Claims {
             | Command::Account(_)
             | Command::AdmitNode(_)
             | Command::StartNode { .. }
+            | Command::LoseNode { .. }
             | Command::SetParameter { .. }
             | Command::ClearParameter { .. } => None,
             Command::Batch(commands) => {

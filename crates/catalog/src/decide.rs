@@ -65,6 +65,12 @@ pub enum Command {
         node: NodeNumber,
         origin: Origin,
     },
+    /// A node was out of sight for long. What is not durable and belongs to this start of it ends, as at a later start. Does nothing if a
+    /// later start is known.
+    LoseNode {
+        node: NodeNumber,
+        boot: u32,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -214,6 +220,7 @@ impl Catalog {
             Command::Account(change) => self.change_account(change),
             Command::AdmitNode(known) => self.admit_node(known),
             Command::StartNode { node, origin } => Ok(self.decide_start(node, origin)),
+            Command::LoseNode { node, boot } => Ok(self.decide_loss(node, boot)),
             Command::SetParameter { key, value } => self.set_parameter(key, value),
             Command::ClearParameter { key } => Ok(self.clear_parameter(key)),
             Command::Batch(commands) => self.decide_batch(commands, ids),

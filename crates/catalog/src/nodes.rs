@@ -219,6 +219,28 @@ impl Catalog {
         Decision { changes, answer: Answer::Done { changed: true } }
     }
 
+    /// Returns the newest start of a node that is known, or 0.
+    pub fn start_of(&self, node: NodeId) -> u32 {
+        self.proposals.get(&node).map_or(0, |known| known.boot)
+    }
+
+    /// Decides what the loss of this start of a node ends: the same as a later start of it. The node may still run, and its proposals of this
+    /// start count from now on as before. Nothing is decided if nothing ends, so a loss that is said again makes no entry.
+    pub(super) fn decide_loss(&self, node: NodeNumber, boot: u32) -> Decision {
+        let known = self.nodes.get(&node).map(KnownNode::id);
+        match known.filter(|known| self.start_of(*known) == boot && self.has_transient(node)) {
+            Some(known) => self.decide_start(node, Origin { node: known, boot }),
+            None => Decision { changes: Vec::new(), answer: Answer::Done { changed: false } },
+        }
+    }
+
+    /// Returns true if something belongs to the node that ends at its next start.
+    fn has_transient(&self, node: NodeNumber) -> bool {
+        let mut exchanges = self.vhosts.values().flat_map(|vhost| vhost.exchanges.values());
+        self.queues.from(0).any(|(_, row)| row.record.ends_at_start(node))
+            || exchanges.any(|table| !table.exchange.durable && table.exchange.nodes.has(node))
+    }
+
     /// Returns the ends of all bindings to what these changes end.
     fn bindings_to(&self, changes: &[Change]) -> Vec<Change> {
         let mut gone: BTreeMap<&str, BTreeSet<Destination>> = BTreeMap::new();

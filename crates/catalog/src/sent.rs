@@ -125,6 +125,9 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
         }
         Command::AdmitNode(known) => ListWriter::new(26).identity(&known.identity).text(&known.name),
         Command::StartNode { node, origin } => ListWriter::new(27).number(u64::from(*node)).origin(*origin),
+        Command::LoseNode { node, boot } => {
+            ListWriter::new(28).number(u64::from(*node)).number(u64::from(*boot))
+        }
         Command::SetParameter { key, value } => ListWriter::new(20).parameter_key(key).text(value),
         Command::ClearParameter { key } => ListWriter::new(21).parameter_key(key),
     };
@@ -220,6 +223,10 @@ fn decode_nested(sent: &[u8], is_top: bool) -> Option<Command> {
         }),
         26 => Command::AdmitNode(KnownNode { identity: fields.identity(1)?, name: text(2)? }),
         27 => Command::StartNode { node: fields.number(1)?.try_into().ok()?, origin: fields.origin(2)? },
+        28 => Command::LoseNode {
+            node: fields.number(1)?.try_into().ok()?,
+            boot: fields.number(2)?.try_into().ok()?,
+        },
         22 => Command::Account(AccountChange::RenewHash {
             user: text(1)?,
             outdated: fields.hash(2)?,
@@ -332,6 +339,7 @@ mod tests {
                 node: number,
                 origin: Origin { node: NodeId(node), boot },
             }),
+            any::<[u32; 2]>().prop_map(|[node, boot]| Command::LoseNode { node, boot }),
             (names(), flags(), arguments()).prop_map(
                 |((vhost, name, kind), [durable, auto_delete, internal, _], arguments)| {
                     let (vhost, name) = (vhost.into(), name.into());

@@ -355,7 +355,9 @@ fn of_nodes() -> impl Strategy<Value = Command> {
         node: at as u32 + 1,
         origin: Origin { node: NODES[at], boot },
     });
-    prop_oneof![admit, start]
+    let lose =
+        (0..=NODES.len(), 0..4_u32).prop_map(|(at, boot)| Command::LoseNode { node: at as u32 + 1, boot });
+    prop_oneof![admit, start, lose]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

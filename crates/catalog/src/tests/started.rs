@@ -154,3 +154,61 @@ fn what_has_ended_leaves_its_place_but_not_its_id() {
     assert!(after.iter().all(|id| before.iter().all(|old| old.incarnation() < id.incarnation())));
     assert!(before.iter().all(|id| catalog.queue_by_id(*id).is_none() && !catalog.is_to_come(*id)));
 }
+
+/// Admits two nodes. The first has started twice, the second once.
+fn cluster() -> Catalog {
+    let mut catalog = Catalog::default();
+    for number in [1, 2] {
+        let mut identity = [0; 16];
+        identity[..4].copy_from_slice(&(number * 10_u32).to_be_bytes());
+        let known = KnownNode { identity, name: format!("n{number}@h").into() };
+        catalog.apply(&Change::NodeJoined { node: number, known });
+    }
+    start(&mut catalog, 1, 1);
+    start(&mut catalog, 1, 2);
+    start(&mut catalog, 2, 1);
+    catalog
+}
+
+fn lose(catalog: &mut Catalog, node: NodeNumber, boot: u32) -> bool {
+    let decision = decide(catalog, Command::LoseNode { node, boot }).unwrap();
+    decision.changes.iter().for_each(|change| catalog.apply(change));
+    decision.answer == Answer::Done { changed: true }
+}
+
+#[test]
+fn a_lost_start_ends_what_a_later_one_would_end() {
+    let mut catalog = cluster();
+    own(&mut catalog, "own", 1, 2);
+    transient(&mut catalog, "transient", 1);
+    own(&mut catalog, "of the other", 2, 1);
+    run(&mut catalog, queue("durable", &[]));
+    exchange(&mut catalog, "shared", false, &[1, 2]);
+    exchange(&mut catalog, "here", false, &[1]);
+    bind(&mut catalog, "shared", to_queue("own"));
+    let mut started = catalog.clone();
+    start(&mut started, 1, 3);
+    assert!(!lose(&mut catalog, 1, 1), "a later start is known");
+    assert!(!lose(&mut catalog, 3, 0), "there is no such node");
+    assert!(lose(&mut catalog, 1, 2));
+    assert_eq!(names(&catalog), ["durable", "of the other"].map(Arc::from));
+    assert_eq!(names(&catalog), names(&started));
+    for name in ["shared", "here"] {
+        assert_eq!(catalog.exchange("/", name), started.exchange("/", name), "{name}");
+    }
+    assert!(catalog.bindings_between("/", "shared", &to_queue("own")).is_empty());
+    assert!(!lose(&mut catalog, 1, 2), "nothing is left to end");
+}
+
+#[test]
+fn a_node_whose_start_was_lost_goes_on_with_it() {
+    let mut catalog = cluster();
+    let asker = |number| Asker { origin: origin(1, 2), number, ..Asker::default() };
+    catalog.note_proposal(&asker(7));
+    own(&mut catalog, "own", 1, 2);
+    assert!(lose(&mut catalog, 1, 2));
+    assert!(catalog.has_proposal(origin(1, 2), 7) && !catalog.has_proposal(origin(1, 2), 8));
+    own(&mut catalog, "own", 1, 2);
+    assert_eq!(names(&catalog), ["own"].map(Arc::from), "its name is free, and what comes later stays");
+    assert!(lose(&mut catalog, 1, 2), "it may be lost again");
+}

@@ -26,6 +26,7 @@ fn command() -> impl Strategy<Value = Command> {
             node,
             origin: Origin { node: NodeId(id), boot }
         }),
+        any::<[u32; 2]>().prop_map(|[node, boot]| Command::LoseNode { node, boot }),
         (texts(), any::<bool>()).prop_map(|((name, value), sets)| {
             let key = ParameterKey::global(&name);
             match sets {

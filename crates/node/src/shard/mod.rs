@@ -259,6 +259,7 @@ impl Shard {
         self.peer_timeouts();
         self.sight_timeouts();
         self.miss_timeouts();
+        self.loss_timeouts();
         if self.chores_done_ms + CHORES_MS <= self.here.now_ms {
             self.chores_done_ms = self.here.now_ms;
             self.groups.end_period();
@@ -283,6 +284,7 @@ impl Shard {
             self.groups.next_deadline(),
             self.peers.next_deadline(),
             self.metadata.next_deadline(),
+            self.next_loss(),
             self.storage.next_deadline(),
             self.connections.next_check(),
         ];

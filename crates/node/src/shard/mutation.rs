@@ -29,11 +29,13 @@ pub enum Mutation {
     AnswerBeforeOthers,
     /// What is not found does not exist, without a question to the leader.
     MissAtOnce,
+    /// A node is lost after 2 s out of sight.
+    LoseSoon,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ActWhereDecided,
         Self::AnswerBeforeAll,
         Self::ApplyBeforeSync,
@@ -46,6 +48,7 @@ impl Mutation {
         Self::RefuseSent,
         Self::AnswerBeforeOthers,
         Self::MissAtOnce,
+        Self::LoseSoon,
     ];
 }
 

@@ -13,7 +13,7 @@ use amqp10::{
 };
 use amqp091::{
     BasicConsume, BasicPublish, Config, Connection, ConnectionStartOk, Event, ExchangeDeclare, Method,
-    QueueDelete, Secret, Table,
+    QueueDelete, Secret, Table, TableWriter, Value,
 };
 use buffers::Output;
 use bytes::{Bytes, BytesMut};
@@ -26,12 +26,14 @@ use super::scenes::{broker, pair_with};
 use crate::asks::{Asks, keep};
 
 /// Two nodes in sight of each other. The messages of the group for the second one are kept back while `lags`.
-struct Pair {
-    nodes: [SimNode; 2],
+pub(super) struct Pair {
+    pub nodes: [SimNode; 2],
     random: Random,
     now: u64,
     lags: bool,
     kept_back: Vec<Bytes>,
+    /// Whether all messages are lost.
+    is_cut: bool,
     /// Whether questions to the leader are lost.
     is_deaf: bool,
     /// The number of questions to the leader.
@@ -39,16 +41,24 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(mutation: Option<Mutation>) -> Self {
+    pub(super) fn new(mutation: Option<Mutation>) -> Self {
         let (nodes, random, now) = pair_with(None, mutation);
-        let mut pair =
-            Self { nodes, random, now, lags: false, kept_back: Vec::new(), is_deaf: false, questions: 0 };
+        let mut pair = Self {
+            nodes,
+            random,
+            now,
+            lags: false,
+            kept_back: Vec::new(),
+            is_cut: false,
+            is_deaf: false,
+            questions: 0,
+        };
         // The second node waits for its start.
         pair.run(6000);
         pair
     }
 
-    fn run(&mut self, ms: u64) {
+    pub(super) fn run(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now += 1;
             if !self.lags {
@@ -63,7 +73,7 @@ impl Pair {
                     self.questions += u32::from(is_question);
                     if self.lags && from == 0 && matches!(message, PeerMessage::Raft { .. }) {
                         self.kept_back.push(mail.bytes);
-                    } else if !(self.is_deaf && is_question) {
+                    } else if !self.is_cut && !(self.is_deaf && is_question) {
                         broker(&mut self.nodes[1 - from]).shards[0]
                             .handle_peer_message(from as u32 + 1, mail.bytes);
                     }
@@ -72,8 +82,19 @@ impl Pair {
         }
     }
 
+    /// Cuts the nodes off from each other, or connects them again.
+    pub(super) fn set_cut(&mut self, is_cut: bool) {
+        self.is_cut = is_cut;
+        for at in 0..2 {
+            for shard in &mut broker(&mut self.nodes[at]).shards {
+                shard.handle_link(2 - at as u32, !is_cut);
+                shard.handle_support(2 - at as u32, !is_cut);
+            }
+        }
+    }
+
     /// Carries out a command on the first node. The second one does not hear of it while it lags.
-    fn change(&mut self, command: Command) {
+    pub(super) fn change(&mut self, command: Command) {
         let answer = Rc::new(RefCell::new(None));
         let to = answer.clone();
         broker(&mut self.nodes[0]).shards[0]
@@ -88,7 +109,7 @@ impl Pair {
     }
 
     /// Runs both nodes, and lets a client of the second one talk to it.
-    fn talk(&mut self, client: &mut impl Client, ms: u64) {
+    pub(super) fn talk(&mut self, client: &mut impl Client, ms: u64) {
         for _ in 0..ms {
             let now = self.now;
             client.exchange(self.shard(), now);
@@ -114,17 +135,17 @@ fn take(output: &mut Output, into: &mut Vec<u8>) {
     }
 }
 
-trait Client {
+pub(super) trait Client {
     fn exchange(&mut self, shard: &mut Shard, now_ms: u64);
 }
 
 /// A client of AMQP 0.9.1, which notes what the broker says.
-struct Client091 {
+pub(super) struct Client091 {
     key: usize,
     conn: Connection,
     login: &'static [u8],
     vhost: &'static str,
-    said: Vec<String>,
+    pub said: Vec<String>,
 }
 
 const CHANNEL: u16 = 1;
@@ -145,7 +166,7 @@ impl Client091 {
     }
 
     /// Returns a client of `guest` with an open channel.
-    fn open(pair: &mut Pair) -> Self {
+    pub(super) fn open(pair: &mut Pair) -> Self {
         let mut client = Self::new(pair, b"\0guest\0guest", "/");
         pair.talk(&mut client, 100);
         assert_eq!(client.said, ["open", "channel"]);
@@ -153,7 +174,7 @@ impl Client091 {
         client
     }
 
-    fn send(&mut self, method: Method<'_>) {
+    pub(super) fn send(&mut self, method: Method<'_>) {
         self.conn.send(CHANNEL, &method);
     }
 }
@@ -173,12 +194,19 @@ impl Client for Client091 {
             let (used, event) = self.conn.handle_input(&down[at..], usize::MAX, now_ms);
             at += used;
             match event.expect("no violation") {
-                Some(Event::Start(_)) => self.conn.start_ok(ConnectionStartOk {
-                    client_properties: Table::EMPTY,
-                    mechanism: "PLAIN",
-                    response: Secret::new(self.login),
-                    locale: "en_US",
-                }),
+                Some(Event::Start(_)) => {
+                    let mut properties = BytesMut::new();
+                    let mut table = TableWriter::new(&mut properties);
+                    table.table("capabilities").put("consumer_cancel_notify", &Value::Bool(true));
+                    drop(table);
+                    self.conn.start_ok(ConnectionStartOk {
+                        // A table begins with the four bytes of its length.
+                        client_properties: Table::from_entries(&properties[4..]),
+                        mechanism: "PLAIN",
+                        response: Secret::new(self.login),
+                        locale: "en_US",
+                    });
+                }
                 Some(Event::Tuned) => self.conn.open(self.vhost),
                 Some(Event::Opened) => {
                     self.said.push("open".to_owned());

@@ -3,6 +3,7 @@
 
 mod checks;
 mod links;
+mod lost;
 mod misses;
 mod node;
 mod scenes;
@@ -57,6 +58,7 @@ fn each_mistake_is_found() {
         (Mutation::DecideAtOnce, Plan::Cuts),
         (Mutation::RefuseSent, Plan::Cuts),
         (Mutation::AnswerBeforeOthers, Plan::Cuts),
+        (Mutation::LoseSoon, Plan::Cuts),
     ] {
         let is_found =
             |seed| std::panic::catch_unwind(|| World::new(seed, plan).with_mutation(mutation).run()).is_err();
@@ -64,5 +66,6 @@ fn each_mistake_is_found() {
         assert!(found.is_some(), "{mutation:?} is not found within {MISTAKE_SEEDS} seeds");
     }
     assert!(!scenes::a_proposal_is_carried_out_once(Some(Mutation::ForgetProposals)));
+    assert!(!lost::a_short_cut_ends_nothing(Some(Mutation::LoseSoon)));
     assert!(!misses::an_exchange_of_another_node_is_found(Some(Mutation::MissAtOnce)));
 }

@@ -64,6 +64,7 @@ impl Shard {
         if acts_for_node {
             self.answer_applied();
             if changes.iter().any(|change| matches!(change, Change::NodeStarted { .. })) {
+                self.note_own_loss(changes, asker);
                 // What this node proposes may have waited for its start.
                 self.tend_catalog_soon();
             }
@@ -98,6 +99,7 @@ impl Shard {
     fn apply_change(&mut self, change: &Change) {
         let gone = match change {
             Change::QueueForgotten { queue } => {
+                self.end_forgotten(*queue);
                 self.metadata.catalog.queue_by_id(*queue).map(|q| q.name.clone())
             }
             _ => None,

@@ -43,6 +43,11 @@ pub(super) struct Decider {
     pub definitions: u64,
 }
 
+/// Returns true if the command follows from what the leader sees. It ends with the leadership.
+fn is_of_leader(command: &Command) -> bool {
+    matches!(command, Command::LoseNode { .. })
+}
+
 impl Decider {
     pub(super) fn new(catalog: &Catalog, member: Option<FinishedGroup>) -> Self {
         let (pending, hosted) = (Pending::new(catalog), member.map(Hosted::new));
@@ -64,7 +69,7 @@ impl Decider {
     /// may commit it, and its entry names who is to be answered. Others propose again what has a number.
     pub(super) fn reset(&mut self, catalog: &Catalog) {
         let line = self.pending.take_line().into_iter();
-        self.held.extend(line.filter(|(_, asker)| asker.number == 0));
+        self.held.extend(line.filter(|(command, asker)| asker.number == 0 && !is_of_leader(command)));
         self.pending = Pending::new(catalog);
         self.open.clear();
         self.ended.clear();
@@ -139,10 +144,14 @@ impl Shard {
     pub(super) fn offer(&mut self, command: Command, asker: Asker) {
         let now_ms = self.here.now_ms;
         let is_blind = self.has(Mutation::ForgetProposals);
+        let is_unfounded = self.is_unfounded(&command);
         let (support, here) = (self.peers.support(), self.here.number);
         let Metadata { catalog, decider: Some(decider), .. } = &mut self.metadata else { return };
+        if is_unfounded {
+            return;
+        }
         if !decider.may_decide(support, here) {
-            if asker.number == 0 {
+            if asker.number == 0 && !is_of_leader(&command) {
                 decider.held.push((command, asker));
             }
             return;

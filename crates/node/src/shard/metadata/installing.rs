@@ -40,6 +40,7 @@ impl Shard {
             .filter(|old| catalog.vhost_settings(old).is_none())
             .cloned()
             .collect();
+        gone.iter().for_each(|record| self.end_forgotten(record.id));
         self.metadata.catalog.install(catalog);
         // In the order of their ids: all shards number placements alike.
         for (queue, node) in self.metadata.catalog.queues_elsewhere(self.here.number) {

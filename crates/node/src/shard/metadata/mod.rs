@@ -15,6 +15,7 @@ mod decider;
 mod founding;
 mod history;
 mod installing;
+mod lost;
 mod misses;
 mod owner;
 mod placing;
@@ -38,6 +39,7 @@ pub(crate) use self::decider::DECIDER;
 use self::decider::Decider;
 use self::founding::Founding;
 use self::history::Replay;
+use self::lost::OutOfSight;
 use self::misses::Misses;
 use self::proposals::Proposals;
 use self::sight::Sight;
@@ -68,6 +70,8 @@ pub(super) struct Metadata {
     sight: Sight,
     /// What was not found and may be on other nodes. Used on the node shard of a node in a cluster only.
     misses: Misses,
+    /// The other nodes that this one does not see. Used on the node shard of the node that decides changes in a cluster.
+    out_of_sight: OutOfSight,
     /// The messages that exchanges remember for later bindings. Used on the node shard only.
     histories: Histories,
     /// The remembered messages for new bindings that wait for their routes, in their order.
@@ -102,6 +106,7 @@ impl Metadata {
             proposals: Proposals::default(),
             sight: Sight::default(),
             misses: Misses::default(),
+            out_of_sight: OutOfSight::default(),
             histories: Histories::default(),
             replays: VecDeque::new(),
             replayed: 0,

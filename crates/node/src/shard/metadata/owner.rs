@@ -41,6 +41,8 @@ impl Owner for CatalogOwner<'_> {
         let decides_at_once = self.shard.has(Mutation::DecideAtOnce);
         let Metadata { catalog, decider: Some(decider), .. } = &mut self.shard.metadata else { return };
         decider.reset(catalog);
+        self.shard.metadata.out_of_sight.clear();
+        let Some(decider) = &mut self.shard.metadata.decider else { return };
         match standing.role {
             Role::Follower { leader: Some(_) } => self.shard.send_proposals(),
             // It leads when its first entry is committed.
@@ -183,6 +185,7 @@ impl Shard {
         self.proposal_timeouts();
         let is_restless = groups::retry(&mut CatalogOwner { shard: self });
         let is_tended = self.tend_members();
+        self.note_out_of_sight();
         is_restless || is_tended || self.metadata.proposals.are_open()
     }
 

@@ -3,7 +3,7 @@
 use std::vec;
 
 use broker::dead_letter;
-use broker::ids::shard_of;
+use broker::ids::{shard_of, unassigned};
 use broker::mail::{
     ConsumerAddress, DeadLetterWait, Mail, PublisherAddress, Recipient, SeatMail, TicketOwner, recipient,
 };
@@ -14,6 +14,7 @@ use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish,
 
 use super::WaitingLetters;
 use super::ended::Forgetting;
+use crate::shard::slot::QueueSlot;
 use crate::shard::{Mutation, Shard};
 
 /// The most queues that have ended while their dead letters wait for routes. Each has 8 MiB at most.
@@ -62,6 +63,16 @@ impl Shard {
         let ticket = self.connections.ticket(TicketOwner::Ended(queue));
         self.queues.ended.add(queue, ticket, Forgetting { answers, extents }, self.here.now_ms);
         self.tell_of_end(queue);
+    }
+
+    /// Called before the catalog forgets a queue. If its machine has not ended, the start of this node was lost, and the queue with it: its consumers are told,
+    /// as when somebody deletes it.
+    pub(in crate::shard) fn end_forgotten(&mut self, queue: QueueId) {
+        let is_alive = |slot: &QueueSlot| slot.group.is_none() && slot.fifo.ended().is_none();
+        if self.queues.get(queue).is_some_and(is_alive) {
+            let ticket = Ticket(unassigned(self.here.id));
+            self.apply_one(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
+        }
     }
 
     /// Called when a quorum queue was placed. If it had ended before the restart, and the catalog has not forgotten it, the catalog is

@@ -1,0 +1,92 @@
+//! A node that is cut off from the node that decides changes: for a short time, which ends nothing, and for so long that it is lost.
+
+use ::node::shard::Mutation;
+use amqp091::{BasicConsume, Method, QueueDeclare};
+use catalog::{Arguments, Command, DeclareQueue};
+
+use super::misses::{Client091, Pair};
+use super::node::SimNode;
+use super::scenes::broker;
+
+fn declare(queue: &str, durable: bool, exclusive: bool) -> Method<'_> {
+    Method::QueueDeclare(QueueDeclare { queue, durable, exclusive, ..QueueDeclare::default() })
+}
+
+/// Returns the names of the queues on each node.
+fn queues(pair: &mut Pair) -> [Vec<String>; 2] {
+    let names = |node: &mut SimNode| {
+        let catalog = broker(node).shards[0].catalog();
+        let mut names: Vec<String> = catalog.queues().map(|queue| queue.name.to_string()).collect();
+        names.sort();
+        names
+    };
+    let [one, two] = &mut pair.nodes;
+    [names(one), names(two)]
+}
+
+/// A client of the second node has an exclusive queue with a consumer, one that is not durable, and one that is.
+fn pair_with_client(mutation: Option<Mutation>) -> (Pair, Client091) {
+    let mut pair = Pair::new(mutation);
+    let mut client = Client091::open(&mut pair);
+    for says in [
+        declare("own", false, true),
+        declare("transient", false, false),
+        declare("durable", true, false),
+        Method::BasicConsume(BasicConsume { queue: "own", ..BasicConsume::default() }),
+    ] {
+        client.send(says);
+        pair.talk(&mut client, 200);
+    }
+    let declared = "QueueDeclareOk";
+    assert_eq!(client.said, [declared, declared, declared, "BasicConsumeOk"]);
+    client.said.clear();
+    (pair, client)
+}
+
+const ALL: [&str; 3] = ["durable", "own", "transient"];
+
+/// Returns true if the scene finds nothing wrong.
+pub(super) fn a_short_cut_ends_nothing(mutation: Option<Mutation>) -> bool {
+    let (mut pair, mut client) = pair_with_client(mutation);
+    pair.set_cut(true);
+    pair.talk(&mut client, 3000);
+    pair.set_cut(false);
+    pair.talk(&mut client, 3000);
+    queues(&mut pair) == [ALL, ALL].map(|names| names.map(str::to_owned).to_vec()) && client.said.is_empty()
+}
+
+#[test]
+fn a_cut_of_three_seconds_ends_nothing() {
+    assert!(a_short_cut_ends_nothing(None));
+}
+
+#[test]
+fn a_node_that_was_out_of_sight_for_a_minute_is_lost() {
+    let (mut pair, mut client) = pair_with_client(None);
+    let start = |pair: &mut Pair| {
+        let id = pair.nodes[1].id();
+        broker(&mut pair.nodes[0]).shards[0].catalog().start_of(id)
+    };
+    let before = start(&mut pair);
+    pair.set_cut(true);
+    pair.talk(&mut client, 59_000);
+    assert_eq!(queues(&mut pair)[0], ALL, "it may come back");
+    pair.talk(&mut client, 2000);
+    assert_eq!(queues(&mut pair), [vec!["durable".to_owned()], ALL.map(str::to_owned).to_vec()]);
+    assert!(client.said.is_empty(), "nobody has told it yet: {:?}", client.said);
+    // The name is free.
+    let mut other = DeclareQueue::new("/", "own", Arguments::default());
+    other.durable = true;
+    pair.change(Command::DeclareQueue(other));
+    pair.set_cut(false);
+    pair.talk(&mut client, 3000);
+    let names = ["durable", "own"].map(str::to_owned).to_vec();
+    assert_eq!(queues(&mut pair), [names.clone(), names], "the other queue has the name");
+    assert_eq!(std::mem::take(&mut client.said), ["BasicCancel"]);
+    // The node goes on with the same start. What it declares now stays.
+    client.send(declare("new", false, true));
+    pair.talk(&mut client, 65_000);
+    assert_eq!(client.said, ["QueueDeclareOk"]);
+    assert!(queues(&mut pair).iter().all(|names| names.contains(&"new".to_owned())));
+    assert_eq!(start(&mut pair), before);
+}
