@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{Response, StatusCode, header};
+use axum::http::{self, Response, StatusCode, header};
 use node::AdminApi;
 use serde_json::Map;
 
@@ -105,7 +105,15 @@ async fn carry_out(
         Some(kind) => failure.naming(kind),
         None => failure,
     };
-    match dispatch(route.action, &call).await.map_err(|failure| named(failure, kind)) {
+    let mut result = dispatch(route.action, &call).await;
+    // Another node of the cluster may have what is read.
+    if head.method == http::Method::GET
+        && result.as_ref().is_err_and(|failure| failure.status == StatusCode::NOT_FOUND)
+        && api.catch_up().await
+    {
+        result = dispatch(route.action, &call).await;
+    }
+    match result.map_err(|failure| named(failure, kind)) {
         // The virtual host may not exist. The admin API refuses access then, but RabbitMQ answers 404, and so does
         // this function.
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {

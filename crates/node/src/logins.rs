@@ -245,6 +245,11 @@ impl Logins {
         }
     }
 
+    /// Returns true if nobody but the catalog is asked about logins.
+    pub(crate) fn asks_catalog_only(&self) -> bool {
+        self.backends.is_none()
+    }
+
     /// Returns the number of logins of an address that wait to be checked. For IPv6, it is that of the first 64 bits.
     pub(crate) fn unchecked(&self, from: IpAddr) -> usize {
         let elsewhere = self.backends.as_ref().map_or(0, |backends| backends.suspects().waiting.count(from));

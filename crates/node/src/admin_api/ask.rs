@@ -279,19 +279,20 @@ impl AdminApi {
             self.read_within(deadline, |_| 0, move |catalog, _| find(catalog, &vhost, &name))
         };
         let mut found = look().await?;
-        if matches!(found, Err(CatalogError::NotFound { .. })) {
-            self.catch_up().await;
+        if matches!(found, Err(CatalogError::NotFound { .. })) && self.catch_up().await {
             found = look().await?;
         }
         found.map_err(AdminError::Catalog)
     }
 
     /// Lets a node in a cluster catch up with the catalog, because something was not found. If that fails, the node goes on with what it has.
-    pub(super) async fn catch_up(&self) {
-        if self.inner.identity.membership.is_none() {
-            return;
+    /// Returns false if the node is in no cluster, so that it has everything.
+    pub async fn catch_up(&self) -> bool {
+        let is_in_cluster = self.inner.identity.membership.is_some();
+        if is_in_cluster {
+            drop(self.act(self.inner.deadlines.change, NODE_SHARD.into(), Act::CatchUp).await);
         }
-        drop(self.act(self.inner.deadlines.change, NODE_SHARD.into(), Act::CatchUp).await);
+        is_in_cluster
     }
 
     /// Returns the reports of queues, from the shards where they live; an empty report for a queue without a

@@ -24,8 +24,7 @@ impl AdminApi {
     ) -> Result<(), AdminError> {
         let check = || self.known(who, vhost, verb, on);
         match self.decide(who, check).await {
-            Err(AdminError::AccessRefused(_)) if who.remote.is_none() => {
-                self.catch_up().await;
+            Err(AdminError::AccessRefused(_)) if who.remote.is_none() && self.catch_up().await => {
                 self.decide(who, check).await
             }
             decided => decided,
@@ -107,8 +106,7 @@ impl AdminApi {
         let destination = destination.into();
         let ask = || permit_binding(verb, destination, source, topic, |v, on| self.known(who, vhost, v, on));
         match self.decide(who, ask).await {
-            Err(AdminError::AccessRefused(_)) if who.remote.is_none() => {
-                self.catch_up().await;
+            Err(AdminError::AccessRefused(_)) if who.remote.is_none() && self.catch_up().await => {
                 self.decide(who, ask).await
             }
             decided => decided,

@@ -2,7 +2,7 @@
 
 use ::node::shard::Mutation;
 use amqp091::{BasicConsume, Method, QueueDeclare};
-use catalog::{Arguments, Command, DeclareQueue};
+use catalog::{Arguments, Command, DeclareQueue, ParameterKey};
 
 use super::misses::{Client091, Pair};
 use super::node::SimNode;
@@ -89,4 +89,24 @@ fn a_node_that_was_out_of_sight_for_a_minute_is_lost() {
     assert_eq!(client.said, ["QueueDeclareOk"]);
     assert!(queues(&mut pair).iter().all(|names| names.contains(&"new".to_owned())));
     assert_eq!(start(&mut pair), before);
+}
+
+/// The entries are gone from the log of the leader when the node is back, so it gets the whole catalog.
+#[test]
+fn a_node_that_gets_a_base_ends_what_it_has_lost() {
+    let (mut pair, mut client) = pair_with_client(None);
+    pair.set_cut(true);
+    pair.talk(&mut client, 61_000);
+    // More than a leader keeps for those that lag.
+    for number in 0..200 {
+        let value = format!("\"{number}{}\"", "x".repeat(60_000)).into();
+        pair.change(Command::SetParameter { key: ParameterKey::global("big"), value });
+    }
+    pair.bases = 0;
+    pair.set_cut(false);
+    pair.talk(&mut client, 5000);
+    assert!(pair.bases > 0, "the leader has kept all entries");
+    let [one, two] = queues(&mut pair);
+    assert_eq!([one, two], [["durable"], ["durable"]]);
+    assert_eq!(client.said, ["BasicCancel"]);
 }

@@ -19,6 +19,7 @@ use buffers::Output;
 use bytes::{Bytes, BytesMut};
 use catalog::access::{Hashing, Permissions};
 use catalog::{AccountChange, Arguments, Command, DeclareExchange, DeclareQueue};
+use replica::Body;
 use wal_testing::Random;
 
 use super::node::{Answered, SimNode};
@@ -38,6 +39,8 @@ pub(super) struct Pair {
     is_deaf: bool,
     /// The number of questions to the leader.
     questions: u32,
+    /// The number of bases that were sent.
+    pub bases: u32,
 }
 
 impl Pair {
@@ -52,6 +55,7 @@ impl Pair {
             is_cut: false,
             is_deaf: false,
             questions: 0,
+            bases: 0,
         };
         // The second node waits for its start.
         pair.run(6000);
@@ -71,9 +75,10 @@ impl Pair {
                     let message = PeerMessage::decode(mail.bytes.clone()).expect("a message");
                     let is_question = matches!(message, PeerMessage::HowFar { .. });
                     self.questions += u32::from(is_question);
+                    self.bases += u32::from(is_base(&message));
                     if self.lags && from == 0 && matches!(message, PeerMessage::Raft { .. }) {
                         self.kept_back.push(mail.bytes);
-                    } else if !self.is_cut && !(self.is_deaf && is_question) {
+                    } else if !(self.is_cut || self.is_deaf && is_question) {
                         broker(&mut self.nodes[1 - from]).shards[0]
                             .handle_peer_message(from as u32 + 1, mail.bytes);
                     }
@@ -116,6 +121,10 @@ impl Pair {
             self.run(1);
         }
     }
+}
+
+fn is_base(message: &PeerMessage) -> bool {
+    matches!(message, PeerMessage::Raft { message, .. } if matches!(message.body, Body::InstallBase(_)))
 }
 
 fn address() -> SocketAddr {

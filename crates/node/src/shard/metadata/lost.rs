@@ -1,12 +1,12 @@
 //! Nodes that are out of sight of the node that decides changes. On the node shard.
 //!
 //! ```text
-//!   out of sight for 60 s ──> Command::LoseNode ──> what belongs to that start of the node ends, on every node ──> the lost node learns it
+//!   out of sight for 60 s ──> Command::LoseNode ──> every node ends what belongs to that start of the node
 //! ```
 //!
-//! A later start of a node ends what its earlier starts had. A node that never comes back would leave its exclusive queues for ever, and their names. So the
-//! leader ends them after a time. A node that was only cut off finds them gone when it is back: it cancels their consumers and detaches their
-//! links, as when a queue is deleted, and goes on with the same start.
+//! A later start of a node ends what its earlier starts had. A node that never comes back would leave its exclusive queues for ever, and
+//! their names. So the leader ends them after a time. A node that was only cut off finds them gone when it is back. It cancels their
+//! consumers and detaches their links, as when a queue is deleted, and goes on with the same start.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use catalog::{Asker, Change, Command};
 
 use crate::shard::{Mutation, Shard};
 
-/// A node that was out of sight for this time is lost, in milliseconds. It is much longer than a pause of a process or a cut of the network usually is,
-/// because the clients of a node that still runs lose their exclusive queues. Until then the names of these queues stay taken.
+/// A node that was out of sight for this time is lost, in milliseconds. Pauses of processes and cuts of networks are usually shorter. The
+/// clients of a node that still runs lose their exclusive queues. Until then the names of these queues stay taken.
 const LOST_MS: u64 = 60_000;
 
 /// See the module.
@@ -70,8 +70,8 @@ impl Shard {
         }
     }
 
-    /// Decides the loss of nodes that were out of sight for too long. While they are, it is decided again from time to time: something that they had proposed
-    /// before may have come late.
+    /// Decides the loss of nodes that were out of sight for too long. While they are, it is decided again from time to time, because something
+    /// that they had proposed before may come late.
     pub(in crate::shard) fn loss_timeouts(&mut self) {
         if self.next_loss().is_none_or(|at_ms| at_ms > self.here.now_ms) {
             return;

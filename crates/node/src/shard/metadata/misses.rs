@@ -1,12 +1,13 @@
 //! What was not found here, although another node may have it. On the node shard.
 //!
 //! ```text
-//!   a gate does not find a queue ──> Mail::Miss ──> asks the leader how far it has come ──> applies that ──> Mail::CaughtUp ──> the gate looks again
+//!   a gate does not find a queue ──Miss──> asks the leader how far it has come ──> applies that ──CaughtUp──> the gate looks again
 //! ```
 //!
 //! Answers wait for the nodes in sight only, and not for ever ([`super::sight`]). So this node may lack what a client was told on another
-//! node. Before it says that something does not exist, it asks the leader of the catalog's group how far it has come, and applies that. One question is in flight at
-//! a time, and what is missed meanwhile shares the next one: the answer to an earlier question may be too old for it.
+//! node. Before it says that something does not exist, it asks the leader of the catalog's group how far it has come, and applies that. One
+//! question is in flight at a time. What is missed meanwhile shares the next one, because the answer to an earlier question may be too old
+//! for it.
 
 use broker::ids::shard_of;
 use broker::mail::Mail;

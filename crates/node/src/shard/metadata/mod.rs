@@ -3,8 +3,8 @@
 //! exchanges remember.
 //!
 //! A command is proposed ([`Shard::propose_change`](super::Shard)), and reaches the deciding shard as `Mail::Propose`. Its changes become
-//! an entry of the catalog's Raft group (`owner`). Once that is committed, they go to every shard as one `Mail::Entry`. The answer is sent when all shards have
-//! applied it, and in a cluster the other nodes in sight (`sight`). So no client sees a change that a crash could undo.
+//! an entry of the catalog's Raft group (`owner`). Once that is committed, they go to every shard as one `Mail::Entry`. The answer is sent
+//! when all shards have applied it, and in a cluster the other nodes in sight (`sight`). So no client sees a change that a crash could undo.
 //!
 //! Two numbers follow a command: the ticket of its asker, and the index of its entry.
 

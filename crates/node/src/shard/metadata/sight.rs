@@ -50,7 +50,7 @@ struct Mark {
 }
 
 impl Sight {
-    /// Returns true if no other node has ever said anything.
+    /// Returns true if no other node has said how far it has come.
     pub(super) fn is_empty(&self) -> bool {
         self.others.is_empty()
     }

@@ -65,8 +65,8 @@ impl Shard {
         self.tell_of_end(queue);
     }
 
-    /// Called before the catalog forgets a queue. If its machine has not ended, the start of this node was lost, and the queue with it: its consumers are told,
-    /// as when somebody deletes it.
+    /// Called before the catalog forgets a queue. If its machine has not ended, the start of this node was lost, and the queue with it. Its
+    /// consumers are told, as when somebody deletes it.
     pub(in crate::shard) fn end_forgotten(&mut self, queue: QueueId) {
         let is_alive = |slot: &QueueSlot| slot.group.is_none() && slot.fifo.ended().is_none();
         if self.queues.get(queue).is_some_and(is_alive) {
