@@ -354,6 +354,7 @@ fn write_corpus() {
         ("batch", propose(Command::Batch(vec![declare("a"), declare("b")]))),
         ("admit", propose(admit)),
         ("start", propose(start)),
+        ("lose", propose(Command::LoseNode { node: 2, boot: 3 })),
         ("done", answered(Ok(Answer::Done { changed: true }))),
         ("set", answered(Ok(Answer::Set { created: false }))),
         ("queue", answered(Ok(Answer::Queue { record: declared("q", 5), created: true }))),
