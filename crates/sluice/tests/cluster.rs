@@ -140,6 +140,15 @@ fn three_nodes_keep_one_catalog() {
     wait_until("all vote", || {
         nodes[2].directory.logged().matches("now votes about definitions").count() == 2
     });
+    // What a client was told on one node is found on the others.
+    for (at, node) in nodes.iter().enumerate() {
+        let path = format!("/api/users/of-node-{at}");
+        assert_eq!(node.broker().ask("PUT", &path, &user).0, 201);
+        for other in &nodes {
+            let (status, found) = other.broker().get(&path);
+            assert_eq!(status, 200, "{path}: {found}");
+        }
+    }
     for killed in 0..3 {
         nodes[killed].kill();
         let other = (killed + 1) % 3;
