@@ -37,6 +37,8 @@ pub(super) struct SimNode {
 
 /// A process. It knows the other nodes from its start on, and has shards when it is a member of a cluster.
 pub(super) struct Process {
+    /// The node itself.
+    me: KnownNode,
     pub nodes: Nodes,
     pub broker: Option<Broker>,
     /// What is written to disk, and when that is done.
@@ -140,6 +142,7 @@ impl SimNode {
             seed: random.next(),
         });
         self.process = Some(Process {
+            me: KnownNode { identity: self.identity, name: self.name.as_str().into() },
             nodes: nodes.expect("the list is sound"),
             broker: None,
             persists: None,
@@ -193,8 +196,12 @@ impl SimNode {
             still: (None, false),
             looked_at: None,
         };
+        let is_founder = self.number() == Some(1);
         if let Some(process) = &mut self.process {
             process.broker = Some(broker);
+            if is_founder {
+                process.admit_itself();
+            }
         }
     }
 
@@ -206,9 +213,21 @@ impl SimNode {
 }
 
 impl Process {
-    /// Proposes that the cluster admits a node.
+    /// Lets the founder be admitted, if no node is. An earlier start of it may have ended before.
+    fn admit_itself(&mut self) {
+        let KnownNode { identity, name } = self.me.clone();
+        if self.broker.as_ref().is_some_and(|broker| broker.shards[0].catalog().nodes().is_empty()) {
+            self.admit(NodeIdentity(identity), &name);
+        }
+    }
+
+    /// Proposes that the cluster admits a node. Nobody is admitted before the founder, who is number 1.
     pub(super) fn admit(&mut self, node: NodeIdentity, name: &str) {
         let Some(broker) = &mut self.broker else { return };
+        if node.0 != self.me.identity && broker.shards[0].catalog().number_of(self.me.id()).is_none() {
+            let why = "the member that was asked is not in the catalog yet".to_owned();
+            return self.nodes.handle_admitted(node, Err(Reason::Other(why)));
+        }
         let (answer, known) =
             (Rc::new(RefCell::new(None)), KnownNode { identity: node.0, name: name.into() });
         let to = answer.clone();

@@ -183,11 +183,6 @@ impl World {
             process.nodes.handle_persisted();
             node.membership = Some((cluster, number));
             node.start_broker(now_ms, self.mutation);
-            if number == 1 {
-                let node = &mut self.nodes[at];
-                let (identity, name) = (link::NodeIdentity(node.identity), node.name.clone());
-                node.process.iter_mut().for_each(|process| process.admit(identity, &name));
-            }
         }
         self.events(at);
         self.mail += mail.len() as u64;
