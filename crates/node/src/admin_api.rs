@@ -33,6 +33,7 @@ use self::ask::{DEADLINES, Deadlines};
 use self::attempts::Attempts;
 use crate::admission::Admission;
 use crate::clock::Clock;
+use crate::cluster_view::{NodeState, SeenNodes};
 use crate::incoming::Shards;
 use crate::logins::Logins;
 use crate::notices::NoticeWay;
@@ -50,12 +51,13 @@ pub(crate) struct Ways {
     pub notices: NoticeWay,
 }
 
-/// This run of the node: its clock, and the identity of the data directory.
+/// This run of the node: its clock, the identity of the data directory, and what is seen of the other nodes.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub clock: Clock,
     pub identity: wal::Identity,
     pub unclaimed: UnclaimedSums,
+    pub nodes: SeenNodes,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,7 @@ struct Inner {
     traces: Mutex<Traces>,
     identity: wal::Identity,
     unclaimed: UnclaimedSums,
+    nodes: SeenNodes,
     deadlines: Deadlines,
 }
 
@@ -86,7 +89,7 @@ impl AdminApi {
         settings: Arc<Settings>,
         access: Arc<Access>,
         checker: Logins,
-        Run { clock, identity, unclaimed }: Run,
+        Run { clock, identity, unclaimed, nodes }: Run,
         measured: Arc<Mutex<Resources>>,
         admission: Arc<Admission>,
     ) -> Self {
@@ -109,6 +112,7 @@ impl AdminApi {
             traces: Mutex::default(),
             identity,
             unclaimed,
+            nodes,
             deadlines: DEADLINES,
         };
         Self { inner: Arc::new(inner) }
@@ -140,11 +144,15 @@ impl AdminApi {
         *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the resources of this node whose alarms are raised.
-    fn raised_alarms(&self) -> impl Iterator<Item = &'static str> + use<> {
+    /// Returns the alarms that stop publishers: the resource, and the node whose alarm it is. Those of this node come first.
+    fn raised_alarms(&self) -> Vec<(&'static str, Arc<str>)> {
         let resources = self.resources();
-        let all = [("memory", resources.memory_alarm), ("disk", resources.disk_alarm)];
-        all.into_iter().filter(|(_, on)| *on).map(|(what, _)| what)
+        let own = [("memory", resources.memory_alarm), ("disk", resources.disk_alarm)];
+        let own = own.into_iter().filter(|(_, on)| *on).map(|(what, _)| (what, self.inner.node.clone()));
+        let seen = self.inner.nodes.now(&self.inner.node);
+        let others = seen.nodes.iter().filter(|node| node.state != NodeState::Here);
+        let others = others.flat_map(|node| node.alarms().map(|what| (what, node.name.clone())));
+        own.chain(others).collect()
     }
 
     /// Returns the refusal of a login over HTTP.

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use broker::explain::Resources;
 
+use crate::incoming::{Incoming, Shards};
+
 /// The longest time between two measurements.
 const INTERVAL: Duration = Duration::from_millis(1000);
 
@@ -74,10 +76,67 @@ fn next_look(now: &Resources) -> Duration {
 /// A change that others must hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AlarmChange {
-    /// Publishers must stop, or may continue.
+    /// Publishers must stop because of this node, or may continue.
     Publishers { stop: bool },
     /// The alarm of this resource, `memory` or `disk`, is set or cleared.
     Alarm { source: &'static str, is_set: bool },
+}
+
+/// Stops publishers on all shards while this node or another one of its cluster has an alarm.
+#[derive(Debug)]
+pub(crate) struct Publishers {
+    shards: Shards,
+    /// Shards are told under the lock, so that they hear of changes in their order.
+    stopped: Mutex<Stopped>,
+}
+
+/// What stops publishers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stopped {
+    by_own_alarm: bool,
+    by_others: bool,
+    /// The node stops: its shards stop publishers themselves, and nothing lets them continue.
+    for_good: bool,
+}
+
+impl Stopped {
+    fn by_alarms(self) -> bool {
+        self.by_own_alarm || self.by_others
+    }
+}
+
+impl Publishers {
+    pub(crate) fn new(shards: Shards) -> Self {
+        Self { shards, stopped: Mutex::default() }
+    }
+
+    /// Sets whether this node has an alarm.
+    pub(crate) fn set_own(&self, has_alarm: bool) {
+        self.set(|stopped| stopped.by_own_alarm = has_alarm);
+    }
+
+    /// Sets whether another node has an alarm.
+    pub(crate) fn set_others(&self, have_alarms: bool) {
+        self.set(|stopped| stopped.by_others = have_alarms);
+    }
+
+    /// Called before the shards are stopped. From now on alarms change nothing.
+    pub(crate) fn end(&self) {
+        self.set(|stopped| stopped.for_good = true);
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Stopped)) {
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = stopped.by_alarms();
+        change(&mut stopped);
+        let now = stopped.by_alarms();
+        if now != before && !stopped.for_good {
+            for shard in &self.shards {
+                // A shard that has ended stops nobody.
+                drop(shard.send(Incoming::Blocked(now)));
+            }
+        }
+    }
 }
 
 /// The watch over memory and disk. It has its own thread, because a file system may be slow to answer.
@@ -249,6 +308,34 @@ mod tests {
         assert!(measure(memory, &here).memory_alarm && measure(memory, &here).any_alarm());
         let disk = AlarmLimits { disk_free: Limit::Absolute(u64::MAX), ..quiet };
         assert!(measure(disk, &here).disk_alarm && measure(disk, &here).any_alarm());
+    }
+
+    #[test]
+    fn publishers_are_stopped_while_any_node_has_an_alarm() {
+        let (shard, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let publishers = Publishers::new(vec![shard]);
+        let mut told = move || match told.try_recv() {
+            Ok(Incoming::Blocked(blocked)) => Some(blocked),
+            _ => None,
+        };
+        let (mut own, mut others, mut blocked) = (false, false, false);
+        // Each change of each of the two, in both states of the other.
+        for step in [0, 1, 0, 1, 1, 0, 0, 1, 0, 0] {
+            if step == 0 {
+                own = !own;
+                publishers.set_own(own);
+            } else {
+                others = !others;
+                publishers.set_others(others);
+            }
+            blocked = told().unwrap_or(blocked);
+            assert_eq!(blocked, own || others);
+            assert_eq!(told(), None, "it is told once");
+        }
+        publishers.end();
+        publishers.set_own(!own);
+        publishers.set_others(false);
+        assert_eq!(told(), None, "the shards stop");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the shards and the connections between nodes hand to each other. The connections are in `cluster`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use catalog::ids::{NodeNumber, ShardId};
@@ -29,6 +29,50 @@ impl MailWay {
     pub(crate) fn send(&self, from: ShardId, mail: Vec<PeerMail>) {
         // The connections are gone only when the node stops.
         drop(self.0.send((from, mail)));
+    }
+}
+
+/// The bytes that wait to be sent to each node, by its place in the list of nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting(Arc<[AtomicU64]>);
+
+impl Waiting {
+    pub(crate) fn new(places: usize) -> Self {
+        Self((0..places).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Returns the bytes for the node at a place. `None` if there is no such place.
+    pub(crate) fn of(&self, place: usize) -> Option<u64> {
+        self.0.get(place).map(|bytes| bytes.load(Ordering::Relaxed))
+    }
+
+    /// Returns the part of one connection to the node at this place.
+    pub(crate) fn part(&self, place: usize) -> WaitingPart {
+        WaitingPart { all: self.clone(), place, bytes: 0 }
+    }
+}
+
+/// The bytes that wait for one connection. They are counted for its node until this is dropped.
+#[derive(Debug)]
+pub(crate) struct WaitingPart {
+    all: Waiting,
+    place: usize,
+    bytes: u64,
+}
+
+impl WaitingPart {
+    pub(crate) fn set(&mut self, bytes: u64) {
+        if let Some(all) = self.all.0.get(self.place).filter(|_| self.bytes != bytes) {
+            // The difference may be negative; the sum is not.
+            all.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for WaitingPart {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -86,5 +130,22 @@ impl Drop for PeerBytes {
         if has_room_again || before + self.cost >= WINDOW_STEP {
             self.taken.enough.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_bytes_are_the_sum_over_the_connections_of_a_node() {
+        let waiting = Waiting::new(2);
+        let (mut one, mut two) = (waiting.part(1), waiting.part(1));
+        one.set(100);
+        two.set(20);
+        one.set(70);
+        assert_eq!((waiting.of(0), waiting.of(1), waiting.of(2)), (Some(0), Some(90), None));
+        drop(one);
+        assert_eq!(waiting.of(1), Some(20));
     }
 }

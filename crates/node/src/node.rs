@@ -27,7 +27,7 @@ use wal::{
 
 use crate::admin_api::{AdminApi, Run, Ways};
 use crate::admission::Admission;
-use crate::alarms::{AlarmChange, AlarmLimits, Watch};
+use crate::alarms::{AlarmChange, AlarmLimits, Publishers, Watch};
 use crate::clock::Clock;
 use crate::cluster::{self, Cluster};
 use crate::cluster_settings::ClusterSettings;
@@ -81,6 +81,7 @@ pub struct Node {
     admission: Arc<Admission>,
     api: AdminApi,
     watch: Watch,
+    publishers: Arc<Publishers>,
     cluster: Option<Cluster>,
 }
 
@@ -248,16 +249,15 @@ impl Node {
         let reserved_descriptors = reserved_descriptors + of_cluster;
         let admission = Arc::new(Admission::new(reserved_descriptors, handshakes, occupancy, shards.clone()));
         let notices = NoticeWay::new(shards.clone());
-        let (to_stop, to_count) = (shards.clone(), admission.clone());
+        let publishers = Arc::new(Publishers::new(shards.clone()));
+        let (to_stop, to_count) = (publishers.clone(), admission.clone());
         let (on_alarm, alarm_settings) = (notices.clone(), settings.clone());
         let to_log = storage.log.clone();
         let on_change = move |change| match change {
             AlarmChange::Publishers { stop } => {
                 // While publishers wait for space, the log keeps no files only to overwrite them.
                 to_log.keep_spares(!stop);
-                for shard in &to_stop {
-                    drop(shard.send(Incoming::Blocked(stop)));
-                }
+                to_stop.set_own(stop);
             }
             AlarmChange::Alarm { source, is_set } => {
                 if let Some(vhost) = alarm_settings.event_vhost() {
@@ -270,19 +270,20 @@ impl Node {
             Watch::start(alarms, &data_dir, on_change, move || to_count.count(Instant::now())).map_err(
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
+        let nodes = cluster.as_ref().map(Cluster::seen).unwrap_or_default();
         let api = AdminApi::new(
             Ways { shards: shards.clone(), notices },
             settings,
             access,
             logins,
-            Run { clock, identity, unclaimed },
+            Run { clock, identity, unclaimed, nodes },
             watch.measured(),
             admission.clone(),
         );
         if let Some(cluster) = &cluster {
-            cluster.begin(shards.clone(), api.clone(), punctualities, watch.measured());
+            cluster.begin(shards.clone(), api.clone(), punctualities, watch.measured(), publishers.clone());
         }
-        Ok(Self { shards, threads, storage, admission, api, watch, cluster })
+        Ok(Self { shards, threads, storage, admission, api, watch, publishers, cluster })
     }
 
     /// Waits until clients may connect. A node that is alone is ready at once. A node in a cluster waits until the cluster has decided about
@@ -353,6 +354,7 @@ impl Node {
     /// The log could not be closed cleanly. Confirmed messages are safe nevertheless.
     pub fn stop(self, why: &str) -> Result<(), StopError> {
         self.watch.stop();
+        self.publishers.end();
         for shard in &self.shards {
             drop(shard.send(Incoming::Stop(why.to_owned())));
         }

@@ -34,6 +34,12 @@
 //! refuses connections for a living process, and an append that is not answered. A node whose own health ends its support knows it first, and
 //! does not count itself as supported.
 //!
+//! # Alarms and clocks
+//!
+//! A beat carries the alarms of its sender. Those of the newest beat of a supported member count here ([`Event::Alarms`]). So they end when the member
+//! clears them, and when its support ends. A beat also carries a clock. If the clocks of two nodes certainly differ by more than a second,
+//! both nodes say so once ([`Event::Clocks`]).
+//!
 //! # Forming
 //!
 //! Nobody founds by time-out. All rules are about nodes *in sight*: words went to and fro within the last 2 s.

@@ -19,11 +19,13 @@ pub(crate) enum Mutation {
     HidePending,
     /// A node counts itself as supported though its own words say what ends support.
     LeadWhileIll,
+    /// The alarms of a node count although it is not supported any more.
+    KeepAlarms,
 }
 
 impl Mutation {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::FoundByTimeout,
         Self::FoundWithoutAll,
         Self::FoundWithOtherLists,
@@ -32,5 +34,6 @@ impl Mutation {
         Self::SayBeforePersisted,
         Self::HidePending,
         Self::LeadWhileIll,
+        Self::KeepAlarms,
     ];
 }

@@ -1,6 +1,7 @@
 //! The machine: its inputs and outputs, and support.
 
 mod forming;
+mod notes;
 mod view;
 
 use std::collections::VecDeque;
@@ -144,8 +145,10 @@ pub enum Event {
     AskToAdmit { node: NodeIdentity, name: String },
     /// The support of a member begins (`ended` is `None`) or ends. Between two boots of a member it always ends.
     Support { number: u32, boot: u64, ended: Option<Why> },
-    /// The alarms of all other supported members together have changed.
-    Alarms(Alarms),
+    /// The alarms of a listed node that count here have changed: those of the newest beat of a supported member, and none of any other node.
+    Alarms { peer: usize, alarms: Alarms },
+    /// The clock of a listed node differs too much from the one here, or does so no longer. Said once for each change.
+    Clocks { peer: usize, ahead_ms: i64, are_apart: bool },
     /// A listed node is a member of another cluster. An error for the operator, once for each life of it.
     OtherCluster { peer: usize, ours: ClusterId, theirs: ClusterId },
 }
@@ -170,6 +173,10 @@ struct Slot {
     refusal: Option<Refusal>,
     /// The caller knows that this life is a member of another cluster.
     is_reported: bool,
+    /// The alarms that the caller knows.
+    alarms: Alarms,
+    /// The caller knows that the clocks differ.
+    clocks_apart: bool,
 }
 
 /// The machine. See the page of the crate. A *peer* is a place in the list, from 0. Methods panic if there is no such place.
@@ -185,7 +192,6 @@ pub struct Nodes {
     /// The membership that the caller writes to disk now.
     pending: Option<(ClusterId, u32)>,
     health: Health,
-    alarms: Alarms,
     now_ms: u64,
     clock_ms: u64,
     next_beat_ms: u64,
@@ -230,6 +236,8 @@ impl Nodes {
             asking: None,
             refusal: None,
             is_reported: false,
+            alarms: Alarms::default(),
+            clocks_apart: false,
         };
         let mut nodes = Self {
             me,
@@ -242,7 +250,6 @@ impl Nodes {
             directory,
             pending: None,
             health: Health::default(),
-            alarms: Alarms::default(),
             now_ms,
             clock_ms: 0,
             next_beat_ms: now_ms + seed % BEAT_MS,
@@ -550,13 +557,8 @@ impl Nodes {
             slot.is_reported = true;
             self.events.push_back(Event::OtherCluster { peer: at, ours, theirs });
         }
-        let supported = self.slots.iter().filter(|slot| slot.told.is_some());
-        let alarms = supported.filter_map(|slot| slot.peer.known.beat).map(|beat| beat.health.alarms);
-        let alarms = alarms.fold(Alarms::default(), Alarms::or);
-        if self.alarms != alarms {
-            self.alarms = alarms;
-            self.events.push_back(Event::Alarms(alarms));
-        }
+        self.note_alarms(at);
+        self.note_clocks(at);
     }
 
     /// Returns the clusters of this node and of the other one, if they are members of different clusters.

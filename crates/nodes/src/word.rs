@@ -64,9 +64,9 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// Returns the alarms that at least one of both has.
-    pub fn or(self, other: Self) -> Self {
-        Self { memory: self.memory || other.memory, disk: self.disk || other.disk }
+    /// Returns true if publishers must stop.
+    pub fn any(self) -> bool {
+        self.memory || self.disk
     }
 }
 

@@ -1,11 +1,13 @@
 //! What a node asks of its own catalog about the cluster.
 
 use broker::admin_api::AdminError;
-use catalog::access::Identity;
+use catalog::access::{Identity, Verb};
 use catalog::ids::{NodeId, NodeNumber, Origin};
 use catalog::{Change, Command, KnownNode};
 
 use super::AdminApi;
+use crate::cluster_view::{ClusterView, NodeState};
+use crate::shard::{DECIDER, looks};
 
 /// The members of the cluster, as the catalog of this node has them.
 #[derive(Clone, Debug)]
@@ -16,6 +18,29 @@ pub(crate) struct Membership {
 }
 
 impl AdminApi {
+    /// Returns what this node knows about the nodes of its cluster. A node that is alone knows itself.
+    ///
+    /// # Errors
+    /// The user may not see it, or the deciding shard does not answer in time.
+    pub async fn cluster(&self, who: &Identity) -> Result<ClusterView, AdminError> {
+        self.permit(who, "", Verb::ReadNodes, &[]).await?;
+        self.cluster_view().await
+    }
+
+    /// See [`Self::cluster`].
+    pub(super) async fn cluster_view(&self) -> Result<ClusterView, AdminError> {
+        let sight = self.look(DECIDER.into(), looks::CatalogGroup).await?;
+        let mut view = self.inner.nodes.now(&self.inner.node);
+        view.add_catalog(&sight);
+        let resources = self.resources();
+        if let Some(here) = view.nodes.iter_mut().find(|node| node.state == NodeState::Here) {
+            (here.memory_alarm, here.disk_alarm) = (resources.memory_alarm, resources.disk_alarm);
+            here.boots = Some(self.inner.identity.boots);
+            here.node_id = Some(self.inner.identity.node_hex());
+        }
+        Ok(view)
+    }
+
     /// Returns the members of the cluster, and the last start of this node that the catalog knows.
     ///
     /// # Errors

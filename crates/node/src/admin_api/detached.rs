@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::{AdminApi, Run, Ways};
 use crate::admission::Admission;
 use crate::clock::Clock;
+use crate::cluster_view::SeenNodes;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Accepted, Incoming};
 use crate::logins::Logins;
@@ -32,6 +33,8 @@ pub struct Detached {
     pub listeners: Vec<(String, String, u16)>,
     /// The memory and the disk. The owner may change them at any time.
     pub resources: Arc<Mutex<Resources>>,
+    /// The nodes of the cluster.
+    pub nodes: SeenNodes,
 }
 
 /// Something that the admin API sends to a shard.
@@ -73,7 +76,7 @@ impl AdminApi {
     /// # Errors
     /// The threads that check passwords cannot be started.
     pub fn detached(detached: Detached) -> io::Result<(Self, Vec<ShardEnd>)> {
-        let Detached { shards: count, settings, access, identity, listeners, resources } = detached;
+        let Detached { shards: count, settings, access, identity, listeners, resources, nodes } = detached;
         let (shards, ends): (Vec<_>, Vec<_>) = (0..count)
             .map(|_| {
                 let (shard, channel) = mpsc::unbounded_channel();
@@ -85,7 +88,7 @@ impl AdminApi {
         let handshakes = Handshakes::new(settings.handshake_max, settings.handshake_max_per_address);
         let admission = Admission::new(0, handshakes, Arc::new(Occupancy::new(count)), shards.clone());
         let ways = Ways { notices: NoticeWay::new(shards.clone()), shards };
-        let run = Run { clock, identity, unclaimed: UnclaimedSums::default() };
+        let run = Run { clock, identity, unclaimed: UnclaimedSums::default(), nodes };
         let api = Self::new(ways, settings, access, logins, run, resources, Arc::new(admission));
         *api.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
         Ok((api, ends))

@@ -526,7 +526,7 @@ impl AdminApi {
     /// The user may not read them.
     pub fn alarms(&self, who: &Identity) -> Result<Alarms, AdminError> {
         self.permit_by_tag(who, Verb::ReadAlarms)?;
-        Ok(self.raised_alarms().map(|what| (what, self.inner.node.to_string())).collect())
+        Ok(self.raised_alarms().into_iter().map(|(what, node)| (what, node.to_string())).collect())
     }
 }
 

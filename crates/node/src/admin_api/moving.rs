@@ -299,9 +299,8 @@ impl Run<'_> {
 
     /// A publisher over AMQP would wait until the alarm is over. A request does not.
     fn alarm(&self) -> Option<MoveEnd> {
-        let node = &self.holding.api.inner.node;
-        let resource = self.holding.api.raised_alarms().next()?;
-        Some(MoveEnd::Alarm { resource, node: node.clone() })
+        let (resource, node) = self.holding.api.raised_alarms().into_iter().next()?;
+        Some(MoveEnd::Alarm { resource, node })
     }
 
     fn next_batch(&self) -> u64 {

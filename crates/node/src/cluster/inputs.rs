@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::sockets::{NotOpened, Opened};
 use crate::admin_api::AdminApi;
+use crate::alarms::Publishers;
 use crate::incoming::Shards;
 use crate::runtime::Punctuality;
 
@@ -52,4 +53,5 @@ pub(super) struct Running {
     pub api: AdminApi,
     pub punctuality: Vec<Arc<Punctuality>>,
     pub resources: Arc<Mutex<Resources>>,
+    pub publishers: Arc<Publishers>,
 }

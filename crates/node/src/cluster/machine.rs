@@ -68,6 +68,8 @@ pub(super) struct Thread {
     kicks: Vec<Rc<Notify>>,
     /// The names of the supported members, by number.
     supported: BTreeMap<u32, String>,
+    /// The alarms of the other nodes.
+    alarms: Vec<Alarms>,
     running: Option<Running>,
     /// The nodes that want to be admitted. They wait until the shards run.
     asked: members::Asked,
@@ -101,6 +103,7 @@ impl Thread {
             last_accepted: 0,
             kicks: (0..count).map(|_| Rc::default()).collect(),
             supported: BTreeMap::new(),
+            alarms: vec![Alarms::default(); count],
             running: None,
             asked,
             questions: Some(questions),
@@ -285,6 +288,7 @@ impl Thread {
         for node in self.supported.keys() {
             tell_support(&running, *node, true);
         }
+        running.publishers.set_others(self.alarms.iter().any(|alarms| alarms.any()));
         let introduction = self.introduction.borrow().clone();
         let Hello { node, boot, number, name, .. } = introduction.hello.clone();
         self.channels.orders.give(Order::Run { shards: running.shards.clone(), introduction });
@@ -332,9 +336,8 @@ impl Thread {
                 // The task ends with this thread. The machine asks once for each node until it gets the answer.
                 Event::AskToAdmit { node, name } => drop(self.asked.send((node, name))),
                 Event::Support { number, ended, .. } => self.change_support(number, ended),
-                Event::Alarms(Alarms { memory, disk }) => {
-                    tracing::info!(memory, disk, "alarms of the other nodes");
-                }
+                Event::Alarms { peer, alarms } => self.change_alarms(peer, alarms),
+                Event::Clocks { peer, ahead_ms, are_apart } => self.say_of_clocks(peer, ahead_ms, are_apart),
                 Event::OtherCluster { peer, ours, theirs } => {
                     let name = &self.listed[peer].name;
                     tracing::error!("node {name} is a member of cluster {theirs}, and this node of {ours}");
@@ -348,6 +351,39 @@ impl Thread {
             }
             self.waits = waits;
             self.show();
+        }
+    }
+
+    /// Stops publishers while any other node has an alarm.
+    fn change_alarms(&mut self, peer: usize, now: Alarms) {
+        let before = std::mem::replace(&mut self.alarms[peer], now);
+        let name = &self.listed[peer].name;
+        for (what, was_set, is_set) in
+            [("memory", before.memory, now.memory), ("disk", before.disk, now.disk)]
+        {
+            match (was_set, is_set) {
+                (false, true) => {
+                    tracing::warn!("{what} alarm of node {name}: publishers are stopped here, too")
+                }
+                (true, false) => tracing::info!("{what} alarm of node {name} cleared, or the node is lost"),
+                _ => {}
+            }
+        }
+        if let Some(running) = &self.running {
+            running.publishers.set_others(self.alarms.iter().any(|alarms| alarms.any()));
+        }
+        self.show();
+    }
+
+    fn say_of_clocks(&self, peer: usize, ahead_ms: i64, are_apart: bool) {
+        let (here, there) = (&self.introduction.borrow().hello.name, &self.listed[peer].name);
+        let direction = if ahead_ms < 0 { "behind" } else { "ahead of" };
+        let ms = ahead_ms.unsigned_abs();
+        match are_apart {
+            true => tracing::warn!(
+                "the clock of node {there} is {ms} ms {direction} that of node {here}: set both by a time service"
+            ),
+            false => tracing::info!("the clocks of nodes {there} and {here} agree again"),
         }
     }
 

@@ -22,6 +22,7 @@ use super::sending::{self, Line, Target};
 use super::sockets::{Introduction, Opened};
 use crate::cluster_settings::ListedNode;
 use crate::incoming::Shards;
+use crate::links::Waiting;
 use crate::shard::PeerMail;
 
 /// The connections that other nodes have opened before the shards of this node run. A node with 255 shards opens 255; of more, the oldest is closed,
@@ -95,6 +96,7 @@ pub(super) struct Messages {
     places: Vec<Place>,
     /// The place in the list of each member that was seen.
     by_number: BTreeMap<u32, usize>,
+    waiting: Waiting,
     running: Option<(Shards, Introduction)>,
     early: VecDeque<(std::net::TcpStream, Hello, BytesMut)>,
     boots: HashMap<NodeIdentity, u64>,
@@ -103,7 +105,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    pub(super) fn new(listed: &[ListedNode]) -> Self {
+    pub(super) fn new(listed: &[ListedNode], waiting: Waiting) -> Self {
         let place = |node: &ListedNode| Place {
             node: node.clone(),
             target: watch::Sender::new(None),
@@ -113,6 +115,7 @@ impl Messages {
         Self {
             places: listed.iter().map(place).collect(),
             by_number: BTreeMap::new(),
+            waiting,
             running: None,
             early: VecDeque::new(),
             boots: HashMap::new(),
@@ -152,7 +155,9 @@ impl Messages {
     }
 
     fn begin(&mut self, shards: Shards, introduction: Introduction) {
-        for place in self.places.iter_mut().filter(|place| place.node.name != introduction.hello.name) {
+        let own = &introduction.hello.name;
+        for (number, place) in self.places.iter_mut().enumerate().filter(|(_, place)| place.node.name != *own)
+        {
             for (shard, sender) in shards.iter().enumerate() {
                 let (mail, to_send) = mpsc::unbounded_channel();
                 let kick = Arc::new(Notify::new());
@@ -164,6 +169,7 @@ impl Messages {
                     kick: kick.clone(),
                     to_shard: sender.clone(),
                     mail: to_send,
+                    waiting: self.waiting.part(number),
                 };
                 place.mail.push(mail);
                 place.kicks.push(kick);

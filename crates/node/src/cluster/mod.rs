@@ -9,7 +9,9 @@
 //!    dials each other node           │                  member (sending), one from each shard of each other member (receiving)
 //!    nodes::Nodes <── words          └─ of a shard ───────────────> receiving ──> Incoming::Peer ───> shards
 //!      │  ├─> Incoming::Support ─> shards        shards ── MailWay ─────> sending ──> Incoming::Link ─┘
-//!      │  └─> who is a member ───────────────────────────────────> sending
+//!      │  ├─> who is a member ───────────────────────────────────> sending
+//!      │  └─> alarms of other nodes ─> alarms::Publishers
+//!      ├─> View ──> cluster_view: what management shows
 //!      ├─> Step ──> the start: writes the membership to disk
 //!      └─> members: asks the catalog to admit nodes, and who is in it
 //! ```
@@ -63,9 +65,11 @@ use self::members::Progress;
 use self::messages::{Messages, Order, Orders};
 use self::sockets::Introduction;
 use crate::admin_api::AdminApi;
-use crate::cluster_settings::ClusterSettings;
+use crate::alarms::Publishers;
+use crate::cluster_settings::{ClusterSettings, ListedNode};
+use crate::cluster_view::{ClusterView, SeenNodes};
 use crate::incoming::Shards;
-use crate::links::MailWay;
+use crate::links::{MailWay, Waiting};
 use crate::runtime::Punctuality;
 
 /// The address where the other nodes connect. It is bound before the data directory is touched, as the addresses of clients are.
@@ -94,6 +98,8 @@ pub(crate) struct Cluster {
     mail: MailWay,
     steps: std::sync::mpsc::Receiver<Step>,
     view: watch::Receiver<View>,
+    listed: Vec<ListedNode>,
+    waiting: Waiting,
     progress: watch::Receiver<Progress>,
     wait: Duration,
     threads: Vec<JoinHandle<()>>,
@@ -162,13 +168,27 @@ impl Cluster {
             progress: to_progress,
         };
         let (mail, to_send) = MailWay::new();
-        let messages = Messages::new(&listed);
+        let waiting = Waiting::new(listed.len());
+        let messages = Messages::new(&listed, waiting.clone());
+        let places = listed.clone();
         let links = spawn("links", move || Ok(messages.run(to_messages, to_send)))?;
         let nodes = spawn("nodes", move || {
             let listener = TcpListener::from_std(listener)?;
             Ok(Thread::new(machine, started, listed, introduction, channels).run(listener))
         })?;
-        Ok(Self { inputs: to_inputs, orders, mail, steps, view, progress, wait, threads: vec![links, nodes] })
+        let threads = vec![links, nodes];
+        Ok(Self {
+            inputs: to_inputs,
+            orders,
+            mail,
+            steps,
+            view,
+            listed: places,
+            waiting,
+            progress,
+            wait,
+            threads,
+        })
     }
 
     /// Waits until this node is a member of a cluster, and writes that to disk. Returns at once for a member.
@@ -212,6 +232,14 @@ impl Cluster {
         self.mail.clone()
     }
 
+    /// Returns what the threads know about the nodes, for management.
+    pub(crate) fn seen(&self) -> SeenNodes {
+        let (view, waiting) = (self.view.clone(), self.waiting.clone());
+        let addresses: Vec<(Arc<str>, u16)> =
+            self.listed.iter().map(|node| (node.host.as_str().into(), node.port)).collect();
+        SeenNodes::new(move || ClusterView::of_links(&view.borrow(), &addresses, |place| waiting.of(place)))
+    }
+
     /// Called when the shards run.
     pub(crate) fn begin(
         &self,
@@ -219,8 +247,10 @@ impl Cluster {
         api: AdminApi,
         punctuality: Vec<Arc<Punctuality>>,
         resources: Arc<Mutex<Resources>>,
+        publishers: Arc<Publishers>,
     ) {
-        self.give(Input::Running(Box::new(Running { shards, api, punctuality, resources })));
+        let running = Running { shards, api, punctuality, resources, publishers };
+        self.give(Input::Running(Box::new(running)));
     }
 
     /// Waits until clients may connect: the cluster has decided about this start. A member that has the catalog waits no longer than

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::sockets::{self, Backoff, Introduction, Opened};
 use crate::cluster_settings::ListedNode;
 use crate::incoming::Incoming;
+use crate::links::WaitingPart;
 use crate::shard::PeerMail;
 
 /// The bytes that are taken from the queue at once: enough for few system calls, and so few that a new short message soon has its turn.
@@ -42,6 +43,7 @@ pub(super) struct Line {
     pub kick: Arc<Notify>,
     pub to_shard: mpsc::UnboundedSender<Incoming>,
     pub mail: mpsc::UnboundedReceiver<PeerMail>,
+    pub waiting: WaitingPart,
 }
 
 /// Dials the member for ever, and sends the mail of the shard to it. Mail is dropped while there is no connection.
@@ -78,6 +80,7 @@ impl Line {
             return;
         }
         let ended = self.send(&stream, rest).await;
+        self.waiting.set(0);
         tracing::debug!(name: PEER, node, shard = self.shard, "a connection for messages has ended: {ended:?}");
         // A shard that has ended needs to know nothing.
         drop(self.to_shard.send(Incoming::Link { node, up: false }));
@@ -93,6 +96,7 @@ impl Line {
                 sent = 0;
                 queue.poll(&mut output, CHUNK);
             }
+            self.waiting.set((queue.queued_bytes() + output.len() - sent) as u64);
             input.reserve(READ);
             tokio::select! {
                 taken = self.mail.recv_many(&mut mail, MAIL_AT_ONCE) => {

@@ -13,7 +13,7 @@ use super::sending::Target;
 use super::sockets::{self, Introduction, NotOpened, Opened};
 use crate::cluster_settings::ListedNode;
 use crate::incoming::Incoming;
-use crate::links::MailWay;
+use crate::links::{MailWay, Waiting};
 use crate::shard::PeerMail;
 
 /// A node that has connections for messages only.
@@ -23,6 +23,7 @@ struct Node {
     introduction: Introduction,
     orders: Orders,
     mail: MailWay,
+    waiting: Waiting,
     shards: Vec<mpsc::UnboundedReceiver<Incoming>>,
     /// The ways to these shards, until the node runs.
     to_shards: Vec<mpsc::UnboundedSender<Incoming>>,
@@ -58,7 +59,8 @@ async fn two_nodes(shards: usize) -> [Node; 2] {
         let introduction = introduction(number, "the secret");
         let (orders, receiver) = Orders::new();
         let (mail, to_send) = MailWay::new();
-        spawn_local(Messages::new(&listed).run(receiver, to_send));
+        let waiting = Waiting::new(listed.len());
+        spawn_local(Messages::new(&listed, waiting.clone()).run(receiver, to_send));
         let (own, to) = (introduction.clone(), orders.clone());
         spawn_local(async move {
             loop {
@@ -69,7 +71,16 @@ async fn two_nodes(shards: usize) -> [Node; 2] {
             }
         });
         let (to_shards, shards) = (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
-        Node { number, identity: introduction.hello.node, introduction, orders, mail, shards, to_shards }
+        Node {
+            number,
+            identity: introduction.hello.node,
+            introduction,
+            orders,
+            mail,
+            waiting,
+            shards,
+            to_shards,
+        }
     })
 }
 
@@ -158,12 +169,14 @@ fn messages_that_no_shard_takes_are_bounded() {
             "{} messages are there, and 64 have the bytes that may wait",
             untaken.len()
         );
+        assert!(one.waiting.of(1) > Some(0), "the rest waits to be sent, here and in the sockets");
         let mut all = untaken.len();
         drop(untaken);
         while all < 128 {
             let Incoming::Peer(_) = two.next(1).await else { panic!("something else has arrived") };
             all += 1;
         }
+        assert_eq!((one.waiting.of(0), one.waiting.of(1)), (Some(0), Some(0)), "all have arrived");
     });
 }
 

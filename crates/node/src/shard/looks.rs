@@ -15,6 +15,7 @@ use queue::ConsumerId;
 
 use super::Shard;
 use super::connections::OpenSessions;
+pub use super::metadata::CatalogSight;
 use crate::shard::questions::{Look, Part};
 
 /// Asks for the reports of these queues; `None` for a queue that does not live on the shard.
@@ -228,6 +229,22 @@ impl Look for WhatIsWrong {
         };
         let (log, facts) = (shard.log_facts(), shard.facts());
         TroublesSeen { part: shard.troubles(of, from), comers, log, shard: facts }
+    }
+}
+
+/// Asks what the node knows about the group of the catalog. The deciding shard has it.
+#[derive(Clone, Debug)]
+pub struct CatalogGroup;
+
+impl Look for CatalogGroup {
+    type Answer = CatalogSight;
+
+    fn rows(&self, shard: &Shard) -> usize {
+        shard.catalog().nodes().len()
+    }
+
+    fn answer(self, shard: &mut Shard) -> Self::Answer {
+        shard.catalog_sight()
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use bytes::BytesMut;
 use catalog::{Answer, Catalog, CatalogError, encode_change};
 
+use super::node::Process;
+
 /// What became of a command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -47,6 +49,17 @@ fn digest(catalog: &Catalog) -> u64 {
         .iter()
         .flatten()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Compares what a node shows about the group of the catalog with a naive count of the nodes that its machine supports.
+pub(super) fn check_sight(process: &mut Process) {
+    let Some(broker) = &mut process.broker else { return };
+    let sight = broker.shards[0].catalog_sight();
+    let is_alive = |voter: &&u32| **voter == sight.here || process.nodes.supports(**voter);
+    let alive = sight.voters.iter().filter(is_alive).count();
+    assert_eq!(sight.has_majority, alive > sight.voters.len() / 2, "{sight:?}");
+    assert_eq!(sight.leader, broker.shards[0].catalog_leader());
+    assert_eq!(sight.applied, broker.shards[0].catalog_index());
 }
 
 impl History {

@@ -6,10 +6,11 @@ use std::rc::Rc;
 
 use catalog::{Arguments, Command, DeclareQueue};
 use node::shard::Mutation;
+use node::shard::looks::CatalogSight;
 use nodes::{Event, Side};
 use wal_testing::{Crash, Random};
 
-use super::checks::History;
+use super::checks::{self, History};
 use super::links::{Kind, Network, Pipe, Sent};
 use super::node::{Answered, Process, SimNode};
 use crate::asks::Asks;
@@ -185,6 +186,9 @@ impl World {
             node.start_broker(now_ms, self.mutation);
         }
         self.events(at);
+        if let Some(process) = &mut self.nodes[at].process {
+            checks::check_sight(process);
+        }
         self.mail += mail.len() as u64;
         for mail in mail {
             if let Some(to) = self.nodes.iter().position(|node| node.number() == Some(mail.to)) {
@@ -226,7 +230,8 @@ impl World {
                         shard.handle_support(number, ended.is_none());
                     }
                 }
-                Event::Alarms(_) => {}
+                // No node has alarms. The clocks differ by up to 5 s.
+                Event::Alarms { .. } | Event::Clocks { .. } => {}
                 Event::OtherCluster { .. } => panic!("there are two clusters"),
             }
         }
@@ -532,6 +537,12 @@ impl World {
     // ---- the end
 
     fn check_end(&mut self) -> u64 {
+        let processes = self.nodes.iter_mut().filter_map(|node| node.process.as_mut());
+        let brokers = processes.filter_map(|process| process.broker.as_mut());
+        let sights: Vec<_> = brokers.map(|broker| broker.shards[0].catalog_sight()).collect();
+        let is_whole =
+            |sight: &CatalogSight| sight.has_majority && sight.voters.len() == 3 && sight.leader.is_some();
+        assert!(sights.iter().all(is_whole), "{sights:?}");
         let processes = || self.nodes.iter().map(|node| node.process.as_ref().expect("it runs"));
         let waits: Vec<_> = processes().map(|process| process.nodes.view()).collect();
         assert!(processes().all(|process| process.broker.is_some()), "not all have joined: {waits:#?}");
@@ -548,8 +559,7 @@ impl World {
         let catalog = brokers[0].shards[0].catalog();
         assert_eq!(catalog.nodes().len(), 3, "all have joined");
         self.history.check_end(catalog);
-        let done =
-            self.history.declared.iter().filter(|one| one.outcome == super::checks::Outcome::Done).count();
+        let done = self.history.declared.iter().filter(|one| one.outcome == checks::Outcome::Done).count();
         done as u64
     }
 }

@@ -6,10 +6,7 @@ use link::{ClusterId, NodeIdentity};
 
 use super::{Directory, Member, Nodes, Refusal, Slot, Waits};
 use crate::peer::{Side, Why};
-use crate::word::{Health, State};
-
-/// The difference between two clocks, in milliseconds, above which both nodes are named to the operator.
-const CLOCK_DIFFERENCE_MAX_MS: i64 = 1_000;
+use crate::word::{Alarms, Health, State};
 
 /// What a node shows about itself and the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +41,11 @@ pub struct NodeView {
     pub round_trip_ms: Option<u64>,
     /// By how much its clock is ahead of the one here, in milliseconds.
     pub clock_difference_ms: Option<i64>,
+    /// The clocks differ too much: see [`super::Event::Clocks`].
+    pub clocks_apart: bool,
     pub health: Option<Health>,
+    /// The alarms that stop publishers here. For this node its own.
+    pub alarms: Alarms,
     /// Words go from here to there, and from there to here.
     pub is_dialed: bool,
     pub is_accepted: bool,
@@ -74,7 +75,7 @@ impl fmt::Display for NodeView {
             write!(f, "; its list of nodes differs from the one here")?;
         }
         match self.clock_difference_ms {
-            Some(ms) if ms.abs() > CLOCK_DIFFERENCE_MAX_MS => write!(f, "; its clock differs by {ms} ms"),
+            Some(ms) if self.clocks_apart => write!(f, "; its clock differs by {ms} ms"),
             _ => Ok(()),
         }
     }
@@ -119,7 +120,9 @@ impl Nodes {
             since_ms: self.now_ms - slot.since_ms,
             round_trip_ms: known.round_trip_ms,
             clock_difference_ms: known.clock_difference_ms,
+            clocks_apart: slot.clocks_apart,
             health: if is_me { Some(self.health) } else { known.beat.map(|beat| beat.health) },
+            alarms: if is_me { self.health.alarms } else { slot.alarms },
             is_dialed: peer.is_open(Side::Dialed),
             is_accepted: peer.is_open(Side::Accepted),
             has_other_list: known.beat.is_some_and(|beat| beat.list != self.list),

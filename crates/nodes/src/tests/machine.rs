@@ -34,6 +34,8 @@ struct Scene {
     /// The number of the peer's last beat, and the beat of the machine that it acknowledges.
     number: u64,
     heard: u64,
+    /// By how much the clock of the peer is ahead.
+    ahead_ms: u64,
     events: Vec<Event>,
 }
 
@@ -42,7 +44,9 @@ impl Scene {
         let mut nodes = Nodes::new(setup(&["a", "b"], directory)).expect("a proper list");
         nodes.handle_time(1_000, 1_000);
         let (health, events) = (Health::default(), Vec::new());
-        let mut scene = Self { nodes, now_ms: 1_000, peer: PEER, state, health, number: 0, heard: 0, events };
+        let (number, heard, ahead_ms) = (0, 0, 0);
+        let mut scene =
+            Self { nodes, now_ms: 1_000, peer: PEER, state, health, number, heard, ahead_ms, events };
         scene.connect();
         scene
     }
@@ -71,7 +75,7 @@ impl Scene {
         self.number += 1;
         let (number, heard, state, health) = (self.number, self.heard, self.state, self.health);
         let list = crate::word::digest(&["a".to_owned(), "b".to_owned()]);
-        let clock_ms = self.now_ms + 70_000;
+        let clock_ms = self.now_ms + self.ahead_ms;
         self.say(Body::Beat(Beat {
             number,
             heard,
@@ -421,21 +425,89 @@ fn a_member_with_the_number_of_another_is_not_supported() {
 #[test]
 fn alarms_travel_and_end_with_support() {
     let mut scene = Scene::of_members();
-    let alarms = Alarms { memory: false, disk: true };
-    scene.health.alarms = alarms;
+    let disk = Alarms { memory: false, disk: true };
+    scene.health.alarms = disk;
     scene.run(400);
-    assert_eq!(scene.take(), [Event::Alarms(alarms)]);
+    assert_eq!(scene.take(), [Event::Alarms { peer: 1, alarms: disk }]);
+    assert_eq!(scene.nodes.view().nodes[1].alarms, disk);
+    let both = Alarms { memory: true, disk: true };
+    scene.health.alarms = both;
+    scene.run(400);
+    assert_eq!(scene.take(), [Event::Alarms { peer: 1, alarms: both }]);
+    let none = Event::Alarms { peer: 1, alarms: Alarms::default() };
     scene.wait(3_000);
-    assert!(scene.take().contains(&Event::Alarms(Alarms::default())));
+    let events = scene.take();
+    assert_eq!(events.iter().filter(|event| **event == none).count(), 1, "{events:?}");
+    assert_eq!(scene.nodes.view().nodes[1].alarms, Alarms::default());
+}
+
+#[test]
+fn alarms_of_a_node_that_is_not_a_member_do_not_count() {
+    let mut scene = Scene::new(Directory::Member { cluster: CLUSTER, number: 1 }, State::Empty);
+    scene.health.alarms = Alarms { memory: true, disk: false };
+    scene.run(1_000);
+    assert_eq!(scene.take(), []);
+}
+
+#[test]
+fn alarms_of_an_earlier_boot_end() {
+    let mut scene = Scene::of_members();
+    scene.health.alarms = Alarms { memory: true, disk: false };
+    scene.run(200);
+    scene.take();
+    let later = Life { boot: PEER.boot + 1, ..PEER };
+    assert_eq!(scene.nodes.handle_accepted(&hello(later, "b")), Ok(1));
+    assert!(scene.take().contains(&Event::Alarms { peer: 1, alarms: Alarms::default() }));
 }
 
 #[test]
 fn the_view_shows_round_trip_and_clocks() {
-    let scene = Scene::of_members();
+    let mut scene = Scene::of_members();
+    scene.ahead_ms = 70_000;
+    scene.run(200);
     let view = scene.nodes.view();
     assert!(view.nodes[0].is_me && view.nodes[0].number == 1);
     let peer = &view.nodes[1];
     assert_eq!((peer.round_trip_ms, peer.clock_difference_ms), (Some(0), Some(70_000)));
     assert_eq!(peer.to_string(), "in order; its clock differs by 70000 ms");
     assert!(peer.is_dialed && peer.is_accepted && peer.trouble.is_none());
+}
+
+#[test]
+fn clocks_that_differ_are_told_once() {
+    let mut scene = Scene::of_members();
+    let mut run = |ahead_ms| {
+        scene.ahead_ms = ahead_ms;
+        scene.run(1_000);
+        scene.take()
+    };
+    let clocks = |ahead_ms, are_apart| [Event::Clocks { peer: 1, ahead_ms, are_apart }];
+    assert_eq!(run(1_000), []);
+    assert_eq!(run(1_001), clocks(1_001, true));
+    assert_eq!(run(50_000), []);
+    assert_eq!(run(500), [], "near the bound it is not told again and again");
+    assert_eq!(run(499), clocks(499, false));
+    assert_eq!(run(2_000), clocks(2_000, true));
+}
+
+#[test]
+fn a_slow_answer_is_no_difference_of_clocks() {
+    let mut scene = Scene::of_members();
+    // The answer takes 1.8 s, and the other clock may have been read at any time of it.
+    let heard = scene.heard;
+    scene.ahead_ms = 1_800;
+    scene.wait(1_800);
+    scene.heard = heard;
+    scene.beat();
+    let view = scene.nodes.view();
+    assert_eq!(view.nodes[1].round_trip_ms, Some(1_800));
+    assert_eq!(view.nodes[1].clock_difference_ms, Some(2_700));
+    assert_eq!(scene.take(), [Event::Clocks { peer: 1, ahead_ms: 2_700, are_apart: true }]);
+    let mut scene = Scene::of_members();
+    let heard = scene.heard;
+    scene.ahead_ms = 1_000;
+    scene.wait(1_800);
+    scene.heard = heard;
+    scene.beat();
+    assert_eq!(scene.take(), [], "1.9 s, of which 0.9 s may be the way");
 }

@@ -3,6 +3,7 @@
 //! A connection carries packets in order. While its direction is cut, they wait, as TCP sends them again. A packet for an end that is gone is
 //! answered with a reset.
 
+mod alarms;
 mod checks;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use link::{ClusterId, Hello, NodeIdentity, Role};
 use random::Random;
 
+use self::alarms::SeenAlarms;
 use crate::mutation::Mutation;
 use crate::{Directory, Event, Health, Life, Member, Nodes, Reason, Setup, Side};
 
@@ -77,6 +79,8 @@ struct Process {
     answers: Vec<(u64, NodeIdentity, String)>,
     /// The members that it supports, with their boots.
     supports: BTreeMap<u32, u64>,
+    health: Health,
+    alarms: SeenAlarms,
     /// The highest boot of each identity that connected.
     boots: BTreeMap<NodeIdentity, u64>,
 }
@@ -91,6 +95,8 @@ pub(super) struct Host {
 
 pub(super) struct World {
     pub(super) random: Random,
+    /// Chooses the alarms. It has no influence on anything else, so that seeds stay what they are.
+    alarms: Random,
     pub(super) now_ms: u64,
     pub(super) hosts: Vec<Host>,
     paths: Vec<Vec<(Path, u64)>>,
@@ -149,6 +155,7 @@ impl World {
             paths: (0..hosts.len()).map(path).collect(),
             is_exact: seed % 2 == 1,
             random,
+            alarms: Random(!seed),
             hosts,
             cut_ms: BTreeMap::new(),
             refused_ms: BTreeMap::new(),
@@ -199,6 +206,8 @@ impl World {
             persisting: None,
             answers: Vec::new(),
             supports: BTreeMap::new(),
+            health: Health::default(),
+            alarms: SeenAlarms::default(),
             boots: BTreeMap::new(),
         });
         self.next_id += 1;
@@ -251,12 +260,6 @@ impl World {
 
     pub(super) fn set_delay(&mut self, from: usize, to: usize, delay_ms: u64) {
         self.paths[from][to].1 = delay_ms;
-    }
-
-    pub(super) fn set_health(&mut self, at: usize, health: Health) {
-        if let Some(process) = &mut self.hosts[at].process {
-            process.nodes.handle_health(health);
-        }
     }
 
     /// Repairs everything, and starts all nodes.
@@ -320,6 +323,9 @@ impl World {
             self.kill(at);
         }
         if is_check {
+            if self.is_faulty && self.alarms.one_in(20) {
+                self.change_alarms();
+            }
             self.check();
         }
     }
@@ -450,7 +456,9 @@ impl World {
                 self.set_time(to);
                 self.heard_ms.insert((to, from), self.now_ms);
                 let place = self.place(to, from).expect("it was accepted");
-                let process = self.hosts[to].process.as_mut().expect("it runs");
+                let (life, process) = (self.hosts[to].life, self.hosts[to].process.as_mut());
+                let process = process.expect("it runs");
+                process.alarms.note_word(from, life, &word);
                 process.nodes.handle_word(place, &word).expect("a proper word");
                 self.act(to);
             }
@@ -631,7 +639,14 @@ impl World {
                         self.fail(format!("support of member {number} begins or ends twice"));
                     }
                 }
-                Event::Alarms(_) => {}
+                Event::Alarms { peer, alarms } => {
+                    let host = host_of(self, peer);
+                    let process = self.hosts[at].process.as_mut().expect("it runs");
+                    if let Err(violation) = process.alarms.note_told(host, alarms) {
+                        self.fail(violation);
+                    }
+                }
+                Event::Clocks { .. } => self.fail("the hosts have one clock".to_owned()),
                 Event::OtherCluster { .. } => self.fail("a member of another cluster".to_owned()),
             }
         }

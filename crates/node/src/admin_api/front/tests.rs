@@ -47,7 +47,8 @@ fn pages_are_parts_of_the_sorted_list() {
 }
 
 fn run() -> Run {
-    Run { clock: Clock::start(), identity: wal::Identity::default(), unclaimed: UnclaimedSums::default() }
+    let (identity, unclaimed) = (wal::Identity::default(), UnclaimedSums::default());
+    Run { clock: Clock::start(), identity, unclaimed, nodes: SeenNodes::default() }
 }
 
 fn ways(shards: Shards) -> Ways {

@@ -10,6 +10,7 @@
 
 mod answers;
 mod applying;
+mod catalog_sight;
 mod copied;
 mod decider;
 mod founding;
@@ -34,6 +35,7 @@ use catalog::ids::{QueueId, ShardId};
 use catalog::{Catalog, Histories, QueueRecord};
 
 use self::answers::Answers;
+pub use self::catalog_sight::CatalogSight;
 use self::copied::Copied;
 pub(crate) use self::decider::DECIDER;
 use self::decider::Decider;
@@ -115,6 +117,11 @@ impl Metadata {
 
     pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// Returns the index of the last entry that this shard has applied.
+    pub(super) fn applied(&self) -> u64 {
+        self.applied
     }
 
     /// Returns the homes of the queues.

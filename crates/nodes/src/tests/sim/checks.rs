@@ -33,6 +33,15 @@ impl World {
                     let view = &nodes.view().nodes[other];
                     return Err(format!("{} does not support {}: {view}", name(at), name(other)));
                 }
+                let raised = host.process.as_ref().map(|process| process.health.alarms).unwrap_or_default();
+                let counted = nodes.view().nodes[other].alarms;
+                if is_member && counted != raised {
+                    return Err(format!(
+                        "{} counts {counted:?} of {}, not {raised:?}",
+                        name(at),
+                        name(other)
+                    ));
+                }
             }
         }
         Ok(())
@@ -58,6 +67,7 @@ impl World {
     }
 
     fn check_pair(&mut self, one: usize, other: usize) {
+        self.check_alarms(one, other);
         let is_open = self.paths[one][other].0 == Path::Open && self.paths[other][one].0 == Path::Open;
         if [self.paths[one][other].0, self.paths[other][one].0].contains(&Path::Refuses) {
             self.refused_ms.insert(pair(one, other), self.now_ms);
