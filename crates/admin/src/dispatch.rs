@@ -20,8 +20,8 @@ use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Method, Route, allowed, find};
 use crate::{
     accounts, attempts, auth, bindings, browse, channels, connections, definitions, described, exchanges,
-    explain, health, json, memory, messages, moving, openapi, overview, page, page_login, parameters, parts,
-    policies, queues, quorum, search, settings, shape, topics, traces, troubles, vhosts,
+    explain, health, json, memory, messages, moving, nodes, openapi, overview, page, page_login, parameters,
+    parts, policies, queues, quorum, search, settings, shape, topics, traces, troubles, vhosts,
 };
 
 /// The number of characters of the header `X-Reason` that are passed on. They must fit into one frame.
@@ -179,8 +179,8 @@ async fn dispatch(action: Action, call: &Call<'_>) -> Result<Reply, Failure> {
         Action::GetTopicPermissions => topics::get(call),
         Action::PutTopicPermissions => topics::put(call).await,
         Action::DeleteTopicPermissions => topics::clear(call).await,
-        Action::ListNodes => overview::list_nodes(call).await,
-        Action::GetNode => overview::get_node(call).await,
+        Action::ListNodes => nodes::list(call).await,
+        Action::GetNode => nodes::get(call).await,
         Action::ListQueues => queues::list(call).await,
         Action::GetQueue => queues::get(call).await,
         Action::PutQueue => queues::put(call).await,
@@ -261,6 +261,8 @@ async fn dispatch(action: Action, call: &Call<'_>) -> Result<Reply, Failure> {
         Action::ElectedLeaders => health::elected_leaders(call).await,
         Action::ElectedLeadersNamed => health::elected_leaders_named(call).await,
         Action::Aliveness => health::aliveness(call).await,
+        Action::QuorumCritical => health::quorum_critical(call).await,
+        Action::ClusterSize => health::cluster_size(call).await,
         Action::AlwaysHealthy => health::always(call).await,
         Action::Alarms => health::alarms(call, None),
         Action::LocalAlarms => health::local_alarms(call).await,

@@ -174,7 +174,34 @@ async fn leaders(call: &Call<'_>, vhost: Option<&str>, names: &Pattern) -> Resul
     })))
 }
 
-/// Checks that the broker answers. What the check is about cannot fail on a single node.
+/// Checks that the cluster could change definitions without this node.
+pub(crate) async fn quorum_critical(call: &Call<'_>) -> Result<Reply, Failure> {
+    if !call.api.cluster_health(&call.who).await?.is_critical() {
+        return Ok(ok());
+    }
+    Ok(Reply::Unhealthy(json!({
+        "status": "failed",
+        "reason": "The other nodes that vote and are alive are no majority: without this node, the cluster cannot change definitions",
+        "queues": [],
+    })))
+}
+
+/// Checks that all nodes of the cluster count as alive.
+pub(crate) async fn cluster_size(call: &Call<'_>) -> Result<Reply, Failure> {
+    let cluster = call.api.cluster_health(&call.who).await?;
+    let missing: Vec<&str> =
+        cluster.nodes.iter().filter(|node| !node.state.is_alive()).map(|node| &*node.name).collect();
+    if missing.is_empty() {
+        return Ok(ok());
+    }
+    Ok(Reply::Unhealthy(json!({
+        "status": "failed",
+        "reason": "Nodes of the cluster do not count as alive",
+        "missing": missing,
+    })))
+}
+
+/// Checks that the broker answers. Nothing makes what the check is about fail.
 pub(crate) async fn always(call: &Call<'_>) -> Result<Reply, Failure> {
     call.api.overview(&call.who).await?;
     Ok(ok())

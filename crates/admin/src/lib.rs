@@ -44,6 +44,7 @@ mod memory;
 mod messages;
 mod metrics;
 mod moving;
+mod nodes;
 mod openapi;
 mod origin;
 mod overview;

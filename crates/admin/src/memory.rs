@@ -4,7 +4,7 @@ use broker::client_budget::ClientBudget;
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
-use crate::overview::{MEMORY_STRATEGY, require_node};
+use crate::nodes::{MEMORY_STRATEGY, require_node};
 use crate::process::Process;
 use crate::reply::{Failure, Reply};
 

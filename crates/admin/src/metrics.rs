@@ -1,6 +1,7 @@
 //! `/metrics`, `/metrics/per-object`, `/metrics/detailed` and `/metrics/memory-breakdown`: the broker's counters under
 //! RabbitMQ's names (docs/compatibility.md, Metrics).
 
+mod cluster;
 mod families;
 mod filter;
 mod listed;
@@ -160,6 +161,7 @@ async fn node_page(
     identity(&mut page, &overview, endpoint);
     global(&mut page, &overview);
     node::add(&mut page, &overview, &api.alarms(&who)?);
+    cluster::add(&mut page, &api.cluster(&who).await?);
     http(&mut page, ports.counts());
     certificates(&mut page, ports.certificates());
     Ok((page, overview))
@@ -215,8 +217,7 @@ fn identity(page: &mut Exposition, overview: &Overview, endpoint: &str) {
         &[
             ("rabbitmq_node", &overview.node),
             ("rabbitmq_cluster", &overview.cluster_name),
-            // There is one node, and its data directory is that of the cluster.
-            ("rabbitmq_cluster_permanent_id", &overview.node_id),
+            ("rabbitmq_cluster_permanent_id", &overview.cluster_id),
             ("rabbitmq_endpoint", endpoint),
             ("sluice_node_id", &overview.node_id),
         ],

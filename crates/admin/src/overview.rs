@@ -1,6 +1,6 @@
-//! `/api/overview`, `/api/whoami`, `/api/nodes`.
+//! `/api/overview` and `/api/whoami`.
 
-use broker::admin_api::{BudgetRow, Overview, ProtocolRow, ShardRow};
+use broker::admin_api::{Overview, ProtocolRow};
 use catalog::ExchangeKind;
 use catalog::access::Authority;
 use serde_json::{Value, json};
@@ -13,9 +13,6 @@ use crate::process::Process;
 use crate::reply::{Failure, Reply};
 use crate::samples::{NODE_FIGURES, NodeRow, Part, Ranges, plain};
 use crate::shape;
-
-/// How memory is measured: the resident set of the process.
-pub(crate) const MEMORY_STRATEGY: &str = "rss";
 
 pub(crate) async fn overview(call: &Call<'_>) -> Result<Reply, Failure> {
     let ranges = Ranges::of(&call.query)?;
@@ -102,17 +99,6 @@ pub(crate) async fn cluster_name(call: &Call<'_>) -> Result<Reply, Failure> {
     Ok(Reply::Json(json!({ "name": call.api.overview(&call.who).await?.cluster_name })))
 }
 
-/// Checks that the name is that of the node.
-///
-/// # Errors
-/// 404.
-pub(crate) fn require_node(overview: &Overview, name: &str) -> Result<(), Failure> {
-    if overview.node == name {
-        return Ok(());
-    }
-    Err(Failure::not_found(format!("no node '{name}'")))
-}
-
 pub(crate) fn whoami(call: &Call<'_>) -> Reply {
     let authority = call.who.authority();
     let mut body = json!({
@@ -128,75 +114,6 @@ pub(crate) fn whoami(call: &Call<'_>) -> Reply {
         body["permissions"] = shown.collect();
     }
     Reply::Json(shape::columns(body, &call.query))
-}
-
-pub(crate) async fn list_nodes(call: &Call<'_>) -> Result<Reply, Failure> {
-    let row = node(call, call.ports.overview(call.api, &call.who).await?)?;
-    Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"]).await?))
-}
-
-pub(crate) async fn get_node(call: &Call<'_>) -> Result<Reply, Failure> {
-    let overview = call.ports.overview(call.api, &call.who).await?;
-    require_node(&overview, call.param(0))?;
-    Ok(Reply::Json(shape::columns(node(call, overview)?, &call.query)))
-}
-
-fn node(call: &Call<'_>, overview: Overview) -> Result<Value, Failure> {
-    let ranges = Ranges::of(&call.query)?;
-    let row = NodeRow::new(overview, Process::read());
-    let (overview, process) = (row.overview(), row.process());
-    let alarms = call.api.alarms(&call.who)?;
-    let sockets_max = process.max_fds;
-    let alarm = |what: &str| alarms.iter().any(|(kind, node)| *kind == what && *node == overview.node);
-    let mut body = json!({
-        "name": overview.node,
-        "type": "disc",
-        "running": true,
-        "rabbitmq_version": overview.product_version,
-        // A node that is alone is never drained and never parted from others. RabbitMQ's programs refuse a node without
-        // these fields.
-        "being_drained": false,
-        "partitions": [],
-        "rates_mode": "basic",
-        "mem_calculation_strategy": MEMORY_STRATEGY,
-        "platform": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
-        "os_pid": std::process::id().to_string(),
-        "uptime": overview.uptime_ms,
-        "node_id": overview.node_id,
-        "boots": overview.boots,
-        "unclaimed": { "owners": overview.unclaimed.owners, "bytes": overview.unclaimed.bytes },
-        "processors": std::thread::available_parallelism().map_or(1, usize::from),
-        "mem_used": process.resident_bytes,
-        "mem_alarm": alarm("memory"),
-        "disk_free_alarm": alarm("disk"),
-        "certificate_alarm": call.ports.certificates().iter().any(|tls| tls.problem().is_some()),
-        "mem_limit": overview.limits.memory_limit,
-        "disk_free_limit": overview.limits.disk_free_limit,
-        "fd_used": process.open_fds,
-        "fd_total": process.max_fds,
-        "budgets": overview.budgets.iter().map(budget).collect::<Vec<_>>(),
-    });
-    shape::add(&mut body, parts::of_node(overview, sockets_max));
-    let stats = !call.query.flag("disable_stats");
-    body["shards"] = overview.shards.iter().map(|row| shard(call, row, stats)).collect();
-    if stats {
-        shape::add(&mut body, call.ports.samples().node(Part::Node, &row, &ranges));
-    }
-    Ok(body)
-}
-
-fn shard(call: &Call<'_>, row: &ShardRow, stats: bool) -> Value {
-    let ShardRow { number, is_at_limit, connections, queues, .. } = *row;
-    let mut shown =
-        json!({ "number": number, "at_limit": is_at_limit, "connections": connections, "queues": queues });
-    if stats {
-        shown["busy"] = call.ports.samples().busy(row).into();
-    }
-    shown
-}
-
-fn budget(row: &BudgetRow) -> Value {
-    json!({ "name": row.name, "used": row.used, "limit": row.limit })
 }
 
 /// Shows the overview of the whole node as RabbitMQ does. `disable_stats` omits all figures that have a rate;

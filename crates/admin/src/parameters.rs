@@ -9,7 +9,7 @@ use crate::reply::{Failure, Reply};
 use crate::routed_components::check_component;
 use crate::{components, shape, vhosts};
 
-/// The global parameter with an id of the cluster for programs. If nobody has set it, it is made of the id of the node.
+/// The global parameter with an id of the cluster for programs. If nobody has set it, it is made of the id of the cluster.
 pub(crate) const INTERNAL_CLUSTER_ID: &str = "internal_cluster_id";
 
 /// The parameters of virtual hosts: all, those of a component, or those of a component in a virtual host.
@@ -46,8 +46,8 @@ async fn one(call: &Call<'_>, key: ParameterKey) -> Result<Reply, Failure> {
         Some(value) => value.clone(),
         // RabbitMQ always has this one.
         None if key == ParameterKey::global(INTERNAL_CLUSTER_ID) => {
-            let node_id = call.api.overview(&call.who).await?.node_id;
-            Value::from(format!("rabbitmq-cluster-id-{node_id}")).to_string().into()
+            let id = call.api.overview(&call.who).await?.cluster_id;
+            Value::from(format!("rabbitmq-cluster-id-{id}")).to_string().into()
         }
         None => return Err(missing(&key)),
     };

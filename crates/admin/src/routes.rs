@@ -203,6 +203,8 @@ pub enum Action {
     Aliveness,
     /// A check that a single node always passes.
     AlwaysHealthy,
+    QuorumCritical,
+    ClusterSize,
     Alarms,
     LocalAlarms,
     CertificateExpiration,
@@ -468,9 +470,9 @@ pub const ROUTES: &[Route] = routes! {
     Delete "/api/traces/{vhost}/{name}" => DeleteTrace, [Manage, Administer];
     Get "/api/trace-files" => EmptyList, [Manage];
     Get "/api/health/checks/virtual-hosts" => AlwaysHealthy, [Manage, ReadOverview];
-    Get "/api/health/checks/node-is-quorum-critical" => AlwaysHealthy, [Manage, ReadOverview];
+    Get "/api/health/checks/node-is-quorum-critical" => QuorumCritical, [Manage, ReadOverview];
     Get "/api/health/checks/is-in-service" => AlwaysHealthy, [Manage, ReadOverview];
-    Get "/api/health/checks/reached-target-cluster-size" => AlwaysHealthy, [Manage, ReadOverview];
+    Get "/api/health/checks/reached-target-cluster-size" => ClusterSize, [Manage, ReadOverview];
     Get "/api/health/checks/metadata-store/initialized" => AlwaysHealthy, [Manage, ReadOverview];
     Get "/api/health/checks/metadata-store/initialized/with-data" => AlwaysHealthy, [Manage, ReadOverview];
     Get "/api/health/checks/alarms" => Alarms, [Manage, ReadAlarms];

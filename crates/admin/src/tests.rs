@@ -5,6 +5,7 @@ mod bindings;
 mod bodies;
 mod browse;
 mod channels;
+mod cluster;
 mod crowd;
 mod dashboard;
 mod definitions;

@@ -339,6 +339,8 @@ pub struct Overview {
     pub node: String,
     /// The random identifier of the data directory, as 32 hexadecimal digits.
     pub node_id: String,
+    /// The identifier of the cluster, as 32 hexadecimal digits. Of a node that is alone, that of its data directory.
+    pub cluster_id: String,
     /// The number of starts on the data directory, including this one.
     pub boots: u64,
     /// What this start has found of queues that nobody knows, although nothing says that they were deleted.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ::nodes::{NodeView, View, Why};
+use broker::explain::{Kind, Object, Trouble, Troubles};
 
 use crate::shard::looks::CatalogSight;
 
@@ -110,6 +111,12 @@ impl ClusterNode {
         }
     }
 
+    /// Returns the node as an object of a trouble. What lasts longest, or is most, is the worst.
+    fn trouble(&self, numbers: Vec<(&'static str, u64)>) -> Object {
+        let weight = numbers.first().map_or(0, |(_, value)| *value);
+        Object { kind: Kind::Node, vhost: None, name: self.name.clone(), numbers, weight }
+    }
+
     /// Returns the resources, `memory` or `disk`, whose alarms are raised.
     pub fn alarms(&self) -> impl Iterator<Item = &'static str> + use<> {
         let all = [("memory", self.memory_alarm), ("disk", self.disk_alarm)];
@@ -134,7 +141,7 @@ pub struct ClusterView {
 
 impl ClusterView {
     /// Returns the view of a node that is alone.
-    pub(crate) fn alone(name: Arc<str>) -> Self {
+    pub fn alone(name: Arc<str>) -> Self {
         let nodes = vec![ClusterNode::here(name)];
         Self { cluster: None, nodes, leader: None, has_majority: false, applied: 0 }
     }
@@ -208,6 +215,38 @@ impl ClusterView {
     pub fn leader_name(&self) -> Option<&Arc<str>> {
         let leader = self.leader?;
         self.nodes.iter().find(|node| node.number == Some(leader)).map(|node| &node.name)
+    }
+
+    /// Adds what is not well with the nodes and the links between them. Only who monitors is told about clocks.
+    pub(crate) fn add_troubles(&self, is_monitor: bool, all: &mut Troubles) {
+        // A node that is alone has nobody to miss.
+        let others = self.nodes.iter().filter(|node| self.nodes.len() > 1 && node.state != NodeState::Here);
+        for node in others {
+            let missing = vec![("node_missing_ms", node.since_ms.unwrap_or(0))];
+            if node.votes && !node.state.is_alive() && !self.has_majority {
+                all.add(Trouble::ClusterMinority, node.trouble(missing.clone()));
+            }
+            match node.state {
+                NodeState::OneWay => all.add(Trouble::LinkOneWay, node.trouble(missing)),
+                state if !state.is_alive() => all.add(Trouble::NodeMissing, node.trouble(missing)),
+                _ => {}
+            }
+            if node.clocks_apart && is_monitor {
+                let ms = node.clock_ahead_ms.unwrap_or(0).unsigned_abs();
+                all.add(Trouble::ClocksApart, node.trouble(vec![("clock_difference_ms", ms)]));
+            }
+        }
+    }
+
+    /// Adds the alarms of other nodes.
+    pub(crate) fn add_alarms_of_others(&self, all: &mut Troubles) {
+        for node in self.nodes.iter().filter(|node| node.state != NodeState::Here) {
+            for (what, is_raised) in [("memory_alarm", node.memory_alarm), ("disk_alarm", node.disk_alarm)] {
+                if is_raised {
+                    all.add(Trouble::Alarm, node.trouble(vec![(what, 1)]));
+                }
+            }
+        }
     }
 
     /// Returns the nodes that cannot be reached in both directions.
@@ -361,6 +400,43 @@ mod tests {
         let view = view(&machine);
         let d = view.node("d").unwrap();
         assert_eq!((d.state, d.number, d.address.clone()), (NodeState::Unlisted, Some(4), None));
+    }
+
+    /// Returns the troubles that are found, each with the names of its nodes.
+    fn troubles(view: &ClusterView) -> Vec<(Trouble, Vec<String>)> {
+        let mut all = Troubles::default();
+        view.add_troubles(true, &mut all);
+        view.add_alarms_of_others(&mut all);
+        let names = |group: &broker::explain::Group| {
+            group.objects.iter().map(|object| object.name.to_string()).collect::<Vec<_>>()
+        };
+        all.groups.iter().map(|(trouble, group)| (*trouble, names(group))).collect()
+    }
+
+    #[test]
+    fn what_is_not_well_in_a_cluster_is_a_trouble() {
+        let mut all = view(&machine());
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let both = names(&["b", "c"]);
+        assert_eq!(
+            troubles(&all),
+            [(Trouble::ClusterMinority, both.clone()), (Trouble::NodeMissing, both)],
+            "nobody was seen"
+        );
+        all.has_majority = true;
+        (all.nodes[1].state, all.nodes[2].state) = (NodeState::OneWay, NodeState::Unwell);
+        assert_eq!(
+            troubles(&all),
+            [(Trouble::NodeMissing, names(&["c"])), (Trouble::LinkOneWay, names(&["b"]))]
+        );
+        (all.nodes[1].state, all.nodes[2].state) = (NodeState::InSight, NodeState::InSight);
+        assert_eq!(troubles(&all), []);
+        all.nodes[2].clocks_apart = true;
+        all.nodes[1].disk_alarm = true;
+        assert_eq!(troubles(&all), [(Trouble::Alarm, names(&["b"])), (Trouble::ClocksApart, names(&["c"]))]);
+        let mut all = Troubles::default();
+        ClusterView::alone("a".into()).add_troubles(true, &mut all);
+        assert_eq!(all, Troubles::default(), "a node that is alone misses nobody");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `sluice show`: shows everything that is known about one object.
 
+mod cluster;
+
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -18,6 +20,8 @@ use crate::watch::Watch;
 pub(crate) enum Show {
     /// The totals and rates of the cluster, and its listeners
     Overview(Options),
+    /// The nodes of the cluster, as this node sees them: which are in sight, who decides about definitions, and what is wrong
+    Cluster(Options),
     /// The name of the cluster
     ClusterName(Options),
     /// The version of the broker, and that of RabbitMQ to which its answers correspond
@@ -102,6 +106,7 @@ pub(crate) fn run(show: &Show) -> Result<(), Failure> {
         Show::Config(config) => return configuration::show(config),
         Show::Overview(options) => (fixed("the overview", "/api/overview"), options),
         Show::ClusterName(options) => (fixed("the name of the cluster", objects::CLUSTER_NAME), options),
+        Show::Cluster(options) => return cluster::show(options),
         Show::Version(options) => return version(options),
         Show::Whoami(options) => (fixed("who asks", "/api/whoami"), options),
         Show::LogLevel(options) => return log_level(options),

@@ -42,7 +42,11 @@ pub(crate) fn run(status: &Status) -> Result<(), Failure> {
             true => escape::json(&Value::from(nodes)),
             false => {
                 let (_, overview) = status.api.ask(words, Method::GET, "/api/overview", None).await?;
-                nodes.iter().map(|node| show(node, Some(&overview))).collect()
+                // The node that answers comes first.
+                let (own, others): (Vec<_>, Vec<_>) =
+                    nodes.iter().partition(|node| node["os_pid"].is_string());
+                let own = own.into_iter().map(|node| show(node, Some(&overview)));
+                own.chain(others.into_iter().map(|node| format!("\n{}", show(node, None)))).collect()
             }
         })
     };
@@ -56,6 +60,12 @@ const BUDGETS: &[Column] =
 pub(crate) fn show(node: &Value, overview: Option<&Value>) -> String {
     let mut lines: Vec<(&str, String)> = Vec::new();
     lines.push(("node", cell(&node["name"])));
+    if !node["os_pid"].is_string() {
+        // Another node of the cluster. Its figures are not known here.
+        lines.push(("state", cell(&node["state_text"])));
+        lines.extend(first_named("alarms", alarms::of_node(node)));
+        return labelled(&lines);
+    }
     if let Some(overview) = overview {
         let behaves = cell(&overview["rabbitmq_version"]);
         lines.push((
@@ -77,12 +87,7 @@ pub(crate) fn show(node: &Value, overview: Option<&Value>) -> String {
     lines.push(("file descriptors", format!("{used} of {limit}")));
     lines.push(("shards", shards(node).unwrap_or_else(|| "-".to_owned())));
     lines.extend(overview.into_iter().flat_map(totals));
-    let width = lines.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
-    let mut text = String::new();
-    for (label, said) in lines {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{label:<width$}  {said}");
-    }
+    let mut text = labelled(&lines);
     let budgets = node["budgets"].as_array().into_iter().flatten().map(|budget| {
         let (used, limit) = (budget["used"].as_u64(), budget["limit"].as_u64());
         let percent = used.zip(limit).map(|(used, limit)| used.saturating_mul(100) / limit.max(1));
@@ -90,6 +95,17 @@ pub(crate) fn show(node: &Value, overview: Option<&Value>) -> String {
     });
     text.push('\n');
     text + &table(BUDGETS, &budgets.collect::<Vec<_>>())
+}
+
+/// Writes each line behind its label.
+fn labelled(lines: &[(&str, String)]) -> String {
+    let width = lines.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for (label, said) in lines {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{label:<width$}  {said}");
+    }
+    text
 }
 
 /// Puts the label before the first line. Returns the label and the word `none` if there are no lines.
@@ -187,6 +203,15 @@ mod tests {
                 {"name": "backlog", "used": 0, "limit": 0},
             ],
         })
+    }
+
+    #[test]
+    fn of_another_node_its_state_and_its_alarms_are_shown() {
+        let other = json!({"name": "b@b", "running": true, "state": "in_sight", "state_text": "in order", "mem_alarm": true});
+        assert_eq!(
+            show(&other, None),
+            "node    b@b\nstate   in order\nalarms  memory: publishers are stopped\n"
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::http::{Api, Ask};
 use crate::list::links;
+use crate::objects::segment;
 use crate::output::{complain, redraw};
 use crate::table::{Column, cell, table};
 use crate::watch::seconds;
@@ -103,12 +104,10 @@ impl Top {
         let words = "show what moves";
         let (_, overview) = self.api.ask(words, Method::GET, "/api/overview", None).await?;
         let mut shards = None;
-        if *sees_nodes
-            && let Ok((status, nodes)) =
-                self.api.exchange(Ask::get(words, "/api/nodes?columns=processors,shards")).await
-        {
+        let node = format!("/api/nodes/{}?columns=processors,shards", segment(&cell(&overview["node"])));
+        if *sees_nodes && let Ok((status, node)) = self.api.exchange(Ask::get(words, &node)).await {
             *sees_nodes = !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-            shards = crate::status::shards(&nodes[0]);
+            shards = crate::status::shards(&node);
         }
         let path = match self.what {
             What::Queues => {

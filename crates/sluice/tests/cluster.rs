@@ -223,3 +223,97 @@ fn a_node_that_has_lost_its_data_does_not_replace_the_one_it_was() {
     wait_until("it says whom it would replace", || nodes[1].directory.logged().contains(&told));
     assert!(starting.terminate().0.success());
 }
+
+impl Node {
+    /// Returns the row of a node, as this node shows it.
+    fn row(&self, of: &Self) -> Value {
+        let (status, row) = self.broker().get(&format!("/api/nodes/{}", of.name));
+        assert_eq!(status, 200, "{row}");
+        row
+    }
+
+    fn says(&self, words: &[&str]) -> String {
+        self.broker().verb(words).done()
+    }
+
+    /// Returns the alarms that this node knows, and whether a request to publish is refused because of them.
+    fn alarms(&self) -> (Vec<String>, bool) {
+        let (_, answer) = self.broker().get("/api/health/checks/alarms");
+        let alarms = answer["alarms"].as_array().into_iter().flatten();
+        let alarms = alarms.map(|alarm| {
+            format!("{} {}", alarm["resource"].as_str().unwrap(), alarm["node"].as_str().unwrap())
+        });
+        let message =
+            r#"{"properties": {}, "routing_key": "nowhere", "payload": "x", "payload_encoding": "string"}"#;
+        let (status, _) = self.broker().ask("POST", "/api/exchanges/%2F/amq.default/publish", message);
+        (alarms.collect(), status == 503)
+    }
+}
+
+#[test]
+fn each_node_shows_the_others_and_their_alarms() {
+    let mut nodes = nodes("cluster-seen", 3);
+    start(&mut nodes, &[0, 1, 2]);
+    wait_until("all vote, and see each other", || {
+        nodes.iter().all(|node| {
+            let rows: Vec<Value> = nodes.iter().map(|other| node.row(other)).collect();
+            rows.iter().all(|row| row["running"] == true && row["votes"] == true)
+                && rows.iter().filter(|row| row["leads"] == true).count() == 1
+        })
+    });
+    for (at, node) in nodes.iter().enumerate() {
+        let (_, all) = node.broker().get("/api/nodes");
+        assert_eq!(all.as_array().unwrap().len(), 3, "{all}");
+        let own = node.row(node);
+        assert_eq!((&own["state"], &own["cluster"]["majority"]), (&json!("this_node"), &json!(true)));
+        assert_eq!((&own["partitions"], own["cluster_links"].as_array().unwrap().len()), (&json!([]), 2));
+        let other = node.row(&nodes[(at + 1) % 3]);
+        assert_eq!((&other["state"], &other["type"]), (&json!("in_sight"), &json!("disc")));
+        assert!(other["round_trip_ms"].is_u64() && other["mem_used"].is_null(), "{other}");
+        let shown = node.says(&["show", "cluster"]);
+        assert!(shown.ends_with("All 3 nodes are in sight."), "{shown}");
+    }
+    let ids: Vec<Value> = nodes.iter().map(|node| node.row(node)["cluster"]["id"].clone()).collect();
+    assert!(ids.iter().all(|id| id.is_string() && *id == ids[0]), "{ids:?}");
+
+    // The alarm of one node stops the publishers of all, until it ends.
+    assert_eq!(nodes[0].alarms(), (vec![], false));
+    nodes[1].says(&["set", "limit", "disk", "1000TB"]);
+    let alarm = format!("disk {}", nodes[1].name);
+    let have_alarm = |nodes: &[Node]| nodes.iter().all(|node| node.alarms() == (vec![alarm.clone()], true));
+    wait_until("all nodes have the alarm", || have_alarm(&nodes));
+    assert_eq!(nodes[0].broker().get("/api/health/checks/local-alarms").0, 200);
+    let logged = format!("disk alarm of node {}: publishers are stopped here, too", nodes[1].name);
+    wait_until("the log names the node", || nodes[0].directory.logged().contains(&logged));
+    let status = nodes[0].says(&["status"]);
+    let (own, others) = status.split_once("\n\n").unwrap();
+    assert!(own.contains("alarms             none") && others.contains("alarms  disk: "), "{status}");
+    let explained = nodes[0].says(&["explain"]);
+    assert!(explained.contains(&format!("node '{}': disk_alarm 1", nodes[1].name)), "{explained}");
+    nodes[1].says(&["clear", "limit", "disk"]);
+    wait_until("the alarm has ended", || nodes.iter().all(|node| node.alarms() == (vec![], false)));
+
+    // It also ends when the node is lost.
+    nodes[1].says(&["set", "limit", "disk", "1000TB"]);
+    wait_until("all nodes have the alarm", || have_alarm(&nodes));
+    nodes[1].kill();
+    wait_until("the alarm has ended", || nodes[0].alarms() == (vec![], false));
+    wait_until("it is missing", || nodes[0].row(&nodes[1])["state"] == "missing");
+    let row = nodes[0].row(&nodes[1]);
+    assert_eq!((&row["running"], &row["state_text"]), (&json!(false), &json!("its process has ended")));
+    assert_eq!(nodes[0].row(&nodes[0])["partitions"], json!([nodes[1].name]));
+    let shown = nodes[0].says(&["show", "cluster"]);
+    assert!(shown.ends_with(&format!("Start or repair {}.", nodes[1].name)), "{shown}");
+    let explained = nodes[0].says(&["explain"]);
+    assert!(explained.starts_with("critical: 1 node of the cluster does not count as alive"), "{explained}");
+
+    nodes[2].kill();
+    wait_until("it is in a minority", || nodes[0].row(&nodes[0])["cluster"]["majority"] == false);
+    let shown = nodes[0].says(&["show", "cluster"]);
+    assert!(shown.contains("This node is in a minority"), "{shown}");
+    assert!(shown.ends_with(&format!("{}, {}.", nodes[1].name, nodes[2].name)), "{shown}");
+    let explained = nodes[0].says(&["explain"]);
+    assert!(explained.starts_with("critical: 2 nodes that vote are out of sight"), "{explained}");
+    assert_eq!(nodes[0].broker().get("/api/health/checks/reached-target-cluster-size").0, 503);
+    assert!(nodes[0].broker.take().unwrap().terminate().success());
+}

@@ -19,7 +19,7 @@ use node::admin_api::detached::{Detached, ShardEnd, ToShard};
 use node::facts::Restored;
 use node::shard::questions::{Act, AnswerTo, Question};
 use node::shard::{Shard, Writes};
-use node::{AdminApi, StorageLimits, make_shards};
+use node::{AdminApi, ClusterView, SeenNodes, StorageLimits, make_shards};
 use queue::{
     ConsumerId, Delivery, Effect, Peek, PeekEnd, Peeked, PeekedMessage, Refusal, Replay, Request, Requester,
     Start, Ticket,
@@ -44,6 +44,7 @@ struct Inside {
     shard: Mutex<RunningShard>,
     access: Arc<Access>,
     resources: Arc<Mutex<Resources>>,
+    cluster: Arc<Mutex<ClusterView>>,
 }
 
 impl Deref for TestNode {
@@ -95,6 +96,8 @@ impl TestNode {
         let resources = Arc::new(Mutex::new(resources));
         let listener = |protocol: &str, port| (protocol.to_owned(), "127.0.0.1".to_owned(), port);
         let listeners = [listener("amqp", 5672), listener("http", 15672)];
+        let cluster = Arc::new(Mutex::new(ClusterView::alone(name.into())));
+        let seen = cluster.clone();
         let mut identity = wal::Identity { boots: 3, ..wal::Identity::default() };
         identity.node[0] = 0x0a;
         let detached = Detached {
@@ -104,10 +107,11 @@ impl TestNode {
             identity,
             listeners: listeners.into_iter().filter(|_| listens).collect(),
             resources: resources.clone(),
+            nodes: SeenNodes::new(move || seen.lock().unwrap().clone()),
         };
         let (api, ends) = AdminApi::detached(detached).expect("threads for passwords");
         let (state, shard) = (Mutex::new(State::new(shards)), Mutex::new(RunningShard::new(shard)));
-        let inside = Arc::new(Inside { state, shard, access, resources });
+        let inside = Arc::new(Inside { state, shard, access, resources, cluster });
         for (shard, end) in (0..).zip(ends) {
             tokio::spawn(serve(inside.clone(), shard, end));
         }
@@ -130,6 +134,11 @@ impl TestNode {
     /// The memory and the disk, with their alarms.
     pub(super) fn resources(&self) -> MutexGuard<'_, Resources> {
         self.inside.resources.lock().unwrap()
+    }
+
+    /// What is seen of the nodes. Who decides is in [`State::sight`].
+    pub(super) fn cluster(&self) -> MutexGuard<'_, ClusterView> {
+        self.inside.cluster.lock().unwrap()
     }
 
     pub(super) fn with_catalog<T>(&self, read: impl FnOnce(&Catalog) -> T) -> T {

@@ -19,7 +19,7 @@ pub struct Explanation {
     /// The link at which the cause was found.
     pub at: Option<LinkId>,
     pub numbers: Numbers,
-    /// Further remarks about this link, one sentence each.
+    /// Further remarks, one sentence each: about this link, and which alarms there are.
     pub notes: Vec<String>,
     /// All causes, the worst first. The first one is [`Explanation::cause`].
     pub causes: Vec<Reason>,

@@ -45,6 +45,12 @@ impl Severity {
 /// What is not well. The variants are ordered from the worst to the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
+    /// Too few nodes of the cluster are in sight: definitions cannot be changed.
+    ClusterMinority,
+    /// A node of the cluster does not count as alive.
+    NodeMissing,
+    /// A node of the cluster can be reached in one direction only.
+    LinkOneWay,
     /// The log of a shard cannot write.
     LogFailed,
     /// Messages of a queue or stream are damaged on the disk.
@@ -57,6 +63,8 @@ pub enum Trouble {
     QueueRejects,
     /// A certificate has ended.
     CertificateEnded,
+    /// The clocks of two nodes of the cluster differ.
+    ClocksApart,
     /// A queue gets messages, and has no consumer.
     QueueWithoutConsumer,
     /// Consumers of a queue give its messages back again and again, and none leaves it.
@@ -82,13 +90,17 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
+        Self::ClusterMinority,
+        Self::NodeMissing,
+        Self::LinkOneWay,
         Self::LogFailed,
         Self::QueueDamaged,
         Self::GroupWithoutLeader,
         Self::Alarm,
         Self::QueueRejects,
         Self::CertificateEnded,
+        Self::ClocksApart,
         Self::QueueWithoutConsumer,
         Self::RequeueLoop,
         Self::ConsumerHoldsAll,
@@ -104,13 +116,17 @@ impl Trouble {
 
     pub const fn severity(self) -> Severity {
         match self {
-            Self::LogFailed
+            Self::ClusterMinority
+            | Self::NodeMissing
+            | Self::LinkOneWay
+            | Self::LogFailed
             | Self::QueueDamaged
             | Self::GroupWithoutLeader
             | Self::Alarm
             | Self::QueueRejects
             | Self::CertificateEnded => Severity::Critical,
-            Self::QueueWithoutConsumer
+            Self::ClocksApart
+            | Self::QueueWithoutConsumer
             | Self::RequeueLoop
             | Self::ConsumerHoldsAll
             | Self::ShardAtLimit

@@ -7,6 +7,10 @@ impl Trouble {
     /// Returns the word for this trouble, for programs. Its meaning never changes.
     pub const fn word(self) -> &'static str {
         match self {
+            Self::ClusterMinority => "cluster_minority",
+            Self::NodeMissing => "node_missing",
+            Self::LinkOneWay => "link_one_way",
+            Self::ClocksApart => "clocks_apart",
             Self::LogFailed => "log_failed",
             Self::QueueDamaged => "queue_damaged",
             Self::GroupWithoutLeader => "group_without_leader",
@@ -30,6 +34,21 @@ impl Trouble {
     /// Returns the sentence for this trouble of `count` objects.
     pub fn sentence(self, count: u64) -> String {
         let (one, many) = match self {
+            Self::ClusterMinority => (
+                "node that votes is out of sight: definitions cannot be changed here",
+                "nodes that vote are out of sight: definitions cannot be changed here",
+            ),
+            Self::NodeMissing => {
+                ("node of the cluster does not count as alive", "nodes of the cluster do not count as alive")
+            }
+            Self::LinkOneWay => (
+                "node of the cluster can be reached in one direction only",
+                "nodes of the cluster can be reached in one direction only",
+            ),
+            Self::ClocksApart => (
+                "node has a clock that differs from the one here by more than a second",
+                "nodes have clocks that differ from the one here by more than a second",
+            ),
             Self::LogFailed => (
                 "shard cannot store its log or its backlog on the disk: messages are refused",
                 "shards cannot store their logs or their backlogs on the disk: messages are refused",
@@ -95,6 +114,18 @@ impl Trouble {
     /// Says what it means.
     pub const fn meaning(self) -> &'static str {
         match self {
+            Self::ClusterMinority => {
+                "More than half of the nodes that vote must be in sight to change definitions. Until then, clients cannot declare or \
+                 delete anything on this node. Its own queues work."
+            }
+            Self::NodeMissing => {
+                "This node hears nothing of it, or it stands still. Nobody can use its queues from here."
+            }
+            Self::LinkOneWay => {
+                "A firewall or a route between the two nodes lets connections pass in one direction only. Neither of the two counts the \
+                 other one as alive, so nobody can use the queues of the one on the other."
+            }
+            Self::ClocksApart => "Times of messages, of users' tokens and in logs differ between the nodes.",
             Self::LogFailed => {
                 "The broker cannot write to its disk. It refuses durable messages until it can, so that none is lost."
             }
@@ -153,6 +184,19 @@ impl Trouble {
     /// Says what to do, step by step.
     pub const fn advice(self) -> &'static [&'static str] {
         match self {
+            Self::ClusterMinority => &[
+                "Start the missing nodes, or repair the network to them. `sluice show cluster` says since when and why each is missing.",
+                "See \"Minority\" in the operations manual of clusters.",
+            ],
+            Self::NodeMissing => &[
+                "`sluice show cluster` says since when it is missing, and why.",
+                "If it runs, look at its log, its disk and the network between the nodes.",
+            ],
+            Self::LinkOneWay => &[
+                "Look whether each of the two nodes can connect to the port of cluster.listener of the other one.",
+                "`sluice show cluster` on both nodes says which direction works.",
+            ],
+            Self::ClocksApart => &["Let a time service such as NTP set the clocks of all nodes."],
             Self::LogFailed => &[
                 "Look in the broker's log for the file and the reason.",
                 "If the disk is full, free some space: the broker then goes on by itself.",

@@ -27,6 +27,15 @@ impl AdminApi {
         self.cluster_view().await
     }
 
+    /// Returns what [`Self::cluster`] returns, for checks of the health, which every user of management may ask for.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn cluster_health(&self, who: &Identity) -> Result<ClusterView, AdminError> {
+        self.permit(who, "", Verb::ReadOverview, &[]).await?;
+        self.cluster_view().await
+    }
+
     /// See [`Self::cluster`].
     pub(super) async fn cluster_view(&self) -> Result<ClusterView, AdminError> {
         let sight = self.look(DECIDER.into(), looks::CatalogGroup).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use broker::admin_api::{AdminError, QueueNumbers};
 use broker::explain::{
-    AddressFacts, ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted,
+    AddressFacts, Cause, ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted,
 };
 use catalog::access::{Identity, Resource, Verb};
 
@@ -51,6 +51,10 @@ impl AdminApi {
                 explanation =
                     now.explain_with_pace(&before, subject, &later, ms).map_err(AdminError::Catalog)?;
             }
+        }
+        if explanation.causes.iter().any(|reason| reason.cause == Cause::Alarm) {
+            let alarms = self.raised_alarms().into_iter();
+            explanation.notes.extend(alarms.map(|(what, node)| format!("{what} alarm of node '{node}'")));
         }
         // A cause may have been found at another user's link. Then the cause is shown, but not the place.
         explanation.at = self.place_seen(who, &now, explanation.at.take()).await;

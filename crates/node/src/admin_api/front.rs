@@ -107,6 +107,12 @@ impl AdminApi {
             sluice_version: SLUICE_VERSION.into(),
             node: settings.node_name.clone(),
             node_id: self.inner.identity.node_hex(),
+            cluster_id: self
+                .inner
+                .nodes
+                .now(&self.inner.node)
+                .cluster
+                .unwrap_or_else(|| self.inner.identity.node_hex()),
             boots: self.inner.identity.boots,
             unclaimed: self.inner.unclaimed,
             listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),

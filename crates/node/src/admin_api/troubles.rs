@@ -17,8 +17,11 @@ impl AdminApi {
         let is_monitor = self.permit(who, "", Verb::ReadNodes, &[]).await.is_ok();
         let resources = self.resources();
         let mut all = Troubles::default();
+        let cluster = self.cluster_view().await?;
+        cluster.add_troubles(is_monitor, &mut all);
         if self.permit(who, "", Verb::ReadAlarms, &[]).await.is_ok() {
             resources.add_alarms(&self.inner.node, &mut all);
+            cluster.add_alarms_of_others(&mut all);
         }
         if is_monitor {
             resources.add_near(&self.inner.node, &mut all);

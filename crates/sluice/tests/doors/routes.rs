@@ -169,6 +169,8 @@ async fn prepare(fixture: &Fixture, action: Action) {
         | Action::BelowConnectionLimit
         | Action::ElectedLeaders
         | Action::AlwaysHealthy
+        | Action::QuorumCritical
+        | Action::ClusterSize
         | Action::Alarms
         | Action::LocalAlarms
         | Action::CertificateExpiration

@@ -9,8 +9,8 @@ use catalog::ExchangeId;
 use catalog::QueueRecord;
 use node::shard::Shard;
 use node::shard::looks::{
-    Connections, CountsOfExchanges, Links, LinksSeen, NumbersOfVhosts, Reports, Sums, Totals, TroublesSeen,
-    UsedQueues, WhatIsWrong,
+    CatalogGroup, Connections, CountsOfExchanges, Links, LinksSeen, NumbersOfVhosts, Reports, Sums, Totals,
+    TroublesSeen, UsedQueues, WhatIsWrong,
 };
 use node::shard::questions::{AnyLook, Asked, Look, Part};
 
@@ -101,6 +101,9 @@ pub(super) fn answer(state: &mut State, shard: &mut Shard, number: u8, look: Box
             let part = Part { rows: rows.collect(), next: None };
             TroublesSeen { part, comers: Vec::new(), log: LogFacts::default(), shard: shard.facts() }
         })
+    });
+    let rest = rest.and_then(|look| {
+        answered(look, |CatalogGroup| state.sight.clone().unwrap_or_else(|| shard.catalog_sight()))
     });
     if let Some(look) = rest {
         look.answer(shard);

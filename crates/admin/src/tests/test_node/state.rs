@@ -10,6 +10,7 @@ use broker::explain::ConnectionFacts;
 use catalog::QueueRecord;
 use catalog::access::{Hashing, Permissions, User};
 use node::admin_api::detached::OpenConnection;
+use node::shard::looks::CatalogSight;
 use queue::Report;
 
 use super::super::metrics::counters;
@@ -29,6 +30,8 @@ pub(crate) struct State {
     /// How often the numbers of virtual hosts were asked for.
     pub vhost_walks: usize,
     pub shards: Vec<ShardRow>,
+    /// Who decides about definitions. `None` for a node that is alone.
+    pub sight: Option<CatalogSight>,
     /// The counters of the node.
     pub counters: Counters,
     /// The Raft groups by queue.
