@@ -3,7 +3,7 @@
     File {
         path: "/",
         content_type: "text/html; charset=utf-8",
-        etag: "W/\"754eff667b0caa47\"",
+        etag: "W/\"c35f2ae62a2096b3\"",
         plain: include_bytes!("index.html"),
         gzip: include_bytes!("index.html.gz"),
     },
@@ -15,17 +15,17 @@
         gzip: include_bytes!("assets/icon-G1K_hnQQ.svg.gz"),
     },
     File {
-        path: "/assets/index-Dz58Xo5L.js",
-        content_type: "text/javascript; charset=utf-8",
-        etag: "W/\"ffd5f978ebe4868d\"",
-        plain: include_bytes!("assets/index-Dz58Xo5L.js"),
-        gzip: include_bytes!("assets/index-Dz58Xo5L.js.gz"),
-    },
-    File {
         path: "/assets/index-K8tA0IpF.css",
         content_type: "text/css; charset=utf-8",
         etag: "W/\"2b2f8e4cf66c5e88\"",
         plain: include_bytes!("assets/index-K8tA0IpF.css"),
         gzip: include_bytes!("assets/index-K8tA0IpF.css.gz"),
+    },
+    File {
+        path: "/assets/index-VRLMjfTt.js",
+        content_type: "text/javascript; charset=utf-8",
+        etag: "W/\"14f697ca0e8fcb40\"",
+        plain: include_bytes!("assets/index-VRLMjfTt.js"),
+        gzip: include_bytes!("assets/index-VRLMjfTt.js.gz"),
     },
 ]

@@ -68,7 +68,7 @@ const TOOLS: &[Tool] = &[
         ("close_all_connections", "`sluice close connections --all`"),
         ("close_all_user_connections", "`sluice close user NAME`"),
         ("close_connection", "`sluice close connection NAME`"),
-        ("cluster_status", "`sluice status`"),
+        ("cluster_status", "`sluice show cluster`"),
         ("deactivate_free_disk_space_monitoring", "none; the free disk space is always watched"),
         ("decode", "none; values that begin with `encrypted:` are refused"),
         ("decrypt_conf_value", "none; values that begin with `encrypted:` are refused"),

@@ -485,7 +485,7 @@ fn top_asks_once_for_what_the_user_may_not_see() {
     assert!(shown.matches("\nQUEUE ").count() == 2 && !shown.contains("shards:"), "{shown}");
     assert!(broker.terminate().success());
     let log = directory.logged();
-    assert_eq!(log.matches("what=\"GET /api/nodes\" result=\"refused\"").count(), 1, "{log}");
+    assert_eq!(log.matches("what=\"GET /api/nodes/{node}\" result=\"refused\"").count(), 1, "{log}");
 }
 
 /// The script of bash is used as a shell uses it: the words of a verb are what it completes.

@@ -169,9 +169,12 @@ export interface Overview {
   listeners?: { node?: string; protocol?: string; ip_address?: string; port?: number }[];
 }
 
+/** A node. Of a node other than the one that answers, only its name and its state are known. */
 export interface NodeRow {
   name: string;
   running?: boolean;
+  /** The state in words, with its reason. */
+  state_text?: string;
   os_pid?: string;
   uptime?: number;
   processors?: number;

@@ -11,7 +11,7 @@ import { Action, fresh } from "../ui/actions";
 import { BYTES, Chart, type Unit, valueLines } from "../ui/chart";
 import { Answer, Badge, Name, Panel, Table, Text } from "../ui/parts";
 import { SpanChoice, useSpan } from "../ui/spans";
-import { NodeFacts } from "./overview";
+import { NodeFacts, NodeState, answers } from "./overview";
 
 const CHARTS: [string, string, Unit][] = [["Memory", "mem_used", BYTES], ["Disk free", "disk_free", BYTES], ["File descriptors", "fd_used", { words: "open files and sockets", format: short }]];
 
@@ -34,7 +34,7 @@ export function Nodes(): JSX.Element {
               rowKey={(row) => row.name}
               columns={[
                 { id: "name", label: "Name", cell: (row) => <b class="name"><Name text={row.name} /></b> },
-                { id: "state", label: "State", cell: (row) => <Badge tone={row.running === false ? "bad" : "good"}>{row.running === false ? "stopped" : "running"}</Badge> },
+                { id: "state", label: "State", cell: (row) => <NodeState node={row} /> },
                 { id: "uptime", label: "Uptime", number: true, cell: (row) => duration(row.uptime) },
                 { id: "memory", label: "Memory", number: true, cell: (row) => bytes(row.mem_used) },
                 { id: "disk", label: "Disk free", number: true, cell: (row) => (row.disk_free === undefined ? DASH : bytes(row.disk_free)) },
@@ -44,7 +44,7 @@ export function Nodes(): JSX.Element {
           )}
         </Answer>
       </Panel>
-      {nodes.data?.map((node) => (
+      {nodes.data?.filter(answers).map((node) => (
         <Panel title={`Node ${node.name}`}>
           <NodeFacts node={node} />
           <div class="over"><h3>Over time</h3><SpanChoice now={span} /></div>

@@ -58,7 +58,7 @@ export function OverviewView(): JSX.Element {
       )}
       <div class="columns">
         <Panel title="Node">
-          <Answer of={nodes}>{(rows) => <>{rows.map((node) => <NodeFacts node={node} />)}</>}</Answer>
+          <Answer of={nodes}>{(rows) => <>{rows.filter(answers).map((node) => <NodeFacts node={node} />)}</>}</Answer>
         </Panel>
         <div>
           {data && (
@@ -111,6 +111,16 @@ function BusiestShard({ shards }: { shards: ShardRow[] }): JSX.Element | null {
   return <Bar label={shards.length === 1 ? "Shard busy" : "Busiest shard"} used={busiest.busy} limit={1} text={text} tone={busiest.at_limit ? "warn" : undefined} />;
 }
 
+/** Returns true for the node that answers. Others of its cluster show their figures themselves. */
+export function answers(node: NodeRow): boolean {
+  return node.os_pid !== undefined;
+}
+
+export function NodeState({ node }: { node: NodeRow }): JSX.Element {
+  if (node.running !== false) return <Badge tone="good">running</Badge>;
+  return <><Badge tone="bad">not in sight</Badge> {node.state_text}</>;
+}
+
 /** The state of a node, and what it uses. */
 export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
   const alarms = [node.mem_alarm && "memory", node.disk_free_alarm && "disk", node.certificate_alarm && "certificate"].filter(Boolean).join(", ");
@@ -122,7 +132,7 @@ export function NodeFacts({ node }: { node: NodeRow }): JSX.Element {
       <Facts
         items={[
           ["Name", node.name],
-          ["State", node.running === false ? <Badge tone="bad">stopped</Badge> : <Badge tone="good">running</Badge>],
+          ["State", <NodeState node={node} />],
           ["Alarms", alarms ? <Badge tone="bad">{alarms}</Badge> : "none"],
           ["Uptime", duration(node.uptime)],
           ["Processors", count(node.processors)],
