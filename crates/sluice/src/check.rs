@@ -77,7 +77,7 @@ pub(crate) enum Check {
         #[command(flatten)]
         options: Options,
     },
-    /// No quorum queue loses its majority if this node stops; the check succeeds on a node that is alone
+    /// The cluster can still change definitions if this node stops; the check succeeds on a node that is alone
     QuorumCritical(Options),
     /// The broker would start with this configuration; reports all problems, each with file and line; needs no broker
     Config(CheckConfig),

@@ -358,6 +358,7 @@ impl Thread {
     fn change_alarms(&mut self, peer: usize, now: Alarms) {
         let before = std::mem::replace(&mut self.alarms[peer], now);
         let name = &self.listed[peer].name;
+        let is_supported = self.supported.values().any(|supported| supported == name);
         for (what, was_set, is_set) in
             [("memory", before.memory, now.memory), ("disk", before.disk, now.disk)]
         {
@@ -365,7 +366,8 @@ impl Thread {
                 (false, true) => {
                     tracing::warn!("{what} alarm of node {name}: publishers are stopped here, too")
                 }
-                (true, false) => tracing::info!("{what} alarm of node {name} cleared, or the node is lost"),
+                (true, false) if is_supported => tracing::info!("{what} alarm of node {name} cleared"),
+                (true, false) => tracing::info!("{what} alarm of node {name} does not count any more"),
                 _ => {}
             }
         }
