@@ -154,6 +154,7 @@ impl ClusterView {
     ) -> Self {
         let listed = view.nodes.iter().enumerate().map(|(place, node)| {
             let state = state_of(node);
+            let is_uncertain = state == NodeState::Missing && node.trouble == Some(Why::Unacknowledged);
             let known = |is_known: bool, text: String| Some(text).filter(|_| is_known);
             ClusterNode {
                 name: node.name.as_str().into(),
@@ -162,7 +163,7 @@ impl ClusterView {
                 boots: Some(node.boot).filter(|boot| *boot > 0),
                 address: addresses.get(place).cloned(),
                 state,
-                why: node.to_string(),
+                why: if is_uncertain { Why::Silent.to_string() } else { node.to_string() },
                 since_ms: Some(node.since_ms),
                 is_linked: (node.is_dialed, node.is_accepted),
                 votes: false,
@@ -263,6 +264,10 @@ impl ClusterView {
     }
 }
 
+/// A node that falls silent seems to be heard in one direction for as long as its last heartbeats count. Only after this time is the direction
+/// certain, in milliseconds.
+const ONE_WAY_MS: u64 = 500;
+
 fn state_of(node: &NodeView) -> NodeState {
     if node.is_me {
         return NodeState::Here;
@@ -273,6 +278,7 @@ fn state_of(node: &NodeView) -> NodeState {
     match node.trouble {
         None => NodeState::InSight,
         Some(Why::NeverSeen) => NodeState::NeverSeen,
+        Some(Why::Unacknowledged) if node.since_ms < ONE_WAY_MS => NodeState::Missing,
         Some(Why::Unacknowledged) => NodeState::OneWay,
         // This node has a connection to it, and nothing comes back.
         Some(Why::Silent) if node.is_dialed && !node.is_accepted => NodeState::OneWay,
@@ -386,6 +392,16 @@ mod tests {
         let view = view(&machine);
         assert_eq!((view.nodes[1].state, view.nodes[1].boots), (NodeState::Missing, Some(3)));
         assert_eq!(view.nodes[1].why, "nothing is heard from it");
+    }
+
+    #[test]
+    fn a_node_that_falls_silent_is_missing_at_once() {
+        let mut node = machine().view().nodes.remove(1);
+        (node.trouble, node.is_dialed, node.is_accepted) = (Some(Why::Unacknowledged), true, true);
+        node.since_ms = ONE_WAY_MS - 1;
+        assert_eq!(state_of(&node), NodeState::Missing);
+        node.since_ms = ONE_WAY_MS;
+        assert_eq!(state_of(&node), NodeState::OneWay);
     }
 
     #[test]

@@ -39,7 +39,9 @@ pub(super) fn show(options: &Options) -> Result<(), Failure> {
 }
 
 fn shown(nodes: &[Value]) -> String {
+    let is_in_minority = nodes.iter().any(|node| node["cluster"]["majority"] == false);
     let leader = match nodes.iter().find(|node| node["leads"] == true) {
+        _ if is_in_minority => "No node that this one sees can decide about definitions.".to_owned(),
         Some(node) => format!("{} decides about definitions.", cell(&node["name"])),
         None => "This node does not know which node decides about definitions.".to_owned(),
     };
@@ -153,6 +155,9 @@ c@c   c:25672  missing    2 h 5 min                -                0  nothing i
 Definitions can be changed, but not all nodes are there. Start or repair c@c.
 ";
         assert_eq!(shown(&nodes()), expected);
+        let mut minority = nodes();
+        minority[0]["cluster"]["majority"] = false.into();
+        assert!(shown(&minority).starts_with("No node that this one sees can decide"));
     }
 
     #[test]
