@@ -68,6 +68,7 @@ fn node(call: &Call<'_>, overview: Overview, cluster: &ClusterView) -> Result<Va
             "id": cluster.cluster,
             "leader": cluster.leader_name().map(|name| &**name),
             "majority": cluster.has_majority,
+            "minority_ms": cluster.minority_ms(),
             "applied_index": cluster.applied,
         },
         "rates_mode": "basic",

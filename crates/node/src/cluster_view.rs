@@ -255,6 +255,17 @@ impl ClusterView {
         self.nodes.iter().filter(|node| !node.state.is_reached())
     }
 
+    /// Returns for how long this node has been in a minority, in milliseconds. `None` if it is in none, or if that is not known.
+    pub fn minority_ms(&self) -> Option<u64> {
+        let voters = self.nodes.iter().filter(|node| node.votes);
+        let mut missing: Vec<u64> =
+            voters.clone().filter(|node| !node.state.is_alive()).filter_map(|node| node.since_ms).collect();
+        missing.sort_unstable_by(|a, b| b.cmp(a));
+        // The first ones to go missing have left a majority.
+        let spared = voters.count().checked_sub(1)? / 2;
+        missing.get(spared).copied().filter(|_| !self.has_majority)
+    }
+
     /// Returns true if the nodes that are alive would have no majority without this one.
     pub fn is_critical(&self) -> bool {
         let voters = || self.nodes.iter().filter(|node| node.votes);
@@ -453,6 +464,19 @@ mod tests {
         let mut all = Troubles::default();
         ClusterView::alone("a".into()).add_troubles(true, &mut all);
         assert_eq!(all, Troubles::default(), "a node that is alone misses nobody");
+    }
+
+    #[test]
+    fn a_minority_begins_with_the_node_that_ends_the_majority() {
+        let mut all = view(&machine());
+        (all.nodes[1].since_ms, all.nodes[2].since_ms) = (Some(70), Some(500));
+        assert_eq!(all.minority_ms(), Some(70), "the one that was missing before left two of three");
+        all.has_majority = true;
+        assert_eq!(all.minority_ms(), None);
+        all.has_majority = false;
+        all.nodes[2].votes = false;
+        assert_eq!(all.minority_ms(), Some(70), "of two that vote, both are needed");
+        assert_eq!(ClusterView::alone("a".into()).minority_ms(), None);
     }
 
     #[test]

@@ -91,8 +91,10 @@ fn verdict(nodes: &[Value]) -> String {
     };
     if own["cluster"]["majority"] == false {
         let missing = named(&|node| node["votes"] == true && node["running"] != true);
+        let since = own["cluster"]["minority_ms"].as_u64().map(words::duration);
         return format!(
-            "This node is in a minority: definitions cannot be changed here. Start the missing nodes, or repair the network to them: {}.",
+            "This node is in a minority{}: definitions cannot be changed here. Start the missing nodes, or repair the network to them: {}.",
+            since.map_or_else(String::new, |since| format!(", for {since} now")),
             missing.unwrap_or_else(|| "none of those that vote is known".to_owned())
         );
     }
@@ -174,11 +176,12 @@ Definitions can be changed, but not all nodes are there. Start or repair c@c.
         assert_eq!(said(&well), "All 3 nodes are in sight.");
         assert_eq!(said(&|nodes| nodes.truncate(1)), "This node is in no cluster.");
         let minority = said(&|nodes| {
-            nodes[0]["cluster"]["majority"] = false.into();
+            nodes[0]["cluster"] = json!({"majority": false, "minority_ms": 61_000});
             nodes[1]["running"] = false.into();
         });
         assert!(
-            minority.starts_with("This node is in a minority") && minority.ends_with("to them: b@b, c@c."),
+            minority.starts_with("This node is in a minority, for 1 min 1 s now: ")
+                && minority.ends_with("to them: b@b, c@c."),
             "{minority}"
         );
         let one_way = said(&|nodes| nodes[2]["state"] = "one_way".into());
