@@ -23,6 +23,11 @@ impl Key {
         Self(bytes)
     }
 
+    /// Returns the bytes of the key. They are as secret as the key.
+    pub const fn bytes(self) -> [u8; KEY_BYTES] {
+        self.0
+    }
+
     /// Parses the characters of a key. Each key has only one spelling.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != KEY_CHARS {

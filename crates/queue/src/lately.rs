@@ -38,6 +38,32 @@ impl Lately {
         self.total += events;
     }
 
+    /// The length of [`Lately::to_bytes`].
+    pub const BYTES: usize = 16 + 4 * PARTS;
+
+    /// Encodes the count for another node: all events, the newest part, and the events of each part. The numbers are little-endian.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let Self { total, newest, parts } = self;
+        let mut bytes = [0; Self::BYTES];
+        let numbers = total.to_le_bytes().into_iter().chain(newest.to_le_bytes());
+        let numbers = numbers.chain(parts.iter().flat_map(|part| part.to_le_bytes()));
+        bytes.iter_mut().zip(numbers).for_each(|(place, byte)| *place = byte);
+        bytes
+    }
+
+    /// Decodes [`Lately::to_bytes`]. Returns `None` for bytes that no count has.
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let (total, rest) = bytes.split_first_chunk()?;
+        let (newest, rest) = rest.split_first_chunk()?;
+        let (total, newest) = (u64::from_le_bytes(*total), u64::from_le_bytes(*newest));
+        let mut parts = [0; PARTS];
+        for (part, encoded) in parts.iter_mut().zip(rest.as_chunks().0) {
+            *part = u32::from_le_bytes(*encoded);
+        }
+        let within: u64 = parts.iter().map(|part| u64::from(*part)).sum();
+        (within <= total && newest <= u64::MAX / PART_MS).then_some(Self { total, newest, parts })
+    }
+
     /// Returns the number of all events.
     pub fn total(&self) -> u64 {
         self.total
@@ -78,8 +104,23 @@ mod tests {
                 prop_assert_eq!(lately.within_a_minute(now), expected);
                 prop_assert_eq!(lately.total(), times.len() as u64);
                 prop_assert_eq!(lately.within_a_minute(now + 120_000), 0);
+                prop_assert_eq!(Lately::from_bytes(&lately.to_bytes()), Some(lately));
             }
         }
+    }
+
+    #[test]
+    fn bytes_that_no_count_has_are_refused() {
+        let with = |at: usize, byte: u8| {
+            let mut lately = Lately::NONE;
+            lately.count_all(7, 20_000);
+            let mut bytes = lately.to_bytes();
+            bytes[at] = byte;
+            Lately::from_bytes(&bytes).map(|lately| lately.total())
+        };
+        assert_eq!((with(0, 7), with(0, 6)), (Some(7), None), "fewer events than within a minute");
+        assert_eq!(with(15, 1), None, "no clock shows this time");
+        assert_eq!((with(24, 7), with(24, 8)), (Some(7), None), "more events in a part than at all");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use std::fmt;
 
 use amqp10::sections::map_pairs;
-use amqp10::{DecodeError, Map, Reader, Value};
+use amqp10::{DecodeError, Map, Reader, Symbol, Value};
 
 use super::allocated;
 use super::plain::Plain;
@@ -70,6 +70,19 @@ impl FieldFilter {
             Ok((name.as_str().into(), Wanted::of_simple(name, value)?))
         };
         add(&mut self.application_properties, fields, read)
+    }
+
+    /// Returns the map from which [`FieldFilter::add_properties`] makes the same filter. Empty if there is none.
+    pub fn properties(&self) -> Map {
+        let name = |property: &Property| Symbol::from(property.identifier().replace('_', "-"));
+        let fields = self.properties.iter();
+        Map(fields.map(|(property, wanted)| (name(property).into(), wanted.reference())).collect())
+    }
+
+    /// Returns the map from which [`FieldFilter::add_application_properties`] makes the same filter. Empty if there is none.
+    pub fn application_properties(&self) -> Map {
+        let fields = self.application_properties.iter();
+        Map(fields.map(|(name, wanted)| (Value::String(name.to_string()), wanted.reference())).collect())
     }
 
     /// Returns the number of fields.
@@ -198,6 +211,19 @@ impl Wanted {
             Ok(Self::Equal(Value::String(modified.to_owned())))
         } else {
             Err(FieldError::Modifier(shown(name)))
+        }
+    }
+
+    /// Returns the reference value that stands for this.
+    fn reference(&self) -> Value {
+        // They are from strings, so nothing is lost.
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        match self {
+            Self::Anything => Value::Null,
+            Self::Prefix(prefix) => Value::String(format!("&p:{}", text(prefix))),
+            Self::Suffix(suffix) => Value::String(format!("&s:{}", text(suffix))),
+            Self::Equal(Value::String(text)) if text.starts_with('&') => Value::String(format!("&{text}")),
+            Self::Equal(value) => value.clone(),
         }
     }
 

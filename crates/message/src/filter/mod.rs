@@ -15,6 +15,7 @@ mod property;
 #[cfg(test)]
 mod scene;
 mod sql;
+mod wire;
 
 pub use fields::{FIELDS_MAX, FieldError, FieldFilter};
 pub use sql::{Dialect, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope, ScopeValues, SqlError, SqlFilter, SqlProblem};

@@ -18,6 +18,11 @@ pub(super) enum Plain<'a> {
     Octets(&'a [u8]),
 }
 
+/// Returns false for the codes of described values, lists, maps and arrays. None of them is a simple value.
+pub(super) fn may_be_simple(code: u8) -> bool {
+    !matches!(code, 0x00 | 0x45 | 0xc0..=0xff)
+}
+
 impl<'a> Plain<'a> {
     /// Reads the next value. Returns `None` if it is not simple: a list, map or array, a described value, a
     /// decimal, or a float that is not finite.
@@ -35,8 +40,8 @@ impl<'a> Plain<'a> {
                 reader.skip_value()?;
                 encoded.get(1..17)
             }
-            // Only these types would allocate memory, and none of them is simple. So they are skipped.
-            Some(0x00 | 0x45 | 0xc0..=0xff) => {
+            // Only these types would allocate memory, so they are skipped.
+            Some(code) if !may_be_simple(code) => {
                 reader.skip_value()?;
                 return Ok(None);
             }

@@ -65,10 +65,12 @@ pub enum Dialect {
 /// An expression that can be evaluated for messages.
 ///
 /// Its [`Display`](fmt::Display) form parses to an equal expression, unless it is longer than
-/// [`SQL_CHARS_MAX`].
-#[derive(Clone, Debug, PartialEq)]
+/// [`SQL_CHARS_MAX`]. Two expressions are equal if they differ only in how they are written.
+#[derive(Clone, Debug)]
 pub struct SqlFilter {
     dialect: Dialect,
+    /// The text that was parsed. Another node parses it again.
+    text: Box<str>,
     root: Expr,
     /// The identifier of each slot.
     identifiers: Vec<Identifier>,
@@ -82,7 +84,17 @@ impl SqlFilter {
     /// The problem and its position; see [`SqlProblem`].
     pub fn parse(text: &str, dialect: Dialect) -> Result<Self, SqlError> {
         let (root, identifiers) = parser::parse(text, dialect)?;
-        Ok(Self { dialect, root, sources: Sources::new(&identifiers), identifiers })
+        Ok(Self { dialect, text: text.into(), root, sources: Sources::new(&identifiers), identifiers })
+    }
+
+    /// Returns the text that was parsed.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the dialect of the text.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// Returns true if the expression is true for this message. A message whose sections cannot be read does
@@ -103,7 +115,7 @@ impl SqlFilter {
     pub fn heap_bytes(&self) -> usize {
         let names: usize = self.identifiers.iter().map(Identifier::heap_bytes).sum();
         let identifiers = allocated(self.identifiers.capacity() * size_of::<Identifier>()) + names;
-        self.root.heap_bytes() + identifiers + self.sources.heap_bytes()
+        allocated(self.text.len()) + self.root.heap_bytes() + identifiers + self.sources.heap_bytes()
     }
 
     /// Evaluates the expression to true, false or unknown.
@@ -118,6 +130,14 @@ impl SqlFilter {
         };
         self.sources.fill(message, position, slots)?;
         Ok(eval::truth(&self.root, slots, now_ms))
+    }
+}
+
+impl PartialEq for SqlFilter {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { dialect, text: _, root, identifiers, sources } = self;
+        (dialect, root, identifiers, sources)
+            == (&other.dialect, &other.root, &other.identifiers, &other.sources)
     }
 }
 
