@@ -107,7 +107,7 @@ pub struct GateAddress {
 /// The ids of consumers, publishers and tickets never leave their node ([`crate::ids`]). So the shard that a link leads to registers
 /// those of the other node here, with ids of its own, under the key of the link's seat. To queues they are like those of a client.
 /// What queues send to them is collected for the link, which knows them by the numbers that the other node has given them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeatKey {
     /// The other node, and the start of it. What the node had before another start has ended.
     pub origin: Origin,
@@ -178,6 +178,8 @@ impl DeadLetterWait {
                 self.taken_by.iter_mut().for_each(|taken_by| taken_by.push(queue.0));
             }
             Verdict::Rejected(RejectReason::Unavailable | RejectReason::NoLeader) => self.unavailable = true,
+            // Sent again: a dead letter may arrive twice, and is never lost.
+            Verdict::Unknown => self.unavailable = true,
             Verdict::Rejected(_) => self.refused = true,
             // The queue was deleted, so nobody misses the message there.
             Verdict::Released => {}

@@ -118,7 +118,8 @@ impl MoveWait {
                     continue;
                 }
                 Verdict::Rejected(RejectReason::MaxLength) => MoveRefusal::Full(name.clone()),
-                Verdict::Rejected(RejectReason::Unavailable | RejectReason::NoLeader) => {
+                // It stays where it was. If nobody knows the outcome, it may be in both queues.
+                Verdict::Rejected(RejectReason::Unavailable | RejectReason::NoLeader) | Verdict::Unknown => {
                     MoveRefusal::Unavailable(name.clone())
                 }
                 Verdict::Rejected(RejectReason::Damaged) => MoveRefusal::Damaged(name.clone()),

@@ -18,6 +18,12 @@ pub fn out_of_reach(node: Option<u32>) -> String {
     }
 }
 
+/// Returns what clients are told of a request or a message whose outcome nobody knows, after the name of its queue.
+pub fn outcome_unknown(node: Option<u32>) -> String {
+    let node = node.map_or_else(|| "a node".to_owned(), |node| format!("node {node:08x}"));
+    format!("has its home on {node}, which was lost before it has answered: the outcome is unknown")
+}
+
 /// The error text for a queue whose Raft group has no leader, without the queue's name.
 pub const NO_LEADER: &str = "has no leader: too many of its members are down or inaccessible";
 

@@ -275,7 +275,7 @@ impl Answers {
         }
         self.0 = (self.0 - 2) | u32::from(verdict == Verdict::Accepted);
         let merged = match verdict {
-            Verdict::Rejected(_) => verdict,
+            Verdict::Rejected(_) | Verdict::Unknown => verdict,
             _ if !self.are_merged() => return None,
             _ if self.0 == 1 => Verdict::Accepted,
             _ => Verdict::Released,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use broker::admin_api::{AdminError, QueueNumbers};
 use broker::ids::{NODE_SHARD, Where};
-use broker::placements::{NO_LEADER, Placements, out_of_reach};
+use broker::placements::{NO_LEADER, Placements, out_of_reach, outcome_unknown};
 use catalog::access::Identity;
 use catalog::ids::QueueId;
 use catalog::{Answer, Caller, Catalog, CatalogError, Command, QueueRecord};
@@ -412,6 +412,7 @@ pub(super) fn refused_for(record: &QueueRecord, why: Refusal) -> AdminError {
         Refusal::NotSupported => &format!("is a {} and does not support this", record.kind()),
         Refusal::Unavailable => "cannot be opened: the disk has failed",
         Refusal::OutOfReach { node } => &out_of_reach(node),
+        Refusal::OutcomeUnknown { node } => &outcome_unknown(node),
         Refusal::NoLeader => NO_LEADER,
         Refusal::Damaged => "is damaged on the disk",
         // The admin API attaches no consumers.

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use amqp091::frame::header_frame_len;
 use amqp091::{
-    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, Config, Connection,
-    ConnectionStartOk, Event, Method, Properties, QueueDeclare, Secret, State, Table, TableWriter, TxCommit,
-    TxSelect, Value,
+    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicNack, BasicPublish, BasicQos, Config, ConfirmSelect,
+    Connection, ConnectionStartOk, Event, Method, Properties, QueueDeclare, Secret, State, Table,
+    TableWriter, TxCommit, TxSelect, Value,
 };
 use broker::explain::Subject;
 use broker::gate::Phase;
@@ -228,6 +228,11 @@ impl Client091 {
 
     pub(super) fn close_channel(&mut self, house: &mut House, channel: u16) {
         self.conn.close_channel(channel, "done");
+        self.settle(house);
+    }
+
+    pub(super) fn select_confirms(&mut self, house: &mut House, channel: u16) {
+        self.conn.send(channel, &Method::ConfirmSelect(ConfirmSelect { nowait: false }));
         self.settle(house);
     }
 

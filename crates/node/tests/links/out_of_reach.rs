@@ -7,6 +7,8 @@ use broker::settings::Settings;
 use catalog::Arguments;
 use catalog::ids::{NodeId, QueueId};
 
+use queue::Verdict;
+
 use super::client091::Client091;
 use super::house::House;
 
@@ -179,5 +181,74 @@ fn a_stream_out_of_reach_cannot_be_read() {
         let peer = house.connect(0);
         house.reader(peer, "/queues/s");
         assert_eq!(house.peers[peer].detached, ["amqp:precondition-failed"], "{home:?}");
+    }
+}
+
+/// A queue on shard 1 whose receipts the test changes: nobody knows the outcomes.
+fn in_doubt() -> House {
+    let mut house = House::new(SHARDS, Settings::default());
+    house.declare("q", Arguments::new());
+    let peer = house.connect(1);
+    house.receiver(peer, "/queues/q");
+    house.is_lost = |mail| matches!(mail, Mail::Receipts { .. });
+    house
+}
+
+/// Brings the receipts, as the session with the node of the queue makes them when that node is lost.
+fn lose_outcomes(house: &mut House) {
+    let mut lost = std::mem::take(&mut house.lost);
+    assert!(!lost.is_empty(), "the queue has answered");
+    for mail in &mut lost {
+        if let Mail::Receipts { verdict, .. } = mail {
+            *verdict = Verdict::Unknown;
+        }
+    }
+    house.shards[0].handle_mail(lost);
+    house.settle();
+}
+
+#[test]
+fn a_link_ends_if_nobody_knows_the_outcome_of_a_message() {
+    let mut house = in_doubt();
+    let peer = house.connect(0);
+    // The connection stays where its first link is.
+    house.declare("other", Arguments::new());
+    house.receiver(peer, "/queues/other");
+    let sender = house.sender(peer, "/queues/q");
+    house.send(peer, sender, b"a");
+    lose_outcomes(&mut house);
+    assert_eq!(house.peers[peer].outcomes, [""; 0], "no outcome is true");
+    assert_eq!(house.peers[peer].detached, ["amqp:internal-error"]);
+}
+
+#[test]
+fn a_channel_ends_if_nobody_knows_the_outcome_of_a_message() {
+    for (confirms, commits) in [(true, false), (false, true), (false, false)] {
+        let mut house = in_doubt();
+        let mut client = Client091::open(&mut house, &[1]);
+        client.doomed = true;
+        if confirms {
+            client.select_confirms(&mut house, 1);
+        }
+        if commits {
+            client.select_tx(&mut house, 1);
+        }
+        client.publish(&mut house, 1, "q", 1);
+        if commits {
+            client.commit(&mut house, 1);
+        }
+        lose_outcomes(&mut house);
+        client.settle(&mut house);
+        assert_eq!((client.committed, &client.closed), (0, &None));
+        let closed = client.closed_channel.clone();
+        match confirms || commits {
+            true => {
+                let (code, text) = closed.expect("no answer is true");
+                assert_eq!(code, 406, "{text}");
+                assert!(text.contains("the outcome is unknown"), "{text}");
+            }
+            // Nobody waits for an answer.
+            false => assert_eq!(closed, None),
+        }
     }
 }

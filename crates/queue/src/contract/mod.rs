@@ -386,6 +386,8 @@ pub enum Verdict {
     Rejected(RejectReason),
     /// No queue has the message: the queue was deleted.
     Released,
+    /// Nobody knows whether the queue has the message: its node was lost before it has answered.
+    Unknown,
 }
 
 /// Why a queue does not take a message.
@@ -423,6 +425,11 @@ pub enum Refusal {
     /// The queue is on no node in reach.
     OutOfReach {
         /// The node that has the queue, by number, if one is known.
+        node: Option<u32>,
+    },
+    /// Nobody knows whether the request has changed the queue: its node was lost before it has answered.
+    OutcomeUnknown {
+        /// The node that has the queue, by number.
         node: Option<u32>,
     },
     /// No member of the queue's Raft group has led for some time ([`crate::NO_LEADER_MS`]).

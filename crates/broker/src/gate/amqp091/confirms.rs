@@ -94,7 +94,8 @@ impl Confirms {
         self.due.push_joined(Answer { first: number, last: number, is_ack: true });
     }
 
-    /// Notes the receipts for messages. A message whose queue was deleted is confirmed, as in RabbitMQ.
+    /// Notes the receipts for messages. A message whose queue was deleted is confirmed, as in RabbitMQ. The channel must end if nobody knows an
+    /// outcome.
     pub(super) fn note(&mut self, run: Run<Published>) {
         if let (Published::Confirmed(first), Published::Confirmed(last)) = (run.first, run.last) {
             let is_ack = !matches!(run.verdict, Verdict::Rejected(_));

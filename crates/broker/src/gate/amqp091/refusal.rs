@@ -7,7 +7,7 @@ use message::BasicError;
 use queue::Refusal;
 
 use crate::intake::Awaited;
-use crate::placements::{NO_LEADER, out_of_reach};
+use crate::placements::{NO_LEADER, out_of_reach, outcome_unknown};
 use crate::unguessable::NoRandomness;
 
 /// Why a method is not carried out.
@@ -119,6 +119,10 @@ pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
         Refusal::OutOfReach { node } => {
             (ReplyCode::NotFound, format!("queue '{queue}' in vhost '{vhost}' {}", out_of_reach(node)))
         }
+        Refusal::OutcomeUnknown { node } => (
+            ReplyCode::PreconditionFailed,
+            format!("queue '{queue}' in vhost '{vhost}' {}", outcome_unknown(node)),
+        ),
         Refusal::NoLeader => (ReplyCode::NotFound, format!("queue '{queue}' in vhost '{vhost}' {NO_LEADER}")),
         // This protocol has no browsers.
         Refusal::TooManyBrowsers => {

@@ -33,9 +33,11 @@ use super::unsettled::Run;
 use super::{Gate, PUBLISHER, Phase, Refused, refusal};
 use crate::cx::Cx;
 use crate::intake;
+use crate::moving::name_of;
 
 /// The class and the number of `tx.commit`.
 const COMMIT: (u16, u16) = (TxCommit::CLASS_ID, TxCommit::METHOD_ID);
+const PUBLISH: (u16, u16) = (BasicPublish::CLASS_ID, BasicPublish::METHOD_ID);
 
 /// The state of a channel with transactions.
 #[derive(Debug, Default)]
@@ -405,7 +407,7 @@ impl Gate {
     pub fn handle_receipts(
         &mut self,
         at: u64,
-        _queue: QueueId,
+        queue: QueueId,
         range: (u64, u64),
         verdict: Verdict,
         cx: &mut Cx<'_>,
@@ -416,8 +418,10 @@ impl Gate {
         let (channel, _) = super::parts(at);
         let Some(state) = super::channel_in(&mut self.channels, channel) else { return };
         let super::Channel { publisher: Some(publisher), confirms, tx, .. } = state else { return };
-        let mut committed = 0;
-        publisher.intake.handle_receipts(range, verdict, cx, |run: intake::Run<Published>| match run.first {
+        let (mut committed, mut unknown) = (0, None);
+        let mut note = |run: intake::Run<Published>| match run.first {
+            Published::Committed if run.verdict == Verdict::Unknown => unknown = Some(COMMIT),
+            Published::Confirmed(_) if run.verdict == Verdict::Unknown => unknown = Some(PUBLISH),
             Published::Committed => {
                 committed += 1;
                 let step = tx.as_mut().and_then(|tx| tx.commit.as_mut());
@@ -429,8 +433,15 @@ impl Gate {
             }
             Published::Confirmed(_) => confirms.iter_mut().for_each(|confirms| confirms.note(run)),
             Published::Unconfirmed => {}
-        });
+        };
+        publisher.intake.handle_receipts(range, verdict, cx, &mut note);
         self.touch(channel, PUBLISHER);
+        if let Some(failed) = unknown {
+            // No answer is true, so the channel ends without one.
+            let why = Refusal::OutcomeUnknown { node: None };
+            let refused = refusal::by_queue(why, &name_of(cx.catalog, queue), &self.peer.vhost);
+            return self.refuse_method(channel, failed, refused, cx);
+        }
         if committed > 0 {
             self.confirmed(channel, committed, cx);
         }

@@ -5,12 +5,14 @@ use amqp10::{
 };
 use catalog::Catalog;
 use catalog::ids::QueueId;
-use queue::{RejectReason, Verdict};
+use queue::{Refusal, RejectReason, Verdict};
 use ranges::Ranges;
 
-use super::{Gate, LinkRole, Session, parts, role_in};
+use super::outbound::refused_by_queue;
+use super::{Gate, LinkRole, Session, error, parts, role_in};
 use crate::cx::Cx;
 use crate::intake::{Publication, Run};
+use crate::moving::name_of;
 use crate::placements::NO_LEADER;
 
 /// What is stored of a delivery until its receipt.
@@ -85,8 +87,23 @@ impl Gate {
         let Session { links, dispositions, .. } = &mut **s;
         let Some(Some(LinkRole::Intake(intake))) = links.get_mut(link as usize) else { return };
         let catalog = cx.catalog;
-        intake.handle_receipts(range, verdict, cx, |run| note_run(dispositions, &run, queue, catalog));
+        let mut is_unknown = false;
+        intake.handle_receipts(range, verdict, cx, |run| {
+            is_unknown |= run.verdict == Verdict::Unknown;
+            note_run(dispositions, &run, queue, catalog);
+        });
         self.touch(session, link);
+        if is_unknown {
+            self.detach_in_doubt(session, link, queue, cx);
+        }
+    }
+
+    /// Ends a link with a message whose outcome nobody knows: the message stays unsettled, as when a connection is lost.
+    fn detach_in_doubt(&mut self, session: u16, link: u32, queue: QueueId, cx: &mut Cx<'_>) {
+        let why = Refusal::OutcomeUnknown { node: None };
+        let name = name_of(cx.catalog, queue);
+        let (condition, text) = refused_by_queue(why, &name, &self.peer.vhost);
+        self.detach(session, link, error(condition, text), cx);
     }
 
     /// Grants credit if it is time.
@@ -116,6 +133,8 @@ pub(super) fn note_run(
         Verdict::Accepted => DeliveryState::Accepted,
         Verdict::Released => DeliveryState::Released,
         Verdict::Rejected(reason) => rejected(reason, queue, catalog),
+        // No outcome is true.
+        Verdict::Unknown => return,
     };
     note(dispositions, (run.first.id, run.last.id), run.first.answer, state);
 }

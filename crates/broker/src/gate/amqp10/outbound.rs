@@ -16,7 +16,7 @@ use super::refusal::Refused;
 use super::{Gate, LinkRole, error, role_in};
 use crate::cx::Cx;
 use crate::outlet::{Outlet, PeerEvent};
-use crate::placements::{NO_LEADER, out_of_reach};
+use crate::placements::{NO_LEADER, out_of_reach, outcome_unknown};
 
 /// The link property that says whether this is the single active consumer (docs/compatibility.md, Consuming).
 const ACTIVE: &str = "rabbitmq:active";
@@ -426,6 +426,10 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         Refusal::OutOfReach { node } => (
             condition::PRECONDITION_FAILED,
             format!("queue '{queue}' in vhost '{vhost}' {}", out_of_reach(node)),
+        ),
+        Refusal::OutcomeUnknown { node } => (
+            condition::INTERNAL_ERROR,
+            format!("queue '{queue}' in vhost '{vhost}' {}", outcome_unknown(node)),
         ),
         Refusal::NoLeader => {
             (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' {NO_LEADER}"))
