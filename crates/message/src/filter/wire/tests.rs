@@ -43,10 +43,11 @@ fn simple() -> impl Strategy<Value = Value> {
         any::<[u8; 16]>().prop_map(Value::Uuid),
         prop::collection::vec(any::<u8>(), 0..6).prop_map(|octets| Value::Binary(octets.into())),
         "[a-z]{0,5}".prop_map(|text| Value::Symbol(Symbol::from(text))),
-        "(|&p:|&s:|&&|&&p:).{0,5}".prop_filter("no modifier", |text| {
-            !text.starts_with('&') || ["&p:", "&s:", "&&"].iter().any(|known| text.starts_with(known))
-        })
-        .prop_map(Value::String),
+        "(|&p:|&s:|&&|&&p:).{0,5}"
+            .prop_filter("no modifier", |text| {
+                !text.starts_with('&') || ["&p:", "&s:", "&&"].iter().any(|known| text.starts_with(known))
+            })
+            .prop_map(Value::String),
     ]
 }
 
