@@ -64,6 +64,10 @@ pub(crate) enum Incoming {
         node: NodeNumber,
         supported: bool,
     },
+    /// The process of another node has ended.
+    Gone {
+        node: NodeNumber,
+    },
     /// A message of another node.
     Peer(PeerBytes),
     /// Close every connection with this reason, and end.

@@ -13,6 +13,7 @@
 //!    5 applied    index u64 | asks u8   1 if the sender wants to know the same of the receiver, else 0
 //!    6 how far    boot u32 | number u64
 //!    7 this far   boot u32 | number u64 | index u64
+//!   64 to 70      a frame of a session about queues: see [`seat::Frame`]
 //!  user           length u8 | bytes; the length is 255 if nobody knows the user
 //! ```
 //!
@@ -26,6 +27,7 @@ use catalog::{
     Answer, CatalogError, Change, Command, decode_change, decode_command, encode_change, encode_command,
 };
 use replica::Message;
+
 
 const RAFT: u8 = 1;
 const PROPOSE: u8 = 2;
@@ -46,6 +48,8 @@ pub enum PeerMessage {
     Propose(Propose),
     /// The answer to a proposal that makes no entry. Whoever has proposed an entry learns the answer when it applies the entry.
     Answered(Answered),
+    /// About queues: a frame of a session ([`seat::Frame`]). It is decoded where it is handled.
+    Seat(Bytes),
     /// All shards of the sender have applied the entries of the catalog up to `index`. If it `asks`, it wants to know the same of the
     /// receiver.
     Applied { index: u64, asks: bool },
@@ -121,6 +125,7 @@ impl PeerMessage {
                     Err(error) => put_error(&mut out, error),
                 }
             }
+            Self::Seat(frame) => return frame.clone(),
             Self::Applied { index, asks } => {
                 out.put_u8(APPLIED);
                 out.put_u64_le(*index);
@@ -143,6 +148,9 @@ impl PeerMessage {
 
     /// Returns `None` if the bytes are not a message.
     pub fn decode(mut bytes: Bytes) -> Option<Self> {
+        if seat::is_frame(&bytes) {
+            return Some(Self::Seat(bytes));
+        }
         Some(match bytes.try_get_u8().ok()? {
             RAFT => {
                 let owner = bytes.try_get_u64_le().ok()?;

@@ -327,6 +327,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Settings(settings) => shard.set_settings(settings),
         Incoming::Link { node, up } => shard.handle_link(node, up),
         Incoming::Support { node, supported } => shard.handle_support(node, supported),
+        Incoming::Gone { node } => shard.handle_gone(node),
         Incoming::Peer(message) => shard.handle_peer_message(message.from, message.bytes.clone()),
         Incoming::Accepted(accepted) => {
             drop(shard);

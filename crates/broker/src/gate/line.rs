@@ -6,7 +6,7 @@
 //! | `LINE 1`, and then `LOGIN vhost` | `OK` |
 //! | `DECLARE queue`, or `OWN queue` for this connection | `DECLARED queue` |
 //! | `OPEN p queue`, or `OPEN p` to the queues that messages name | `CREDIT p n`: publisher `p` has this much credit now |
-//! | `PUB p tag body`, `PUB p tag queue body` | `DONE p first last verdict`, of tags |
+//! | `PUB p tag body`, `PUB p tag queue body`; `PUT` for a durable message | `DONE p first last verdict`, of tags |
 //! | `SUB c queue`; `CANCEL c` | `SUBBED c` or `REFUSED c why`; `CANCELLED c` |
 //! | `CREDIT c n`, `DRAIN c n`: consumer `c` takes `n` more | `MSG c number redelivered body`; `DRAINED c ready` |
 //! | `GET g queue n`: without a consumer, held under `g` | `MSG g ...`; `GOT g n ready` |
@@ -48,6 +48,9 @@ enum Role {
     Consumer(Outlet<(u64, u64)>, u32),
     Holder(Holder),
 }
+
+/// A header that says that the message is durable.
+const DURABLE: [u8; 7] = [0x00, 0x53, 0x70, 0xc0, 0x02, 0x01, 0x41];
 
 /// One connection of a client that speaks the line protocol.
 #[derive(Debug)]
@@ -155,9 +158,10 @@ impl Gate {
                 watched.iter().for_each(|queue| intake.watch(queue, cx));
                 self.roles.insert(at.place, Role::Publisher(intake, 0));
             }
-            ("PUB", Phase::Open) => {
+            ("PUB" | "PUT", Phase::Open) => {
                 let own = (words.len() == 5).then(|| Arc::new(Route::simple("", word(3))));
-                self.publish(at.place, number(2)?, own, words[words.len() - 1], cx)?;
+                let header = if words[0] == "PUT" { &DURABLE[..] } else { &[] };
+                self.publish(at.place, number(2)?, own, (header, words[words.len() - 1]), cx)?;
             }
             ("SUB", Phase::Open) => {
                 let record = self.readable(word(2), cx)?;
@@ -230,12 +234,19 @@ impl Gate {
         self.peer.ticket(cx).ok_or_else(|| "no place".to_owned())
     }
 
-    fn publish(&mut self, p: u64, tag: u64, own: Option<Arc<Route>>, body: &str, cx: &mut Cx<'_>) -> Done {
+    fn publish(
+        &mut self,
+        p: u64,
+        tag: u64,
+        own: Option<Arc<Route>>,
+        (header, body): (&[u8], &str),
+        cx: &mut Cx<'_>,
+    ) -> Done {
         let length = u8::try_from(body.len()).map_err(|_| "body too long")?;
         let publisher = self.roles.get_mut(&p);
         let Some(Role::Publisher(intake, credit)) = publisher else { return Err("no publisher".into()) };
         *credit = credit.checked_sub(1).ok_or("no credit")?;
-        let bytes = Bytes::from([&BODY[..], &[length], body.as_bytes()].concat());
+        let bytes = Bytes::from([header, &BODY[..], &[length], body.as_bytes()].concat());
         let found = &intake.scan(Body::Owned(&bytes), true, cx).map_err(|bad| bad.to_string())?;
         let sender = self.peer.sender(0);
         let arrived = Arrived::Amqp10 { body: Body::Owned(&bytes), found };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ::nodes::{Alarms, Event, Health, Nodes, Side, View, Waits};
+use ::nodes::{Alarms, Event, Health, Nodes, Side, View, Waits, Why};
 use bytes::Bytes;
 use catalog::categories::PEER;
 use link::{ClusterId, Hello, NodeIdentity, Role};
@@ -412,14 +412,22 @@ impl Thread {
         }
         if let Some(running) = &self.running {
             tell_support(running, number, ended.is_none());
+            if ended == Some(Why::Gone) {
+                tell(running, || Incoming::Gone { node: number });
+            }
         }
         self.show();
     }
 }
 
 fn tell_support(running: &Running, node: u32, supported: bool) {
+    tell(running, || Incoming::Support { node, supported });
+}
+
+/// Tells all shards.
+fn tell(running: &Running, what: impl Fn() -> Incoming) {
     for shard in &running.shards {
         // A shard that has ended needs to know nothing.
-        drop(shard.send(Incoming::Support { node, supported }));
+        drop(shard.send(what()));
     }
 }

@@ -163,16 +163,19 @@ fn message() -> impl Strategy<Value = PeerMessage> {
         Some(index) => PeerMessage::ThisFar { boot, number, index },
         None => PeerMessage::HowFar { boot, number },
     });
-    prop_oneof![raft(), propose(), answered, applied, far]
+    let seat = prop::collection::vec(any::<u8>(), 0..50);
+    let seat = seat.prop_map(|rest| PeerMessage::Seat([&[64], &rest[..]].concat().into()));
+    prop_oneof![raft(), propose(), answered, applied, far, seat]
 }
 
-/// Returns true if the message ends with something of any length: the reason of an error, the content of a base, or entries.
+/// Returns true if the message ends with something of any length: the reason of an error, the content of a base, entries, or a frame.
 fn has_open_end(message: &PeerMessage) -> bool {
     match message {
         PeerMessage::Answered(answered) => answered.result.is_err(),
         PeerMessage::Raft { message, .. } => {
             matches!(message.body, Body::InstallBase(_) | Body::Append { .. })
         }
+        PeerMessage::Seat(_) => true,
         PeerMessage::Propose(_)
         | PeerMessage::Applied { .. }
         | PeerMessage::HowFar { .. }

@@ -14,6 +14,7 @@ use super::receipts::Receipt;
 impl Shard {
     /// Sends a request to the shard of the link. A name with an invalid shard is answered here.
     pub(super) fn dispatch_direct(&mut self, to: ReplyTo, vhost: Arc<str>, request: Direct) {
+        let Some((vhost, request)) = self.reply_to_node(to, vhost, request) else { return };
         let of_name = shard_of(to.outlet.0);
         let shard = if self.mail.shards().contains(&of_name) { of_name } else { self.here.id };
         self.do_or_send(shard, Mail::Direct { to, vhost, request });

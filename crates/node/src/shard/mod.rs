@@ -20,6 +20,7 @@
 //! | [`streams`] | streams that live here, and readers that are here |
 //! | [`groups`] | Raft groups: their members here, and what these have to propose |
 //! | [`peers`] | the other nodes of the cluster: which can be reached, which are supported, and what waits to be sent |
+//! | [`remote`] | queues of other nodes that clients of this shard use, and clients of other nodes that use queues of this one |
 //! | [`storage`] | journal, deferred writes, backlog in packs, and disk space |
 //! | [`metadata`] | catalog, placements, access and settings; on one shard also the decider |
 //! | [`mail`] | what is posted, boxes to and from other shards, and receipts |
@@ -46,6 +47,7 @@ mod peers;
 pub mod questions;
 mod queues;
 mod receipts;
+mod remote;
 mod requests;
 mod slot;
 mod storage;
@@ -84,6 +86,7 @@ pub use self::mutation::Mutation;
 pub use self::peers::PeerMail;
 use self::peers::Peers;
 use self::queues::Queues;
+use self::remote::Remote;
 use self::storage::Storage;
 pub use self::storage::{DirectWrites, StorageLimits, Writes};
 use self::streams::Streams;
@@ -155,6 +158,7 @@ pub struct Shard {
     streams: Streams,
     groups: Groups,
     peers: Peers,
+    remote: Remote,
     storage: Storage,
     mail: Mailroom,
     /// The questions of the admin API that are not answered yet.
@@ -202,6 +206,7 @@ impl Shard {
             queues: Queues::default(),
             groups: Groups::default(),
             peers: Peers::default(),
+            remote: Remote::default(),
             streams: Streams::default(),
             storage: Storage::new(shards, limits, live),
             mail: Mailroom::new(id, shards),
@@ -257,6 +262,7 @@ impl Shard {
         self.stream_timeouts();
         self.queue_timeouts();
         self.peer_timeouts();
+        self.remote_timeouts();
         self.sight_timeouts();
         self.miss_timeouts();
         self.loss_timeouts();
@@ -283,6 +289,7 @@ impl Shard {
             self.streams.next_deadline(),
             self.groups.next_deadline(),
             self.peers.next_deadline(),
+            self.remote.next_deadline(),
             self.metadata.next_deadline(),
             self.next_loss(),
             self.storage.next_deadline(),

@@ -65,8 +65,14 @@ impl Peers {
 
     /// Sends a message to the node shard of another node. Without a link it is dropped.
     pub(super) fn send(&mut self, to: NodeNumber, lane: u64, message: &PeerMessage) {
+        self.send_to(to, NODE_SHARD, lane, message);
+    }
+
+    /// Sends a message to a shard of another node. A number that the node has no shard for stands for one of those that it has. Without a link the
+    /// message is dropped.
+    pub(super) fn send_to(&mut self, to: NodeNumber, shard: ShardId, lane: u64, message: &PeerMessage) {
         if self.has_link(to) {
-            self.outbox.push(PeerMail { to, shard: NODE_SHARD, lane, bytes: message.encode() });
+            self.outbox.push(PeerMail { to, shard, lane, bytes: message.encode() });
         }
     }
 
@@ -98,6 +104,7 @@ impl Shard {
             self.peers.outbox.retain(|mail| mail.to != node);
         }
         self.handle_link_of_catalog(node, up);
+        self.handle_link_of_remote(node, up);
         self.handle_link_of_sight(node, up);
     }
 
@@ -105,6 +112,7 @@ impl Shard {
     pub fn handle_support(&mut self, node: NodeNumber, supported: bool) {
         if self.peers.support.set(node, supported) {
             self.handle_support_of_catalog(node, supported);
+            self.handle_support_of_remote(node, supported);
             self.answer_in_sight();
         }
     }
@@ -118,6 +126,7 @@ impl Shard {
             }
             Some(PeerMessage::Propose(propose)) => self.handle_proposal_of(from, propose),
             Some(PeerMessage::Answered(answered)) => self.handle_answered(answered),
+            Some(PeerMessage::Seat(frame)) => self.handle_frame(from, frame),
             Some(PeerMessage::Applied { index, asks }) => self.handle_applied_elsewhere(from, index, asks),
             Some(PeerMessage::HowFar { boot, number }) => self.handle_how_far(from, boot, number),
             Some(PeerMessage::ThisFar { boot, number, index }) => self.handle_this_far(boot, number, index),
@@ -127,6 +136,7 @@ impl Shard {
 
     /// Takes what is to be sent to other nodes.
     pub fn poll_peer_mail(&mut self) -> Vec<PeerMail> {
+        self.poll_remote();
         self.tell_applied();
         std::mem::take(&mut self.peers.outbox)
     }

@@ -61,6 +61,7 @@ impl Shard {
             }
             self.mail.give_inbox(inbox);
             self.dispatch_post();
+            self.tell_all();
             self.send_receipts();
         }
         // The list of dirty connections is taken after this turn. So the last round's output must be flushed

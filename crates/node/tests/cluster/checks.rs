@@ -70,6 +70,13 @@ impl History {
         assert_eq!(known, digest, "{who} has another catalog than others after entry {index}");
     }
 
+    /// Returns the durable queues that were declared.
+    pub(super) fn durable(&self) -> Vec<String> {
+        let is_durable = |name: &str| !name[1..].parse::<u64>().expect("a number").is_multiple_of(2);
+        let done = self.declared.iter().filter(|one| one.outcome == Outcome::Done && is_durable(&one.name));
+        done.map(|one| one.name.clone()).collect()
+    }
+
     /// Notes the answer to the declaration of a queue of a name that was never used before.
     pub(super) fn note_answer(&mut self, name: &str, answer: &Result<Answer, CatalogError>) {
         let outcome = match answer {

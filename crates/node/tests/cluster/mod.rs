@@ -2,10 +2,12 @@
 //! slow, each with a clock of its own. After the last fault heals, nothing is called from outside: what does not move by itself is a fault.
 
 mod checks;
+mod clients;
 mod links;
 mod lost;
 mod misses;
 mod node;
+mod queues;
 mod scenes;
 mod world;
 
@@ -22,14 +24,16 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 fn each_seed(plan: Plan) {
-    let mut done = 0;
+    let mut done = [0; 2];
     for seed in seeds() {
         let run = std::panic::catch_unwind(|| World::new(seed, plan).run());
         // The panic before says why.
-        let Ok(declared) = run else { panic!("{plan:?} fails with SLUICE_SEED={seed}") };
-        done += declared;
+        let Ok(of_run) = run else { panic!("{plan:?} fails with SLUICE_SEED={seed}") };
+        done.iter_mut().zip(of_run).for_each(|(sum, one)| *sum += one);
     }
-    assert!(done > 10 * seeds().count() as u64, "only {done} declarations were carried out");
+    let [declared, accepted] = done;
+    assert!(declared > 10 * seeds().count() as u64, "only {declared} declarations were carried out");
+    assert!(accepted > 30 * seeds().count() as u64, "only {accepted} messages were accepted");
 }
 
 #[test]

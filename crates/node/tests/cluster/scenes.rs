@@ -40,7 +40,7 @@ fn ask(one: &mut SimNode, random: &mut Random, now: &mut u64, command: Command) 
     answer.take().expect("answered")
 }
 
-fn declare(durable: bool) -> Command {
+pub(super) fn declare(durable: bool) -> Command {
     let mut declare = DeclareQueue::new("/", "q", Arguments::default());
     declare.durable = durable;
     Command::DeclareQueue(declare)
@@ -133,7 +133,7 @@ pub(super) fn pair_run(
     }
 }
 
-fn pair() -> ([SimNode; 2], Random, u64) {
+pub(super) fn pair() -> ([SimNode; 2], Random, u64) {
     pair_with(None, None)
 }
 
@@ -199,7 +199,7 @@ fn a_refusal_whose_index_does_not_come_is_given() {
     assert!(third.is_some(), "no answer in 20 s");
 }
 
-fn ask_on(
+pub(super) fn ask_on(
     nodes: &mut [SimNode; 2],
     random: &mut Random,
     now: &mut u64,

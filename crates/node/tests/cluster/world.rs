@@ -7,10 +7,11 @@ use std::rc::Rc;
 use catalog::{Arguments, Command, DeclareQueue};
 use node::shard::Mutation;
 use node::shard::looks::CatalogSight;
-use nodes::{Event, Side};
+use nodes::{Event, Side, Why};
 use wal_testing::{Crash, Random};
 
 use super::checks::{self, History};
+use super::clients::Clients;
 use super::links::{Kind, Network, Pipe, Sent};
 use super::node::{Answered, Process, SimNode};
 use crate::asks::Asks;
@@ -31,6 +32,9 @@ const FAULTY_STEPS: u32 = 6000;
 /// The simulated time after which everything moves again, when the last fault has healed: links are dialed at most 5 s apart, a support takes
 /// 2 s to end, and elections are tried again every half second.
 const HEALED_MS: u64 = 20_000;
+
+/// The time in which consumers empty all queues. What a node held that was lost returns after a minute.
+const EMPTIED_MS: u64 = 70_000;
 
 /// After this time without clients, nothing is on its way any more.
 const QUIET_MS: u64 = 6000;
@@ -67,6 +71,7 @@ pub(super) struct World {
     names: u64,
     transient: Vec<(String, usize, u32)>,
     has_clients: bool,
+    clients: Clients,
     /// Since when the first node has the second in sight.
     in_sight: BTreeMap<(usize, usize), u64>,
     /// When the first node said last that the second is behind.
@@ -96,6 +101,7 @@ impl World {
             names: 0,
             transient: Vec::new(),
             has_clients: true,
+            clients: Clients::default(),
             in_sight: BTreeMap::new(),
             behind: BTreeMap::new(),
             mail: 0,
@@ -108,8 +114,8 @@ impl World {
         self
     }
 
-    /// Returns the number of declarations that were carried out.
-    pub(super) fn run(mut self) -> u64 {
+    /// Returns the number of declarations that were carried out, and the number of messages that were accepted.
+    pub(super) fn run(mut self) -> [u64; 2] {
         (0..self.nodes.len()).for_each(|at| {
             if self.plan != Plan::Kills || self.random.one_in(2) {
                 self.start(at)
@@ -126,6 +132,13 @@ impl World {
         }
         // Without clients, nothing but heartbeats is sent soon.
         self.has_clients = false;
+        let queues = self.history.durable();
+        let emptied_ms = self.now_ms + EMPTIED_MS;
+        while self.now_ms < emptied_ms {
+            self.clients.finish(&mut self.nodes, &queues, self.now_ms, &mut self.random);
+            self.step();
+        }
+        let healed_ms = healed_ms + EMPTIED_MS;
         while self.now_ms < healed_ms + HEALED_MS + QUIET_MS {
             self.step();
         }
@@ -141,10 +154,14 @@ impl World {
 
     fn step(&mut self) {
         self.now_ms += self.random.below(8);
-        match self.random.below(12) {
+        match self.random.below(14) {
             0 => self.ask(),
             1..4 => self.carry(),
             4 => self.links(),
+            12.. => {
+                let queues = self.history.durable();
+                self.clients.step(&mut self.nodes, &queues, self.now_ms, &mut self.random);
+            }
             _ => self.step_node(),
         }
         self.take_answers();
@@ -228,6 +245,9 @@ impl World {
                     };
                     for shard in process.broker.iter_mut().flat_map(|broker| &mut broker.shards) {
                         shard.handle_support(number, ended.is_none());
+                        if ended == Some(Why::Gone) {
+                            shard.handle_gone(number);
+                        }
                     }
                 }
                 // No node has alarms. The clocks differ by up to 5 s.
@@ -367,8 +387,15 @@ impl World {
         };
         self.names += 1;
         let name = format!("q{}", self.names);
-        let mut declare = DeclareQueue::new("/", name.as_str(), Arguments::default());
-        declare.durable = !self.names.is_multiple_of(2);
+        let durable = !self.names.is_multiple_of(2);
+        // What is confirmed survives a power cut.
+        let arguments: Arguments = match durable {
+            true if self.names.is_multiple_of(3) => [("x-queue-type".to_owned(), "quorum".into())].into(),
+            true => [("x-fsync".to_owned(), true.into())].into(),
+            false => Arguments::default(),
+        };
+        let mut declare = DeclareQueue::new("/", name.as_str(), arguments);
+        declare.durable = durable;
         let command = Command::DeclareQueue(declare);
         let answer = Rc::new(RefCell::new(None));
         let to = answer.clone();
@@ -536,7 +563,7 @@ impl World {
 
     // ---- the end
 
-    fn check_end(&mut self) -> u64 {
+    fn check_end(&mut self) -> [u64; 2] {
         let processes = self.nodes.iter_mut().filter_map(|node| node.process.as_mut());
         let brokers = processes.filter_map(|process| process.broker.as_mut());
         let sights: Vec<_> = brokers.map(|broker| broker.shards[0].catalog_sight()).collect();
@@ -559,7 +586,8 @@ impl World {
         let catalog = brokers[0].shards[0].catalog();
         assert_eq!(catalog.nodes().len(), 3, "all have joined");
         self.history.check_end(catalog);
+        self.clients.check_end(&self.nodes, self.plan == Plan::Kills);
         let done = self.history.declared.iter().filter(|one| one.outcome == checks::Outcome::Done).count();
-        done as u64
+        [done as u64, self.clients.accepted() as u64]
     }
 }

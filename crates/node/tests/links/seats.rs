@@ -323,7 +323,7 @@ impl Broker {
             }
             Subject::Node(Node { shard, seat, .. }) => {
                 let (shard, number) = (*shard, seat.link + 1);
-                house.shards[shard].end_seat(*seat);
+                house.shards[shard].end_seat(*seat, true);
                 house.settle();
                 assert!(house.shards[shard].poll_seat(*seat).is_empty(), "it has ended");
                 *subject = Subject::Node(Node::connect(house, shard, number));
@@ -546,7 +546,7 @@ fn the_end_of_a_seat_ends_its_exclusive_consumer() {
     );
     client.say(&mut house, "SUB 2 q");
     assert_eq!(client.hear(&mut house), ["DONE 1 1 1 Accepted", "REFUSED 2 ExclusiveConsumer"]);
-    house.shards[0].end_seat(link(1));
+    house.shards[0].end_seat(link(1), true);
     house.settle();
     client.say(&mut house, "SUB 3 q");
     client.say(&mut house, "CREDIT 3 1");
@@ -607,7 +607,7 @@ fn what_is_on_its_way_to_a_seat_that_ends_goes_nowhere() {
         (1, 1),
         "one has no receipt yet, one was fetched and not taken"
     );
-    house.shards[0].end_seat(link(1));
+    house.shards[0].end_seat(link(1), true);
     house.shards[0].open_seat(link(2));
     house.log_stopped = false;
     house.settle();

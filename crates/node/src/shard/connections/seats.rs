@@ -1,9 +1,7 @@
-//! The seats of other nodes on this shard: their consumers, publishers and tickets ([`SeatKey`]), and the mail for them. No node has
-//! links to others yet.
+//! The seats of other nodes on this shard: their consumers, publishers and tickets ([`SeatKey`]), and the mail for them.
 //!
-//! The code of a link calls [`Shard::open_seat`], `add_seat_*` for what the other node opens, and [`Shard::handle_seat_requests`] for
-//! its requests. After each turn it takes the mail with [`Shard::poll_seat`], and translates the ids in it. [`Shard::end_seat`] has the
-//! consequences of a connection that closes.
+//! [`remote`](crate::shard) calls [`Shard::open_seat`] and `add_seat_*` for what the other node opens. After each turn it takes the mail with
+//! [`Shard::poll_seat`], and translates the ids in it. [`Shard::end_seat`] has the consequences of a connection that closes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +27,11 @@ struct Seat {
 
 /// The seats of a shard; see the module.
 #[derive(Debug, Default)]
-pub(super) struct Seats(HashMap<SeatKey, Seat>);
+pub(super) struct Seats {
+    by_key: HashMap<SeatKey, Seat>,
+    /// Those that have got mail since it was last taken, each once.
+    with_mail: Vec<SeatKey>,
+}
 
 impl Seats {
     /// Adds a delivery to the mail for a seat.
@@ -39,8 +41,11 @@ impl Seats {
     }
 
     /// Adds mail for a seat. For one that has ended, it is dropped.
-    fn pass(&mut self, seat: SeatKey, mail: SeatMail) {
-        if let Some(seat) = self.0.get_mut(&seat) {
+    fn pass(&mut self, key: SeatKey, mail: SeatMail) {
+        if let Some(seat) = self.by_key.get_mut(&key) {
+            if seat.outbox.is_empty() {
+                self.with_mail.push(key);
+            }
             seat.outbox.push(mail);
         }
     }
@@ -55,23 +60,28 @@ impl Connections {
     /// Adds the answer to a ticket, which ends the ticket.
     pub(in crate::shard) fn answer_seat(&mut self, key: SeatKey, ticket: Ticket, answer: SeatMail) {
         self.remove_ticket(ticket);
-        if let Some(seat) = self.seats.0.get_mut(&key) {
+        if let Some(seat) = self.seats.by_key.get_mut(&key) {
             seat.tickets.remove(&ticket);
-            seat.outbox.push(answer);
         }
+        self.seats.pass(key, answer);
+    }
+
+    /// Returns the seats that have got mail since the last call.
+    pub(in crate::shard) fn take_seats_with_mail(&mut self) -> Vec<SeatKey> {
+        std::mem::take(&mut self.seats.with_mail)
     }
 }
 
 impl Shard {
     /// Adds the seat of a new link.
     pub fn open_seat(&mut self, key: SeatKey) {
-        self.connections.seats.0.entry(key).or_default();
+        self.connections.seats.by_key.entry(key).or_default();
     }
 
     /// Registers a consumer of this queue, or a holder of messages that are fetched from it. Returns `None` if the seat has ended or
     /// the shard cannot register any more. So do the other two.
     pub fn add_seat_consumer(&mut self, key: SeatKey, queue: QueueId) -> Option<ConsumerId> {
-        let seat = self.connections.seats.0.get_mut(&key)?;
+        let seat = self.connections.seats.by_key.get_mut(&key)?;
         let consumer = ConsumerId(self.connections.shared.consumers.insert(ConsumerAddress::Seat(key))?);
         seat.consumers.insert(consumer, queue);
         Some(consumer)
@@ -79,7 +89,7 @@ impl Shard {
 
     /// Registers a publisher.
     pub fn add_seat_publisher(&mut self, key: SeatKey) -> Option<PublisherId> {
-        let seat = self.connections.seats.0.get_mut(&key)?;
+        let seat = self.connections.seats.by_key.get_mut(&key)?;
         let publisher = PublisherId(self.connections.shared.publishers.insert(PublisherAddress::Seat(key))?);
         seat.publishers.insert(publisher);
         Some(publisher)
@@ -87,7 +97,7 @@ impl Shard {
 
     /// Registers a ticket. Its answer ends it.
     pub fn add_seat_ticket(&mut self, key: SeatKey) -> Option<Ticket> {
-        let seat = self.connections.seats.0.get_mut(&key)?;
+        let seat = self.connections.seats.by_key.get_mut(&key)?;
         let ticket = Ticket(self.connections.shared.tickets.insert(TicketOwner::Seat(key))?);
         seat.tickets.insert(ticket);
         Some(ticket)
@@ -95,16 +105,32 @@ impl Shard {
 
     /// Ends a consumer or a holder. Its unsettled deliveries return to the queue. `failed` raises their delivery count.
     pub fn remove_seat_consumer(&mut self, key: SeatKey, consumer: ConsumerId, failed: bool) {
-        let Some(seat) = self.connections.seats.0.get_mut(&key) else { return };
+        let Some(seat) = self.connections.seats.by_key.get_mut(&key) else { return };
         if let Some(queue) = seat.consumers.remove(&consumer) {
             self.connections.shared.consumers.remove(consumer.0);
             self.mail.post.request(queue, Request::Detach { consumer, failed });
         }
     }
 
+    /// Forgets a consumer or a holder that has ended at its queue.
+    pub fn forget_seat_consumer(&mut self, key: SeatKey, consumer: ConsumerId) {
+        let seat = self.connections.seats.by_key.get_mut(&key);
+        if seat.is_some_and(|seat| seat.consumers.remove(&consumer).is_some()) {
+            self.connections.shared.consumers.remove(consumer.0);
+        }
+    }
+
+    /// Forgets a ticket that nobody waits for any more.
+    pub fn forget_seat_ticket(&mut self, key: SeatKey, ticket: Ticket) {
+        let seat = self.connections.seats.by_key.get_mut(&key);
+        if seat.is_some_and(|seat| seat.tickets.remove(&ticket)) {
+            self.connections.remove_ticket(ticket);
+        }
+    }
+
     /// Ends a publisher. It gets no more receipts.
     pub fn remove_seat_publisher(&mut self, key: SeatKey, publisher: PublisherId) {
-        let seat = self.connections.seats.0.get_mut(&key);
+        let seat = self.connections.seats.by_key.get_mut(&key);
         if seat.is_some_and(|seat| seat.publishers.remove(&publisher)) {
             self.connections.remove_publisher(publisher);
         }
@@ -119,18 +145,18 @@ impl Shard {
     pub fn poll_seat(&mut self, key: SeatKey) -> Vec<SeatMail> {
         self.connections
             .seats
-            .0
+            .by_key
             .get_mut(&key)
             .map(|seat| std::mem::take(&mut seat.outbox))
             .unwrap_or_default()
     }
 
-    /// Ends a seat, because its link is lost. What it holds unsettled returns to the queues as failed, and nothing more is sent to it.
-    pub fn end_seat(&mut self, key: SeatKey) {
-        let Some(seat) = self.connections.seats.0.remove(&key) else { return };
+    /// Ends a seat. What it holds unsettled returns to the queues, and nothing more is sent to it. `failed` raises the delivery counts.
+    pub fn end_seat(&mut self, key: SeatKey, failed: bool) {
+        let Some(seat) = self.connections.seats.by_key.remove(&key) else { return };
         for (consumer, queue) in seat.consumers {
             self.connections.shared.consumers.remove(consumer.0);
-            self.mail.post.request(queue, Request::Detach { consumer, failed: true });
+            self.mail.post.request(queue, Request::Detach { consumer, failed });
         }
         seat.publishers.into_iter().for_each(|publisher| self.connections.remove_publisher(publisher));
         seat.tickets.into_iter().for_each(|ticket| self.connections.remove_ticket(ticket));

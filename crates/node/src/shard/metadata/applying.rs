@@ -44,6 +44,7 @@ impl Shard {
         }
         self.note_proposal(asker);
         self.metadata.applied = *index;
+        self.handle_early_asks();
         let is_of_users = changes.iter().any(Change::is_of_users);
         if acts_for_node && is_of_users {
             self.note_users_changed(*index);
@@ -108,6 +109,7 @@ impl Shard {
         self.storage.note_applied(change);
         match change {
             Change::QueueDeclared(record) => self.place_elsewhere(record),
+            Change::NodeStarted { node, origin } => self.end_earlier_seats(*node, origin.boot),
             Change::NodeJoined { .. } if self.here.id == DECIDER => self.tend_catalog_soon(),
             Change::QueueForgotten { queue } => {
                 self.metadata.placements.forget(*queue);

@@ -60,6 +60,7 @@ impl Shard {
         self.walks.exchanges.begin();
         self.walks.rights.begin();
         self.metadata.applied = index;
+        self.handle_early_asks();
         match self.here.id == NODE_SHARD {
             true => self.note_applied(index, self.here.id),
             false => self.mail.send_applied(NODE_SHARD, index),

@@ -31,14 +31,8 @@ fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Requ
     iter::from_fn(next).take(RUN_MAX)
 }
 
-/// Returns the refusal of a queue that is at this place, which is out of reach.
-fn out_of_reach(home: Where) -> Refusal {
-    let node = match home {
-        Where::On(node) => Some(node.0),
-        Where::Here(_) | Where::Unplaced | Where::Nobody => None,
-    };
-    Refusal::OutOfReach { node }
-}
+/// The refusal of a queue that is on no node in reach.
+const OUT_OF_REACH: Refusal = Refusal::OutOfReach { node: None };
 
 /// The destination of what a machine emits: deliveries go to the gates, stored messages to the log.
 struct Upward<'a> {
@@ -137,8 +131,12 @@ impl Shard {
         while let Some(&(queue, ref request)) = rest.as_slice().first() {
             let catalog = self.metadata.catalog();
             let me = Where::Here(self.here.id);
-            let is_here = is_for_readers(request) && catalog.is_stream(queue) == Some(true);
-            let home = if is_here { me } else { self.metadata.placements().home(queue) };
+            let home = self.metadata.placements().home(queue);
+            // A reader is where its consumer is, if the stream is on this node.
+            let is_here = !matches!(home, Where::On(_))
+                && is_for_readers(request)
+                && catalog.is_stream(queue) == Some(true);
+            let home = if is_here { me } else { home };
             if home == me {
                 self.apply_or_leave(queue, &mut rest);
                 continue;
@@ -146,8 +144,8 @@ impl Shard {
             let Some((_, request)) = rest.next() else { break };
             match home {
                 Where::Here(home) => self.mail.send_request(home, queue, request),
-                // No node has links to others yet.
-                Where::On(_) | Where::Nobody => self.refuse_request(queue, request, out_of_reach(home)),
+                Where::On(node) => self.ask_node(node, (queue, request), &mut rest),
+                Where::Nobody => self.refuse_request(queue, request, OUT_OF_REACH),
                 Where::Unplaced if self.metadata.catalog().is_stream(queue).is_none() => {
                     self.refuse_request(queue, request, Refusal::NotFound)
                 }
@@ -174,9 +172,8 @@ impl Shard {
                 // Applied at once: the mail that is being handled may contain newer requests for the queue.
                 Where::Here(home) if home == self.here.id => self.apply_one(queue, request),
                 Where::Here(home) => self.mail.send_request(home, queue, request),
-                Where::On(_) | Where::Unplaced | Where::Nobody => {
-                    self.refuse_request(queue, request, out_of_reach(home));
-                }
+                Where::On(node) => self.ask_node(node, (queue, request), &mut Vec::new().drain(..)),
+                Where::Unplaced | Where::Nobody => self.refuse_request(queue, request, OUT_OF_REACH),
             }
         }
     }
@@ -209,6 +206,7 @@ impl Shard {
         for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
             self.refuse_request(queue, request, Refusal::NotFound);
         }
+        self.remote.forget_queues(|known| known != queue);
         for to in self.connections.take_watchers(queue) {
             self.gates().with(to.connection, |gate, cx| gate.handle_target_gone(to, name, cx));
         }
@@ -216,7 +214,7 @@ impl Shard {
 
     /// Answers a request for a queue that was deleted ([`Refusal::NotFound`]), is out of reach ([`Refusal::OutOfReach`]) or has no
     /// leader ([`Refusal::NoLeader`]), as the queue would. A queue out of reach ends the consumer at its first request, and makes none of its settlements.
-    fn refuse_request(&mut self, queue: QueueId, request: Request, why: Refusal) {
+    pub(in crate::shard) fn refuse_request(&mut self, queue: QueueId, request: Request, why: Refusal) {
         let (verdict, reason, is_deleted) = match why {
             Refusal::OutOfReach { node } => {
                 (Verdict::Rejected(RejectReason::Unavailable), GoneReason::OutOfReach { node }, false)

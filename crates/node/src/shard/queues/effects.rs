@@ -10,7 +10,9 @@ use broker::mail::{
 use catalog::categories::{PEER, QUEUE, RA};
 use catalog::ids::QueueId;
 use catalog::{Answer, CatalogError, Command, QueueRecord, RouteTarget};
-use queue::{Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish, Request, Ticket};
+use queue::{
+    Arrival, ConsumerId, Effect, Fifo, GoneReason, LEAVING_MAX, Publish, Refusal, Request, Requester, Ticket,
+};
 
 use super::WaitingLetters;
 use super::ended::Forgetting;
@@ -61,7 +63,12 @@ impl Shard {
         let extents = slot.map(|slot| std::mem::take(&mut slot.extents)).unwrap_or_default();
         let extents = extents.into_values().map(|run| run.extent).collect();
         let ticket = self.connections.ticket(TicketOwner::Ended(queue));
-        self.queues.ended.add(queue, ticket, Forgetting { answers, extents }, self.here.now_ms);
+        self.queues.ended.add(
+            queue,
+            ticket,
+            Forgetting { answers, extents, is_elsewhere: false },
+            self.here.now_ms,
+        );
         self.tell_of_end(queue);
     }
 
@@ -100,12 +107,50 @@ impl Shard {
         result: &Result<Answer, CatalogError>,
     ) {
         if result.is_err() {
+            if self.queues.ended.is_elsewhere(queue) {
+                self.refuse_elsewhere(queue, ticket);
+            }
             return;
         }
         self.connections.remove_ticket(ticket);
-        let Forgetting { answers, extents } = self.queues.ended.handle_forgotten(queue);
+        let Forgetting { answers, extents, .. } = self.queues.ended.handle_forgotten(queue);
         extents.into_iter().for_each(|extent| self.storage.release(extent));
         self.send_all(answers);
+    }
+
+    /// Deletes a queue of another node, which is away. `asker` gets the answer.
+    pub(in crate::shard) fn forget_elsewhere(&mut self, queue: QueueId, asker: Ticket) {
+        let delete = Request::Delete { ticket: asker, if_unused: false, if_empty: false };
+        if self.queues.ended.answer_later(queue, &delete) {
+            return;
+        }
+        if self.queues.ended.contains(queue) {
+            // Too many wait for its end already.
+            let (requester, why) = (Requester::Ticket(asker), Refusal::OutcomeUnknown { node: None });
+            return self.carry_out(queue, Effect::Refused { requester, why });
+        }
+        let effect = Effect::Done { ticket: asker, messages: 0, journaled: false };
+        let answers = vec![Mail::Effect { queue, effect }];
+        let ticket = self.connections.ticket(TicketOwner::Ended(queue));
+        let forgetting = Forgetting { answers, is_elsewhere: true, ..Forgetting::default() };
+        self.queues.ended.add(queue, ticket, forgetting, self.here.now_ms);
+        self.tell_of_end(queue);
+    }
+
+    /// Called when the catalog cannot forget a queue of another node. Its asker is told.
+    fn refuse_elsewhere(&mut self, queue: QueueId, ticket: Ticket) {
+        self.connections.remove_ticket(ticket);
+        // Its node may have deleted it before it was lost.
+        let why = Refusal::OutcomeUnknown { node: None };
+        let Forgetting { answers, .. } = self.queues.ended.handle_forgotten(queue);
+        for answer in answers {
+            let Mail::Effect { effect, .. } = answer else { continue };
+            if let Effect::Done { ticket, .. }
+            | Effect::Refused { requester: Requester::Ticket(ticket), .. } = effect
+            {
+                self.carry_out(queue, Effect::Refused { requester: Requester::Ticket(ticket), why });
+            }
+        }
     }
 
     /// Proposes again what was not answered, and sends the answers that have waited for it long enough.

@@ -47,6 +47,8 @@ pub(in crate::shard) struct Forgetting {
     /// The answers to whoever waits for the end of the queue.
     pub answers: Vec<Mail>,
     pub extents: Vec<Extent>,
+    /// The queue is on another node, which is away, and somebody wants it deleted. If the catalog refuses, the asker is told.
+    pub is_elsewhere: bool,
 }
 
 /// The queues that have ended; see the module. They are bounded by the queues that live on the shard.
@@ -85,6 +87,11 @@ impl Ended {
         }
         self.proposed.push_back((now_ms, queue));
         self.queues.insert(queue, EndedQueue { ticket, proposed_ms: now_ms, forgetting });
+    }
+
+    /// Returns true if the queue is on another node.
+    pub(super) fn is_elsewhere(&self, queue: QueueId) -> bool {
+        self.queues.get(&queue).is_some_and(|ended| ended.forgetting.is_elsewhere)
     }
 
     /// Called for a request to delete a queue. Returns true if the queue has ended. Then the request is answered when the catalog
