@@ -82,6 +82,8 @@ unit:
 interop:
 	cargo build --profile ci -p sluice
 	tests/interop/run.sh --both amqp10 amqp091 management amqp091-more management-more
+	tests/interop/run.sh --both --nodes proton go-amqp rhea jms rabbitmq-python rabbitmq-go rabbitmq-java tokens \
+		amqplib amqp091-go lapin amqp-java celery crossing
 
 kill:
 	tests/kill/run.sh
@@ -119,6 +121,7 @@ soak:
 	KILL_ROUNDS=60 KILL_MESSAGES=200000 tests/kill/run.sh
 	FORGET_ROUNDS=50 cargo test --profile ci -p sluice --test program forget:: -- --nocapture
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test program damage:: -- --nocapture
+	NETWORK_ROUNDS=60 cargo test --profile ci -p sluice --test program across::namespaces:: -- --nocapture
 	cargo build --release -p sluice && tests/hostile/run.py --full
 	$(MAKE) interop
 	SLUICE_BIN=target/release/sluice tests/page/run --proxies

@@ -16,6 +16,12 @@
 #                                             **Deletes everything** in its virtual host / before each run. The suites
 #                                             get the BROKER's name, for example rabbitmq, in SLUICE_AGAINST, and leave
 #                                             out the few checks in which Sluice deliberately does more.
+#   tests/interop/run.sh --nodes NAME...
+#                             runs suites against three nodes of one cluster. The nodes reach each other through pipes, and
+#                             bytes take a millisecond there (pipes.py). Each connection of AMQP goes to the next node, the
+#                             first one to the second node, so queues are on all nodes, and their clients on others. The
+#                             management API is that of the second node, so a check fails that looks there for a connection
+#                             to another node, or for the port of the pipe. The programs of the documents are left out.
 #   tests/interop/run.sh --record rabbitmqadmin
 #                                             records the pages again that crates/sluice/tests/rabbitmqadmin.rs plays,
 #                                             see rabbitmqadmin/recorder.py
@@ -85,26 +91,83 @@ find_broker() {
     [ -x "$broker" ] || { say "no broker found: cargo build --profile ci -p sluice, or set SLUICE_BIN"; exit 2; }
 }
 
-# Starts a broker, with further arguments. It has two event loops, so that connections and queues are on different ones.
-start_broker() {
-    dir=$(mktemp -d) && touch "$dir/out"
+# Starts a process of the broker, whose data and output are in a folder, with further arguments. It has two event loops, so that
+# connections and queues are on different ones.
+serve() {
+    local dir=$1; shift
+    mkdir -p "$dir" && touch "$dir/out"
     "$broker" serve --data-dir "$dir/data" --set listeners.tcp.default=127.0.0.1:0 --set management.tcp.ip=127.0.0.1 \
         --set management.tcp.port=0 --set prometheus.tcp.ip=127.0.0.1 --set prometheus.tcp.port=0 \
         --set listeners.ssl.default=127.0.0.1:0 --set "ssl_options.certfile=$SLUICE_TLS/server.pem" \
         --set "ssl_options.keyfile=$SLUICE_TLS/server.key" --set "ssl_options.cacertfile=$SLUICE_TLS/ca.pem" \
         --set ssl_options.verify=verify_peer --set ssl_cert_login_from=common_name --set shards=2 "$@" \
         >"$dir/out" 2>"$dir/log" </dev/null &
-    broker_pid=$!
+    broker_pids+=($!)
+}
+
+# Waits until a process listens. Returns its addresses.
+wait_for_broker() {
+    local dir=$1 pid=$2
     for _ in $(seq 300); do
         grep -q 'Server startup complete' "$dir/out" && break
-        kill -0 "$broker_pid" 2>/dev/null || break
+        kill -0 "$pid" 2>/dev/null || break
         sleep 0.1
     done
     SLUICE_AMQP=$(grep -o 'amqp://[^ ]*' "$dir/out" | head -n 1 | sed 's|.*@||')
     SLUICE_AMQPS=$(grep -o 'amqps://[^ ]*' "$dir/out" | head -n 1 | sed 's|.*@||')
     SLUICE_HTTP=$(grep -o 'http://[^ ]*/api' "$dir/out" | head -n 1 | sed 's|http://||; s|/api||')
-    export SLUICE_AMQP SLUICE_AMQPS SLUICE_HTTP
     [ -n "$SLUICE_AMQP" ] && [ -n "$SLUICE_HTTP" ] || { say "the broker did not start:"; tail -n 20 "$dir/log"; return 1; }
+}
+
+# Starts a broker, or three nodes of one, with further arguments.
+start_broker() {
+    dir=$(mktemp -d) && broker_pids=() pipe_pids=()
+    if [ -n "$nodes" ]; then
+        start_nodes "$@" || return
+    else
+        serve "$dir/1" "$@" && wait_for_broker "$dir/1" "${broker_pids[0]}" || return
+    fi
+    export SLUICE_AMQP SLUICE_AMQPS SLUICE_HTTP
+}
+
+# Starts pipes, and returns their ports in `ports`.
+start_pipes() {
+    local out; out=$(mktemp "$dir/pipes.XXXX")
+    python3 "$here/pipes.py" "$@" >"$out" 2>"$out.log" </dev/null & pipe_pids+=($!)
+    local targets=$#; [ "${1:-}" != --delay-ms ] || targets=$(($# - 2))
+    for _ in $(seq 100); do
+        mapfile -t ports <"$out"
+        [ ${#ports[@]} -lt "$targets" ] || return 0
+        sleep 0.1
+    done
+    say "the pipes did not start"; return 1
+}
+
+start_nodes() {
+    # The network of this process, so that no other run has these addresses.
+    local network=127.$((64 + $$ / 256 % 64)).$(($$ % 256)) n other at=0 targets=() list amqp=() amqps=() http=() ports
+    for n in 1 2 3; do
+        for other in 1 2 3; do targets+=("$network.$other:25672"); done
+    done
+    start_pipes --delay-ms 1 "${targets[@]}" || return
+    for n in 1 2 3; do
+        list=()
+        for other in 1 2 3; do
+            list+=(--set "cluster_formation.classic_config.nodes.$other=node-$other@127.0.0.1:${ports[at]}"); at=$((at + 1))
+        done
+        serve "$dir/$n" --set "node.name=node-$n@127.0.0.1" --set "cluster.listener=$network.$n:25672" \
+            --set "cluster.secret=only for the tests of foreign clients" "${list[@]}" "$@"
+    done
+    for n in 1 2 3; do
+        wait_for_broker "$dir/$n" "${broker_pids[n - 1]}" || return
+        amqp+=("$SLUICE_AMQP") amqps+=("$SLUICE_AMQPS") http+=("$SLUICE_HTTP")
+    done
+    for _ in $(seq 300); do
+        [ "$(grep -ch 'now votes about definitions' "$dir"/?/log | sort -n | tail -n 1)" = 2 ] && break
+        sleep 0.1
+    done
+    start_pipes "${amqp[1]},${amqp[2]},${amqp[0]}" "${amqps[1]},${amqps[2]},${amqps[0]}" || return
+    SLUICE_AMQP=127.0.0.1:${ports[0]} SLUICE_AMQPS=127.0.0.1:${ports[1]} SLUICE_HTTP=${http[1]}
 }
 
 # Empties the virtual host / of a broker that is running already.
@@ -154,15 +217,20 @@ make_certificates() {
     cd "$root"
 }
 
-# Stops the broker. Succeeds if the broker was still alive.
+# Stops the broker. Succeeds if all its processes were still alive.
 stop_broker() {
-    [ -n "${broker_pid:-}" ] || return 0
-    local alive=0
-    kill -9 "$broker_pid" 2>/dev/null || alive=1
-    wait "$broker_pid" 2>/dev/null
-    [ "$1" = 0 ] && [ "$alive" = 0 ] || { say "--- last lines of the broker's log"; tail -n "${SLUICE_LOG_LINES:-20}" "$dir/log"; }
+    [ -n "${dir:-}" ] || return 0
+    local alive=0 pid log
+    for pid in "${broker_pids[@]}"; do
+        kill -9 "$pid" 2>/dev/null || alive=1
+        wait "$pid" 2>/dev/null
+    done
+    for pid in "${pipe_pids[@]}"; do kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; done
+    if [ "$1" != 0 ] || [ "$alive" != 0 ]; then
+        for log in "$dir"/?/log; do say "--- last lines of the broker's log"; tail -n "${SLUICE_LOG_LINES:-20}" "$log"; done
+    fi
     rm -rf "$dir"
-    broker_pid=
+    dir=
     return "$alive"
 }
 trap 'stop_broker 0; stop_provider; rm -rf "${certificates:-}"' EXIT
@@ -403,7 +471,7 @@ suite() {
             continue
         fi
         start_broker "${settings[@]}" || return 1
-        "run_$name" && { [ "$SLUICE_QUEUE_TYPE" != "${types[0]}" ] || snippets "$name"; }; status=$?
+        "run_$name" && { [ "$SLUICE_QUEUE_TYPE" != "${types[0]}" ] || [ -n "$nodes" ] || snippets "$name"; }; status=$?
         stop_broker "$status"; alive=$?
         took+=("$(printf '%-16s %4d s  %s queues' "$name" $((SECONDS - began)) "$SLUICE_QUEUE_TYPE")")
         [ "$alive" = 0 ] || say "$name: the broker died"
@@ -411,13 +479,14 @@ suite() {
     done
 }
 
-install_only= installed_before= both=
+install_only= installed_before= both= nodes=
 export SLUICE_AGAINST= SLUICE_RECORD=
 while true; do
     case ${1:-} in
         --install) install_only=yes;;
         --installed) installed_before=yes;;
         --both) both=yes;;
+        --nodes) nodes=yes;;
         --record) SLUICE_RECORD=yes;;
         --against) SLUICE_AGAINST=${2:?the name of a broker}; shift;;
         *) break;;

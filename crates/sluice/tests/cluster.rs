@@ -2,123 +2,12 @@
 //! loopback network.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::broker::{Broker, Directory, PROGRAM, Starting, serve, verb};
-
-const SECRET: &str = "a secret of more than 20 bytes";
-
-/// The tries of a test that waits for something, and the time between two: a minute in all, more than anything here takes.
-const TRIES: u32 = 1200;
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// A node of a cluster, which runs or does not.
-struct Node {
-    name: String,
-    directory: Directory,
-    sets: Vec<String>,
-    broker: Option<Broker>,
-}
-
-/// Returns the nodes of a new cluster. None runs yet.
-fn nodes(what: &str, count: usize) -> Vec<Node> {
-    let names: Vec<String> = (1..=count).map(|n| format!("node-{n}@127.0.0.{n}")).collect();
-    let addresses: Vec<String> = (1..=count)
-        .map(|n| {
-            // The port is free again when this listener is gone.
-            let listener = TcpListener::bind((format!("127.0.0.{n}"), 0)).unwrap();
-            listener.local_addr().unwrap().to_string()
-        })
-        .collect();
-    let listed: Vec<String> = names
-        .iter()
-        .zip(&addresses)
-        .enumerate()
-        .map(|(at, (name, address))| {
-            let port = address.rsplit_once(':').unwrap().1;
-            format!("cluster_formation.classic_config.nodes.{}={name}:{port}", at + 1)
-        })
-        .collect();
-    names
-        .into_iter()
-        .zip(addresses)
-        .map(|(name, address)| {
-            let own = [
-                format!("node.name={name}"),
-                format!("cluster.listener={address}"),
-                format!("cluster.secret={SECRET}"),
-            ];
-            Node {
-                directory: Directory::new(what),
-                sets: own.into_iter().chain(listed.iter().cloned()).collect(),
-                name,
-                broker: None,
-            }
-        })
-        .collect()
-}
-
-impl Node {
-    fn spawn(&self) -> Starting {
-        Starting::spawn(&self.directory, &self.sets.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-
-    fn broker(&self) -> &Broker {
-        self.broker.as_ref().expect("it runs")
-    }
-
-    fn start(&mut self) {
-        self.broker = Some(self.spawn().finish());
-    }
-
-    fn kill(&mut self) {
-        self.broker.take().expect("it runs").kill();
-    }
-
-    fn declare(&self, queue: &str) -> (u16, Value) {
-        self.broker().ask("PUT", &format!("/api/queues/%2F/{queue}"), r#"{"durable": true}"#)
-    }
-
-    /// Returns the definitions, without what only this node says.
-    fn definitions(&self) -> Value {
-        let (status, mut definitions) = self.broker().get("/api/definitions");
-        assert_eq!(status, 200, "{definitions}");
-        let fields = definitions.as_object_mut().unwrap();
-        for list in fields.values_mut().filter_map(Value::as_array_mut) {
-            list.sort_by_key(Value::to_string);
-        }
-        definitions
-    }
-
-    fn has_queue(&self, queue: &str) -> bool {
-        let definitions = self.definitions();
-        definitions["queues"].as_array().unwrap().iter().any(|row| row["name"] == queue)
-    }
-}
-
-/// Waits until something is so.
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..TRIES {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(PAUSE);
-    }
-    panic!("this did not happen: {what}");
-}
-
-/// Starts all nodes together.
-fn start(nodes: &mut [Node], order: &[usize]) {
-    let started: Vec<(usize, Starting)> = order.iter().map(|at| (*at, nodes[*at].spawn())).collect();
-    for (at, starting) in started {
-        nodes[at].broker = Some(starting.finish());
-    }
-}
+use crate::broker::{PROGRAM, Starting, serve, verb};
+use crate::nodes::{Node, nodes, start, wait_until, wait_until_all_vote};
 
 fn wait_until_equal(nodes: &[Node]) {
     wait_until("the catalogs are equal", || {
@@ -139,9 +28,7 @@ fn three_nodes_keep_one_catalog() {
     let (_, users) = nodes[0].broker().get("/api/users");
     assert!(users.as_array().unwrap().iter().any(|user| user["name"] == "somebody"), "{users}");
     // Until then the founder alone decides.
-    wait_until("all vote", || {
-        nodes[2].directory.logged().matches("now votes about definitions").count() == 2
-    });
+    wait_until_all_vote(&nodes);
     // What a client was told on one node is found on the others.
     for (at, node) in nodes.iter().enumerate() {
         let path = format!("/api/users/of-node-{at}");
@@ -162,9 +49,10 @@ fn three_nodes_keep_one_catalog() {
     }
     wait_until_equal(&nodes);
     nodes[1].broker().stop();
+    let missed = format!("node {},", nodes[1].name);
     let is_missed = |line: &str| {
         let whys = ["does not count as alive: nothing is heard", "does not count as alive: it is heard, but"];
-        line.contains("node node-2@127.0.0.2,") && whys.iter().any(|why| line.contains(why))
+        line.contains(&missed) && whys.iter().any(|why| line.contains(why))
     };
     let is_missed = || nodes[0].directory.logged().lines().any(is_missed);
     wait_until("the stopped one is missed", is_missed);
@@ -343,4 +231,94 @@ fn each_node_shows_the_others_and_their_alarms() {
     assert!(explained.starts_with("critical: 2 nodes that vote are out of sight"), "{explained}");
     assert_eq!(nodes[0].broker().get("/api/health/checks/reached-target-cluster-size").0, 503);
     assert!(nodes[0].broker.take().unwrap().terminate().success());
+}
+
+impl Node {
+    fn publish(&self, queue: &str) {
+        let message =
+            json!({ "properties": {}, "routing_key": queue, "payload": "x", "payload_encoding": "string" });
+        let (status, answer) =
+            self.broker().ask("POST", "/api/exchanges/%2F/amq.default/publish", &message.to_string());
+        assert_eq!((status, &answer["routed"]), (200, &json!(true)), "{answer}");
+    }
+
+    /// Returns the rows of these queues, as this node lists them.
+    fn listed<const N: usize>(&self, path: &str, queues: [&str; N]) -> [Value; N] {
+        let (status, rows) = self.broker().get(path);
+        assert_eq!(status, 200, "{rows}");
+        let rows = rows.as_array().unwrap();
+        queues.map(|queue| {
+            rows.iter()
+                .find(|row| row["name"] == queue)
+                .unwrap_or_else(|| panic!("{queue}: {rows:?}"))
+                .clone()
+        })
+    }
+}
+
+#[test]
+fn each_node_lists_the_queues_of_all_nodes_with_their_numbers() {
+    let mut nodes = nodes("cluster-lists", 3);
+    start(&mut nodes, &[0, 1, 2]);
+    for (at, queue) in [(0, "first"), (1, "second"), (1, "used")] {
+        assert_eq!(nodes[at].declare(queue).0, 201);
+        wait_until("all have the queue", || nodes.iter().all(|node| node.has_queue(queue)));
+    }
+    nodes[0].publish("first");
+    (0..3).for_each(|_| nodes[1].publish("second"));
+    let mut recv = Command::new(PROGRAM);
+    recv.args(["recv", "used", "--count", "1", "--url", &nodes[2].broker().amqp_url()]);
+    let recv = recv.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+
+    let is_right = |node: &Node| {
+        let [first, second, used] = node.listed("/api/queues", ["first", "second", "used"]);
+        first["messages"] == 1 && second["messages_ready"] == 3 && used["consumers"] == 1
+    };
+    wait_until("all list the same numbers", || nodes.iter().all(is_right));
+    for node in &nodes {
+        let [first, second] = node.listed("/api/queues?sort=name", ["first", "second"]);
+        assert_eq!((&first["node"], &second["node"]), (&json!(nodes[0].name), &json!(nodes[1].name)));
+        assert_eq!((&second["state"], &second["messages"]), (&json!("running"), &json!(3)));
+        let (_, second) = node.broker().get("/api/queues/%2F/second");
+        assert_eq!((&second["messages_ready"], &second["consumers"]), (&json!(3), &json!(0)), "{second}");
+    }
+
+    // A node that stands still is waited for once, and what it does not say is not shown as 0.
+    nodes[1].broker().stop();
+    for node in [&nodes[0], &nodes[2]] {
+        for path in ["/api/queues", "/api/queues?sort=messages", "/api/queues?page=1"] {
+            let path = path.to_owned();
+            let rows = match path.ends_with("page=1") {
+                false => node.listed(&path, ["first", "second"]),
+                true => {
+                    let (status, page) = node.broker().get(&path);
+                    assert_eq!(status, 200, "{page}");
+                    ["first", "second"].map(|queue| {
+                        let rows = page["items"].as_array().unwrap();
+                        rows.iter().find(|row| row["name"] == queue).unwrap().clone()
+                    })
+                }
+            };
+            let [first, second] = rows;
+            assert_eq!((&first["state"], &first["messages"]), (&json!("running"), &json!(1)), "{first}");
+            assert_eq!(
+                (&second["state"], &second["node"]),
+                (&json!("down"), &json!(nodes[1].name)),
+                "{second}"
+            );
+            for number in ["messages", "messages_ready", "consumers", "message_stats"] {
+                assert!(second.get(number).is_none(), "{number}: {second}");
+            }
+        }
+        let (status, second) = node.broker().get("/api/queues/%2F/second");
+        assert_eq!((status, &second["state"]), (200, &json!("down")), "{second}");
+        assert!(node.says(&["list", "queues"]).contains("second"));
+    }
+    nodes[1].broker().resume();
+    wait_until("all list the same numbers again", || nodes.iter().all(is_right));
+    nodes[1].publish("used");
+    assert_eq!(String::from_utf8(recv.wait_with_output().unwrap().stdout).unwrap().trim(), "x");
+    for node in nodes {
+        assert!(node.broker.unwrap().terminate().success());
+    }
 }

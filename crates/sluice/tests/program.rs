@@ -4,7 +4,9 @@
 
 mod authority;
 mod broker;
+mod nodes;
 
+mod across;
 mod ages;
 mod amqp091;
 mod audit;

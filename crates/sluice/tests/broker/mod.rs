@@ -70,11 +70,13 @@ impl Drop for Directory {
 pub(crate) struct Starting {
     child: Child,
     stdout: BufReader<ChildStdout>,
+    host: String,
 }
 
 /// A broker that listens. It is killed when dropped.
 pub(crate) struct Broker {
     child: Child,
+    host: String,
     pub amqp_port: u16,
     pub http_port: u16,
 }
@@ -139,11 +141,26 @@ impl Starting {
         Self::spawn_command(&mut command, stderr)
     }
 
+    /// Starts a broker that listens on the addresses of a host, by a command which runs the one that follows it.
+    pub(crate) fn spawn_by(directory: &Directory, by: &[String], host: &str, sets: &[&str]) -> Self {
+        let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
+        let serve = serve(&directory.path.join("data"));
+        let mut command = Command::new(&by[0]);
+        command.args(&by[1..]).arg(serve.get_program()).args(serve.get_args()).stdin(Stdio::null());
+        for set in [&format!("listeners.tcp.default={host}:0"), &format!("management.tcp.ip={host}")] {
+            command.args(["--set", set]);
+        }
+        for set in sets {
+            command.args(["--set", set]);
+        }
+        Self { host: host.to_owned(), ..Self::spawn_command(&mut command, stderr) }
+    }
+
     fn spawn_command(command: &mut Command, stderr: File) -> Self {
         crate::forget::cut();
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        Self { child, stdout }
+        Self { child, stdout, host: "127.0.0.1".to_owned() }
     }
 
     /// Waits until the broker listens.
@@ -171,8 +188,10 @@ impl Starting {
             let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
             digits.parse().unwrap()
         };
-        let (amqp_port, http_port) = (port("amqp://guest@127.0.0.1:"), port("http://127.0.0.1:"));
-        Ok(Broker { child: self.child, amqp_port, http_port })
+        let host = self.host;
+        let amqp_port = port(&format!("amqp://guest@{host}:"));
+        let http_port = port(&format!("http://{host}:"));
+        Ok(Broker { child: self.child, host, amqp_port, http_port })
     }
 
     /// Sends SIGKILL. Returns true if the broker was listening by then.
@@ -200,11 +219,11 @@ impl Broker {
     }
 
     pub(crate) fn amqp_url(&self) -> String {
-        format!("amqp://guest:guest@127.0.0.1:{}", self.amqp_port)
+        format!("amqp://guest:guest@{}:{}", self.host, self.amqp_port)
     }
 
     pub(crate) fn http_url(&self) -> String {
-        format!("http://guest:guest@127.0.0.1:{}", self.http_port)
+        format!("http://guest:guest@{}:{}", self.host, self.http_port)
     }
 
     /// Sends SIGKILL, and waits for the process to end.

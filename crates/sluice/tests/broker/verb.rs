@@ -72,7 +72,8 @@ impl Broker {
 
     /// Sends one request to the management API. Returns the status and the JSON body.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let (status, answer) = ask_as(self.http_port, &basic("guest", "guest"), method, path, body);
+        let to = (self.host.as_str(), self.http_port);
+        let (status, answer) = ask_at(to, &basic("guest", "guest"), &[], method, path, body);
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         (status, serde_json::from_str(body).unwrap_or_default())
     }
@@ -108,7 +109,18 @@ pub(crate) fn ask_with(
     path: &str,
     body: &str,
 ) -> (u16, String) {
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    ask_at(("127.0.0.1", port), authorization, headers, method, path, body)
+}
+
+fn ask_at(
+    to: (&str, u16),
+    authorization: &str,
+    headers: &[&str],
+    method: &str,
+    path: &str,
+    body: &str,
+) -> (u16, String) {
+    let mut socket = TcpStream::connect(to).unwrap();
     let length = body.len();
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     write!(
