@@ -159,8 +159,9 @@ async fn leaders(call: &Call<'_>, vhost: Option<&str>, names: &Pattern) -> Resul
     let mut without = Vec::new();
     for some in records.chunks(QUEUES_AT_ONCE) {
         let rows = call.api.numbered(&call.who, some).await?;
-        let is_healthy =
-            |row: &QueueRow| !row.report.damaged && row.group.as_ref().is_none_or(GroupRow::is_healthy);
+        let is_healthy = |row: &QueueRow| {
+            !row.report.damaged && !row.is_unknown() && row.group.as_ref().is_none_or(GroupRow::is_healthy)
+        };
         let leaderless = rows.iter().filter(|row| !is_healthy(row));
         without.extend(leaderless.map(|row| json!({ "name": *row.name, "vhost": *row.vhost })));
     }

@@ -138,7 +138,8 @@ pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
     let row = call.api.queue(&call.who, vhost, name).await?;
     let mut body = View::of(call)?.json(&row);
     // To find the consumers, all connections are asked. So this is not done for a request that does not show them.
-    if !call.query.flag("disable_stats") && shape::shows(&call.query, "consumer_details") {
+    if !row.is_unknown() && !call.query.flag("disable_stats") && shape::shows(&call.query, "consumer_details")
+    {
         let consumers = match row.report.consumers {
             0 => Vec::new(),
             _ => channels::consumers_of_queue(call, vhost, name).await?,
@@ -195,9 +196,12 @@ impl View {
     }
 
     /// Shows a queue as RabbitMQ does, as far as this broker has the figures. `disable_stats` omits the figures;
-    /// `enable_queue_totals` adds the lengths again, without their rates.
+    /// `enable_queue_totals` adds the lengths again, without their rates. A queue whose node does not answer has no figures.
     fn json(&self, row: &QueueRow) -> Value {
         let mut body = declared(row);
+        if row.is_unknown() {
+            return body;
+        }
         if !self.query.flag("disable_stats") {
             add_statistics(&mut body, row);
             let (lengths, messages) = self.samples.queue(row, &self.ranges);
@@ -218,7 +222,12 @@ impl View {
 
 /// Returns what a queue is.
 fn declared(row: &QueueRow) -> Value {
-    let damaged = row.report.damaged;
+    let (damaged, is_down) = (row.report.damaged, row.is_unknown());
+    let state = match (damaged, is_down) {
+        (true, _) => "damaged",
+        (false, true) => "down",
+        (false, false) => "running",
+    };
     let mut body = json!({
         "name": *row.name,
         "vhost": *row.vhost,
@@ -231,7 +240,7 @@ fn declared(row: &QueueRow) -> Value {
         "operator_policy": row.operator_policy.as_deref(),
         "effective_policy_definition": json::from_arguments(&row.effective_policy),
         "node": *row.node,
-        "state": if damaged { "damaged" } else { "running" },
+        "state": state,
     });
     json::add_unknown_arguments(&mut body, unknown_queue_arguments(&row.arguments));
     if let Some(quorum) = &row.quorum {
@@ -239,9 +248,10 @@ fn declared(row: &QueueRow) -> Value {
     }
     if row.has_members() {
         // A damaged queue is closed: its only member takes part in no group.
-        body["leader"] = if damaged { Value::Null } else { (*row.node).into() };
+        let has_leader = !damaged && !is_down;
+        body["leader"] = if has_leader { (*row.node).into() } else { Value::Null };
         body["members"] = json!([*row.node]);
-        body["online"] = if damaged { json!([]) } else { json!([*row.node]) };
+        body["online"] = if has_leader { json!([*row.node]) } else { json!([]) };
     }
     body
 }

@@ -21,6 +21,8 @@ pub(crate) async fn status(call: &Call<'_>) -> Result<Reply, Failure> {
 fn member(row: &QueueRow) -> Value {
     let state = match &row.group {
         _ if row.report.damaged => "damaged",
+        // The node of the member does not answer.
+        _ if row.is_unknown() => "down",
         None => "not_started",
         Some(group) if group.leads => "leader",
         Some(group) if group.rests => "not_started",

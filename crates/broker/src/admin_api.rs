@@ -81,11 +81,22 @@ impl AdminError {
 }
 
 /// The statistics of a queue.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueNumbers {
     pub report: queue::Report,
     /// The state of its Raft group. `None` unless it is a quorum queue whose group runs.
     pub group: Option<GroupRow>,
+}
+
+/// From where the statistics of a queue are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// The queue is on this node, or on none.
+    Here,
+    /// The queue is on another node, which has said them.
+    Elsewhere,
+    /// The queue is on another node that was not asked, is out of reach, or did not answer in time. There are no statistics.
+    Unknown,
 }
 
 /// A queue and its statistics.
@@ -116,11 +127,12 @@ pub struct QueueRow {
     pub group: Option<GroupRow>,
     /// The node that the queue is on.
     pub node: Arc<str>,
+    pub seen: Seen,
 }
 
 impl QueueRow {
     /// Creates a row from the record in the catalog and the statistics.
-    pub fn new(record: &QueueRecord, numbers: QueueNumbers, node: Arc<str>) -> Self {
+    pub fn new(record: &QueueRecord, numbers: QueueNumbers, (node, seen): (Arc<str>, Seen)) -> Self {
         let QueueNumbers { report, group } = numbers;
         let name = |policy: &Option<Arc<Policy>>| policy.as_ref().map(|p| p.name.clone());
         Self {
@@ -140,7 +152,13 @@ impl QueueRow {
             report,
             group,
             node,
+            seen,
         }
+    }
+
+    /// Returns true if there are no statistics. See [`Seen::Unknown`].
+    pub fn is_unknown(&self) -> bool {
+        self.seen == Seen::Unknown
     }
 
     /// Returns true if the queue is a quorum queue.

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use catalog::access::{Login, Question, Remote};
-use catalog::ids::{Origin, QueueId, ShardId};
+use catalog::ids::{NodeNumber, Origin, QueueId, ShardId};
 use catalog::reply_to::ReplyTo;
 use catalog::{Answer, Catalog, CatalogError, Command, Entry, Exchange, RouteTarget, history_length};
 use message::Message;
@@ -67,6 +68,8 @@ pub enum Mail {
     Miss(Ticket),
     /// For the shard of the ticket: the node has all entries that were answered when it was missed, or cannot get them soon.
     CaughtUp(Ticket),
+    /// A look of another node at the receiving shard, as it came. The other node bounds those that are not answered.
+    LookOf { node: NodeNumber, look: Bytes },
     /// The result of a proposal.
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
 }

@@ -13,6 +13,7 @@ mod messages;
 mod moving;
 mod permit;
 mod quorum;
+mod reports;
 mod statistics;
 mod traces;
 mod troubles;
@@ -21,7 +22,7 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use broker::admin_api::{AdminError, QueueNumbers, QueueRow, UnclaimedSums};
+use broker::admin_api::{AdminError, UnclaimedSums};
 use broker::explain::Resources;
 use broker::notices::{Authentication, alarm};
 use broker::settings::Settings;
@@ -195,10 +196,6 @@ impl AdminApi {
         }
     }
 
-    fn row(&self, record: &QueueRecord, numbers: QueueNumbers) -> QueueRow {
-        QueueRow::new(record, numbers, self.inner.node.clone())
-    }
-
     /// Returns the queues of one virtual host, or of all, that the user may see.
     async fn visible_queues(
         &self,
@@ -221,11 +218,6 @@ impl AdminApi {
         records.sort_unstable_by(|a, b| by_name(a, b).then(b.id.incarnation().cmp(&a.id.incarnation())));
         records.dedup_by(|a, b| by_name(a, b).is_eq());
         Ok(records)
-    }
-
-    async fn with_numbers(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueRow>, AdminError> {
-        let reports = self.reports(records).await?;
-        Ok(records.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect())
     }
 }
 

@@ -13,11 +13,20 @@
 //!    5 applied    index u64 | asks u8   1 if the sender wants to know the same of the receiver, else 0
 //!    6 how far    boot u32 | number u64
 //!    7 this far   boot u32 | number u64 | index u64
+//!    8 look       boot u32 | number u64 | what u8 | ...
+//!                   what 1 reports      count u16 | queue u64 ...
+//!    9 looked     boot u32 | number u64 | shard u8 | shards u8 | is last u8 | what u8 | ...
+//!                   what 1 reports      count u16 | row ...
 //!   64 to 70      a frame of a session about queues: see [`seat::Frame`]
+//!  row            queue u64 | delivered u64 | lives here u8 | if it does: report, see [`seat::put_report`] | has group u8
+//!                   | if it has: leads u8 | rests u8 | term u64 | indexes: last, written, commit, applied, base u64
+//!                     | log bytes u64 | commit latency u64
 //!  user           length u8 | bytes; the length is 255 if nobody knows the user
 //! ```
 //!
 //! A decoder accepts what the encoder writes. It never panics, and allocates no more than the length of the input.
+
+mod looks;
 
 use std::sync::Arc;
 
@@ -28,6 +37,8 @@ use catalog::{
 };
 use replica::Message;
 
+pub use self::looks::{FarLook, FarLooked, FarNumbers, FarRow};
+pub(crate) use self::looks::{LOOK_QUEUES_MAX, put_row};
 
 const RAFT: u8 = 1;
 const PROPOSE: u8 = 2;
@@ -35,6 +46,8 @@ const ANSWER: u8 = 3;
 const APPLIED: u8 = 5;
 const HOW_FAR: u8 = 6;
 const THIS_FAR: u8 = 7;
+const LOOK: u8 = 8;
+const LOOKED: u8 = 9;
 
 /// The most errors in each other. A batch has no batches in it.
 const NESTED_MAX: u32 = 1;
@@ -58,6 +71,10 @@ pub enum PeerMessage {
     HowFar { boot: u32, number: u64 },
     /// The answer to the question of this start and number.
     ThisFar { boot: u32, number: u64, index: u64 },
+    /// What the admin API of the sender asks of all shards of the receiver.
+    Look(FarLook),
+    /// A part of the answer of one of these shards.
+    Looked(FarLooked),
 }
 
 /// See [`PeerMessage::Propose`].
@@ -142,6 +159,14 @@ impl PeerMessage {
                 out.put_u64_le(*number);
                 out.put_u64_le(*index);
             }
+            Self::Look(look) => {
+                out.put_u8(LOOK);
+                looks::put_look(look, &mut out);
+            }
+            Self::Looked(looked) => {
+                out.put_u8(LOOKED);
+                looks::put_looked(looked, &mut out);
+            }
         }
         out.into()
     }
@@ -186,6 +211,8 @@ impl PeerMessage {
                 let index = bytes.try_get_u64_le().ok()?;
                 bytes.is_empty().then_some(Self::ThisFar { boot, number, index })?
             }
+            LOOK => Self::Look(looks::get_look(bytes)?),
+            LOOKED => Self::Looked(looks::get_looked(bytes)?),
             _ => return None,
         })
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use broker::admin_api::QueueRow;
+use broker::admin_api::{QueueRow, Seen};
 use catalog::access::Identity;
 use node::AdminApi;
 
@@ -62,7 +62,9 @@ impl OfQueues {
             let part = api.queue_rows(who, from, ROWS_PER_REQUEST).await?;
             for (_, found) in &part {
                 pauses.count(VHOST_STEPS * filter.vhosts.len() as u64).await;
-                let is_wanted = filter.wants_vhost(&found.vhost)
+                // The other nodes have metrics of their own queues.
+                let is_wanted = found.seen == Seen::Here
+                    && filter.wants_vhost(&found.vhost)
                     && match &mut matches {
                         Some(matches) => matches.is_match(&found.name).await?,
                         None => true,

@@ -148,7 +148,7 @@ impl Samples {
         for ids in queues.chunks(QUEUES_PER_REQUEST) {
             let rows = api.sampled_queues(&who, ids).await?;
             let mut state = self.state();
-            for row in &rows {
+            for row in rows.iter().filter(|row| !row.is_unknown()) {
                 let sample = Sample { at_ms: now_ms, values: values(&QUEUE_FIGURES, row) };
                 state.queues.push(&row.id, sample);
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use broker::admin_api::{AdminError, QueueNumbers};
+use broker::admin_api::AdminError;
 use broker::ids::{NODE_SHARD, Where};
 use broker::placements::{NO_LEADER, Placements, out_of_reach, outcome_unknown};
 use catalog::access::Identity;
@@ -15,7 +15,6 @@ use tokio::sync::oneshot;
 
 use super::AdminApi;
 use crate::incoming::Incoming;
-use crate::shard::looks;
 use crate::shard::questions::{Act, AnswerTo, Look, PLACES_PER_PART, Part, Question, Read};
 
 /// How long the admin API waits for an answer.
@@ -288,62 +287,11 @@ impl AdminApi {
     /// Lets a node in a cluster catch up with the catalog, because something was not found. If that fails, the node goes on with what it has.
     /// Returns false if the node is in no cluster, so that it has everything.
     pub async fn catch_up(&self) -> bool {
-        let is_in_cluster = self.inner.identity.membership.is_some();
+        let is_in_cluster = self.is_in_cluster();
         if is_in_cluster {
             drop(self.act(self.inner.deadlines.change, NODE_SHARD.into(), Act::CatchUp).await);
         }
         is_in_cluster
-    }
-
-    /// Returns the reports of queues, from the shards where they live; an empty report for a queue without a
-    /// home. Each stream is asked with a request of its own, because an unused stream must be opened first.
-    /// Its count of deliveries is the sum over all shards.
-    pub(super) async fn reports(
-        &self,
-        records: &[Arc<QueueRecord>],
-    ) -> Result<Vec<QueueNumbers>, AdminError> {
-        let mut reports = vec![QueueNumbers::default(); records.len()];
-        let ids = |is_stream: bool| {
-            let records =
-                records.iter().enumerate().filter(move |(_, record)| record.is_stream() == is_stream);
-            records.map(|(i, record)| (i, record.id)).collect::<Vec<(usize, QueueId)>>()
-        };
-        let streams = ids(true);
-        let report = || Request::Report { ticket: NO_TICKET };
-        let asked = streams
-            .iter()
-            .map(|&(i, queue)| Ok((i, self.begin_ask_queue(queue, report())?)))
-            .collect::<Result<Vec<_>, AdminError>>()?;
-        for (i, asked) in asked {
-            // The stream was deleted in the meantime if any other effect arrives.
-            if let Effect::Report { report, .. } = asked.answer(self.inner.deadlines.numbers).await? {
-                reports[i].report = *report;
-            }
-        }
-        for rows in streams.chunks(PLACES_PER_PART) {
-            for found in self.look_everywhere(looks::Delivered(ids_of(rows))).await? {
-                rows.iter()
-                    .zip(found)
-                    .for_each(|((i, _), delivered)| reports[*i].report.delivered += delivered);
-            }
-        }
-        let mut by_home = vec![Vec::new(); self.inner.shards.len()];
-        let rows = ids(false);
-        let homes = self.homes(rows.iter().map(|(_, id)| *id)).await?;
-        for (row, home) in rows.into_iter().zip(homes) {
-            if let Some(here) = home.here().and_then(|home| by_home.get_mut(usize::from(home))) {
-                here.push(row);
-            }
-        }
-        for (home, here) in by_home.into_iter().enumerate() {
-            for rows in here.chunks(PLACES_PER_PART) {
-                let found = self.look(home, looks::Reports(ids_of(rows))).await?;
-                for ((i, _), report) in rows.iter().zip(found) {
-                    reports[*i] = report.unwrap_or_default();
-                }
-            }
-        }
-        Ok(reports)
     }
 
     /// Deletes all queues of a virtual host that nobody can use any more.
@@ -386,10 +334,6 @@ impl AdminApi {
             other => Err(refused(&record, &other)),
         }
     }
-}
-
-fn ids_of(rows: &[(usize, QueueId)]) -> Vec<QueueId> {
-    rows.iter().map(|(_, id)| *id).collect()
 }
 
 /// Returns the error for an answer that is not the expected one.

@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use broker::admin_api::{AdminError, QueueNumbers};
+use broker::admin_api::AdminError;
 use broker::explain::{
     AddressFacts, Cause, ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted,
 };
 use catalog::access::{Identity, Resource, Verb};
 
 use super::AdminApi;
+use super::reports::{Asks, Found};
 use crate::shard::looks::{Links, LinksSeen};
 use crate::shard::questions::PLACES_PER_PART;
 
@@ -85,7 +86,8 @@ impl AdminApi {
             Subject::Connection { name } => Wanted::Connection(name.clone()),
             Subject::Queue { vhost, name } => {
                 let record = self.listed(self.inner.deadlines.numbers, vhost, name).await?;
-                let numbers = self.reports(std::slice::from_ref(&record)).await?.remove(0);
+                let mut numbers = self.reports(Asks::AllNodes, std::slice::from_ref(&record)).await?;
+                let numbers = numbers.remove(0).numbers;
                 active = numbers.report.active_consumer;
                 let wanted = Wanted::Consumers(record.id);
                 look.queues.push(QueueFacts::new(&record, numbers.report, self.inner.clock.now_ms()));
@@ -135,9 +137,9 @@ impl AdminApi {
         }
         records.sort_unstable_by_key(|record| record.id);
         records.dedup_by_key(|record| record.id);
-        let reports = self.reports(&records).await?;
+        let reports = self.reports(Asks::AllNodes, &records).await?;
         let now_ms = self.inner.clock.now_ms();
-        let facts = |(record, numbers): (&_, QueueNumbers)| QueueFacts::new(record, numbers.report, now_ms);
+        let facts = |(record, found): (&_, Found)| QueueFacts::new(record, found.numbers.report, now_ms);
         look.queues = records.iter().map(|record| &**record).zip(reports).map(facts).collect();
         self.find_homes(&mut look).await?;
         Ok(look)

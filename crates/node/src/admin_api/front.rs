@@ -26,6 +26,7 @@ use queue::{Effect, Replay, Request};
 
 use super::ask::{NO_TICKET, refused};
 use super::messages::browsed;
+use super::reports::Asks;
 use super::{AdminApi, by_name};
 use crate::logins::NewHash;
 use crate::randomness::random;
@@ -163,7 +164,7 @@ impl AdminApi {
         let records = self.visible_queues(who, vhost).await?;
         let total = records.len();
         let page = page_of(records, offset, limit);
-        Ok((self.with_numbers(&page).await?, total))
+        Ok((self.with_numbers(Asks::AllNodes, &page).await?, total))
     }
 
     /// Returns the queues of one virtual host or of all, ordered by name, without statistics. See [`Self::numbered`].
@@ -198,7 +199,7 @@ impl AdminApi {
         for record in records {
             self.permit(who, &record.vhost, Verb::ReadQueue, &[]).await?;
         }
-        self.with_numbers(records).await
+        self.with_numbers(Asks::AllNodes, records).await
     }
 
     /// Returns a queue with its statistics.
@@ -208,8 +209,7 @@ impl AdminApi {
     pub async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, AdminError> {
         self.permit(who, vhost, Verb::ReadQueue, &[]).await?;
         let record = self.listed(self.inner.deadlines.numbers, vhost, name).await?;
-        let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
-        Ok(self.row(&record, report))
+        Ok(self.with_numbers(Asks::AllNodes, std::slice::from_ref(&record)).await?.remove(0))
     }
 
     /// Declares a queue. Returns true if it was created, false if it existed with the same properties.

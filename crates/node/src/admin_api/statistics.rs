@@ -10,13 +10,14 @@ use catalog::access::{Identity, Verb};
 use catalog::ids::QueueId;
 
 use super::AdminApi;
+use super::reports::Asks;
 use crate::shard::looks;
 
 impl AdminApi {
     /// Returns up to `limit` queues of all virtual hosts, from place `from` on, each with its place. If there are fewer
     /// than `limit` rows, they are the last ones. The next call starts at the place of the last row plus one. Queues
     /// may be created and deleted between the calls. The metrics use this call: their readers do not log in, and the
-    /// operator decides who reaches the port.
+    /// operator decides who reaches the port. Other nodes are not asked: each has its own metrics.
     pub async fn queue_rows(
         &self,
         who: &Identity,
@@ -32,7 +33,7 @@ impl AdminApi {
         }
         rows.truncate(limit);
         let (places, records): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
-        Ok(places.into_iter().zip(self.with_numbers(&records).await?).collect())
+        Ok(places.into_iter().zip(self.with_numbers(Asks::ThisNode, &records).await?).collect())
     }
 
     async fn permit_statistics(&self, who: &Identity) -> Result<(), AdminError> {
@@ -44,7 +45,7 @@ impl AdminApi {
     pub async fn sampled_queues(&self, who: &Identity, ids: &[QueueId]) -> Result<Vec<QueueRow>, AdminError> {
         self.permit_statistics(who).await?;
         let records = self.records(ids).await?;
-        self.with_numbers(&records).await
+        self.with_numbers(Asks::AllNodes, &records).await
     }
 
     /// Returns the queues that have had messages since the start, with how many were published to each and delivered from it

@@ -1,5 +1,6 @@
 //! Messages are read as they were written, and no bytes of another node do harm.
 
+use broker::admin_api::{GroupRow, QueueNumbers};
 use catalog::ids::{NodeId, Origin, QueueId};
 use catalog::{Arguments, Catalog, DeclareQueue, KnownNode, ParameterKey};
 use proptest::prelude::*;
@@ -156,6 +157,8 @@ fn message() -> impl Strategy<Value = PeerMessage> {
     let answered = answered.prop_map(|(boot, [term, number, index], result)| {
         PeerMessage::Answered(Answered { term, boot, number, index, result })
     });
+    let seat = prop::collection::vec(any::<u8>(), 0..50);
+    let seat = seat.prop_map(|rest| PeerMessage::Seat([&[64], &rest[..]].concat().into()));
     let applied = (any::<u64>(), any::<bool>());
     let applied = applied.prop_map(|(index, asks)| PeerMessage::Applied { index, asks });
     let far = (any::<u32>(), any::<u64>(), any::<Option<u64>>());
@@ -163,9 +166,81 @@ fn message() -> impl Strategy<Value = PeerMessage> {
         Some(index) => PeerMessage::ThisFar { boot, number, index },
         None => PeerMessage::HowFar { boot, number },
     });
-    let seat = prop::collection::vec(any::<u8>(), 0..50);
-    let seat = seat.prop_map(|rest| PeerMessage::Seat([&[64], &rest[..]].concat().into()));
-    prop_oneof![raft(), propose(), answered, applied, far, seat]
+    prop_oneof![raft(), propose(), answered, applied, far, seat, look(), looked()]
+}
+
+fn look() -> impl Strategy<Value = PeerMessage> {
+    let queues = prop::collection::vec(any::<u64>().prop_map(QueueId), 0..9);
+    (any::<u32>(), any::<u64>(), queues)
+        .prop_map(|(boot, number, queues)| PeerMessage::Look(FarLook { boot, number, queues }))
+}
+
+/// A count as a node sends it.
+fn count() -> impl Strategy<Value = u64> {
+    0..=1_u64 << 56
+}
+
+fn report() -> impl Strategy<Value = queue::Report> {
+    let times = prop::option::of(any::<(u64, u64)>());
+    let segments = prop::collection::vec(any::<u64>(), 0..4);
+    let stream = (count(), count(), times, segments).prop_map(|(first, bytes, times_ms, segments)| {
+        let (next, segments) = (first, segments.into());
+        queue::Retained { first, next, bytes, times_ms, segments, closed_from: None }
+    });
+    (count(), count(), any::<u32>(), any::<bool>(), any::<Option<u64>>(), prop::option::of(stream)).prop_map(
+        |(ready, delivered, consumers, damaged, head_at_ms, stream)| queue::Report {
+            ready,
+            delivered,
+            consumers,
+            damaged,
+            head_at_ms,
+            stream,
+            ..queue::Report::default()
+        },
+    )
+}
+
+fn group() -> impl Strategy<Value = GroupRow> {
+    (any::<bool>(), any::<bool>(), any::<u64>(), prop::array::uniform7(count())).prop_map(
+        |(leads, rests, term, numbers)| {
+            let [
+                last_index,
+                written_index,
+                commit_index,
+                applied_index,
+                base_index,
+                log_bytes,
+                commit_latency_ms,
+            ] = numbers;
+            GroupRow {
+                leads,
+                rests,
+                term,
+                last_index,
+                written_index,
+                commit_index,
+                applied_index,
+                base_index,
+                log_bytes,
+                commit_latency_ms,
+            }
+        },
+    )
+}
+
+fn looked() -> impl Strategy<Value = PeerMessage> {
+    let numbers =
+        (report(), prop::option::of(group())).prop_map(|(report, group)| QueueNumbers { report, group });
+    let row = (any::<u64>(), count(), prop::option::of(numbers));
+    let row =
+        row.prop_map(|(queue, delivered, numbers)| FarRow { queue: QueueId(queue), delivered, numbers });
+    let rows = prop::collection::vec(row, 0..4);
+    let shard = (1..=u8::MAX).prop_flat_map(|shards| (0..shards, Just(shards)));
+    (any::<(u32, u64)>(), shard, any::<bool>(), rows).prop_map(
+        |((boot, number), (shard, shards), is_last, rows)| {
+            PeerMessage::Looked(FarLooked { boot, number, shard, shards, is_last, rows })
+        },
+    )
 }
 
 /// Returns true if the message ends with something of any length: the reason of an error, the content of a base, entries, or a frame.
@@ -179,6 +254,8 @@ fn has_open_end(message: &PeerMessage) -> bool {
         PeerMessage::Propose(_)
         | PeerMessage::Applied { .. }
         | PeerMessage::HowFar { .. }
+        | PeerMessage::Look(_)
+        | PeerMessage::Looked(_)
         | PeerMessage::ThisFar { .. } => false,
     }
 }
@@ -226,7 +303,7 @@ proptest! {
             bytes[at] ^= byte;
             check(&bytes);
         }
-        for kind in 0..=THIS_FAR {
+        for kind in 0..=LOOKED {
             check(&[&[kind], &any_bytes[..]].concat());
         }
     }
@@ -284,12 +361,49 @@ fn a_user_whose_name_is_too_long_is_left_out() {
     assert_eq!(PeerMessage::decode(bytes.into()), None, "the name is no text");
 }
 
+fn looked_at_one(numbers: Option<QueueNumbers>) -> PeerMessage {
+    let rows = vec![FarRow { queue: QueueId(7), delivered: 5, numbers }];
+    PeerMessage::Looked(FarLooked { boot: 1, number: 2, shard: 3, shards: 4, is_last: true, rows })
+}
+
+/// Each flipped bit of an answer is read without panic, and so is each beginning.
+#[test]
+fn damaged_numbers_are_read_without_panic() {
+    let group = GroupRow { leads: true, term: 1, last_index: 9, ..GroupRow::default() };
+    let report = queue::Report { ready: 3, consumers: 1, ..queue::Report::default() };
+    let bytes = looked_at_one(Some(QueueNumbers { report, group: Some(group) })).encode();
+    for at in 0..bytes.len() {
+        check(&bytes[..at]);
+        for bit in 0..8 {
+            let mut bytes = bytes.to_vec();
+            bytes[at] ^= 1 << bit;
+            check(&bytes);
+        }
+    }
+}
+
+/// An answer with numbers that no node has, or of a shard that its node does not have, makes no sense.
+#[test]
+fn impossible_looks_and_answers_are_refused() {
+    let refused = |message: PeerMessage| assert_eq!(PeerMessage::decode(message.encode()), None);
+    refused(PeerMessage::Look(FarLook { boot: 1, number: 2, queues: vec![QueueId(7); 501] }));
+    let looked = |shard, shards, delivered| {
+        let rows = vec![FarRow { queue: QueueId(7), delivered, numbers: None }];
+        PeerMessage::Looked(FarLooked { boot: 1, number: 2, shard, shards, is_last: false, rows })
+    };
+    refused(looked(4, 4, 0));
+    refused(looked(0, 0, 0));
+    refused(looked(0, 1, (1 << 56) + 1));
+    let group = GroupRow { log_bytes: u64::MAX, ..GroupRow::default() };
+    refused(looked_at_one(Some(QueueNumbers { group: Some(group), ..QueueNumbers::default() })));
+}
+
 /// Nodes of different versions talk to each other, so the bytes stay as they are.
 #[test]
 fn messages_have_these_bytes() {
     let command = Command::ForgetQueue { queue: QueueId(7) };
     let propose = Propose { term: 4, boot: 1, number: 2, low: 1, shard: 3, by: Some("ann".into()), command };
-    let golden: [(PeerMessage, &[u8]); 7] = [
+    let golden: [(PeerMessage, &[u8]); 9] = [
         (
             PeerMessage::Propose(propose),
             b"\x02\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x03\x03ann\xc0\x05\x02\x50\x02\x53\x07",
@@ -311,6 +425,14 @@ fn messages_have_these_bytes() {
         (
             PeerMessage::ThisFar { boot: 1, number: 2, index: 3 },
             b"\x07\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0",
+        ),
+        (
+            PeerMessage::Look(FarLook { boot: 1, number: 2, queues: vec![QueueId(7)] }),
+            b"\x08\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\x01\0\x07\0\0\0\0\0\0\0",
+        ),
+        (
+            looked_at_one(None),
+            b"\x09\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\x04\x01\x01\x01\0\x07\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0",
         ),
     ];
     for (message, bytes) in golden {
@@ -365,6 +487,8 @@ fn write_corpus() {
         ("in_batch", answered(Err(in_batch))),
         ("applied", PeerMessage::Applied { index: 4, asks: true }),
         ("how_far", PeerMessage::HowFar { boot: 1, number: 2 }),
+        ("look", PeerMessage::Look(FarLook { boot: 1, number: 2, queues: vec![QueueId(7), QueueId(8)] })),
+        ("looked", looked_at_one(Some(QueueNumbers::default()))),
         ("this_far", PeerMessage::ThisFar { boot: 1, number: 2, index: 3 }),
     ];
     for (name, message) in all {

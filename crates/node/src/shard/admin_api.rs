@@ -113,6 +113,7 @@ impl Shard {
                     self.mail.post.request(queue, request);
                 }
             }
+            Act::LookAt { node, queues, to } => self.look_at(node, queues, to),
             Act::Holder(to) => to.send(self.connections.new_holder()),
             Act::Post { queue, requests, to } => {
                 requests.into_iter().for_each(|request| self.mail.post.request(queue, request));
@@ -142,6 +143,7 @@ impl Shard {
     pub fn give_up(&mut self, number: u64) {
         self.admin_api.unanswered.retain(Question::is_awaited);
         self.admin_api.peeks.remove(&number);
+        self.give_up_far_looks();
         self.give_up_moves(number);
         if let Some(ticket) = self.admin_api.tickets.remove(&number)
             && let Some((queue, _)) = self.admin_api.requests.remove(&ticket)

@@ -21,6 +21,7 @@
 //! | [`groups`] | Raft groups: their members here, and what these have to propose |
 //! | [`peers`] | the other nodes of the cluster: which can be reached, which are supported, and what waits to be sent |
 //! | [`remote`] | queues of other nodes that clients of this shard use, and clients of other nodes that use queues of this one |
+//! | [`far_looks`] | what the admin API asks of other nodes, until it is answered |
 //! | [`storage`] | journal, deferred writes, backlog in packs, and disk space |
 //! | [`metadata`] | catalog, placements, access and settings; on one shard also the decider |
 //! | [`mail`] | what is posted, boxes to and from other shards, and receipts |
@@ -35,6 +36,7 @@ mod budgets;
 mod connections;
 mod deadlines;
 mod direct;
+pub mod far_looks;
 mod groups;
 mod late;
 pub mod looks;
@@ -77,6 +79,7 @@ use wal::BufferBudget;
 use self::connections::{Connections, Gates};
 pub(crate) use self::connections::{Encrypted, FAIR_PART, READ_BUFFER, READ_MAX};
 pub use self::connections::{Migration, Occupancy};
+use self::far_looks::FarLooks;
 use self::groups::Groups;
 pub use self::late::{LATE_SHARD, LATE_TURN, Late};
 use self::mail::Mailroom;
@@ -159,6 +162,7 @@ pub struct Shard {
     groups: Groups,
     peers: Peers,
     remote: Remote,
+    far_looks: FarLooks,
     storage: Storage,
     mail: Mailroom,
     /// The questions of the admin API that are not answered yet.
@@ -207,6 +211,7 @@ impl Shard {
             groups: Groups::default(),
             peers: Peers::default(),
             remote: Remote::default(),
+            far_looks: FarLooks::default(),
             streams: Streams::default(),
             storage: Storage::new(shards, limits, live),
             mail: Mailroom::new(id, shards),
@@ -263,6 +268,7 @@ impl Shard {
         self.queue_timeouts();
         self.peer_timeouts();
         self.remote_timeouts();
+        self.far_look_timeouts();
         self.sight_timeouts();
         self.miss_timeouts();
         self.loss_timeouts();
@@ -290,6 +296,7 @@ impl Shard {
             self.groups.next_deadline(),
             self.peers.next_deadline(),
             self.remote.next_deadline(),
+            self.far_looks.next_deadline(),
             self.metadata.next_deadline(),
             self.next_loss(),
             self.storage.next_deadline(),

@@ -106,6 +106,9 @@ impl Shard {
         self.handle_link_of_catalog(node, up);
         self.handle_link_of_remote(node, up);
         self.handle_link_of_sight(node, up);
+        if !up {
+            self.end_looks_at(node);
+        }
     }
 
     /// Called when the support of another node begins or ends.
@@ -114,12 +117,15 @@ impl Shard {
             self.handle_support_of_catalog(node, supported);
             self.handle_support_of_remote(node, supported);
             self.answer_in_sight();
+            if !supported {
+                self.end_looks_at(node);
+            }
         }
     }
 
     /// Handles a message of another node. One that makes no sense is dropped, and logged.
     pub fn handle_peer_message(&mut self, from: NodeNumber, bytes: Bytes) {
-        match PeerMessage::decode(bytes) {
+        match PeerMessage::decode(bytes.clone()) {
             Some(PeerMessage::Raft { owner: CATALOG, message }) => self.step_catalog(from, message),
             Some(PeerMessage::Raft { owner, .. }) => {
                 tracing::debug!(target: RA, from, owner, "a message for a group that has no member here");
@@ -130,6 +136,8 @@ impl Shard {
             Some(PeerMessage::Applied { index, asks }) => self.handle_applied_elsewhere(from, index, asks),
             Some(PeerMessage::HowFar { boot, number }) => self.handle_how_far(from, boot, number),
             Some(PeerMessage::ThisFar { boot, number, index }) => self.handle_this_far(boot, number, index),
+            Some(PeerMessage::Look(_)) => self.handle_far_look(from, &bytes),
+            Some(PeerMessage::Looked(looked)) => self.handle_looked(from, looked),
             None => tracing::error!(target: RA, from, "a message of another node is malformed"),
         }
     }

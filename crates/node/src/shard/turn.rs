@@ -164,6 +164,7 @@ impl Shard {
             Mail::Shed(budget) => _ = self.shed(budget),
             Mail::Miss(ticket) => self.handle_miss(ticket),
             Mail::CaughtUp(ticket) => self.handle_caught_up(ticket),
+            Mail::LookOf { node, look } => self.handle_look_of(node, look),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
             Mail::LogFull { bytes, oldest, newest, on_reserve } => {
                 self.handle_log_full(bytes, oldest, newest, on_reserve);

@@ -41,11 +41,24 @@ pub(super) struct Pair {
     questions: u32,
     /// The number of bases that were sent.
     pub bases: u32,
+    /// The messages that are lost.
+    pub loses: fn(&PeerMessage) -> bool,
+    /// What the nodes have sent about lists.
+    pub sent: Vec<PeerMessage>,
 }
 
 impl Pair {
     pub(super) fn new(mutation: Option<Mutation>) -> Self {
-        let (nodes, random, now) = pair_with(None, mutation);
+        Self::of(None, mutation)
+    }
+
+    /// The second node has this many shards.
+    pub(super) fn with_shards(shards: u8) -> Self {
+        Self::of(Some(shards), None)
+    }
+
+    fn of(shards: Option<u8>, mutation: Option<Mutation>) -> Self {
+        let (nodes, random, now) = pair_with(shards, mutation);
         let mut pair = Self {
             nodes,
             random,
@@ -56,6 +69,8 @@ impl Pair {
             is_deaf: false,
             questions: 0,
             bases: 0,
+            loses: |_| false,
+            sent: Vec::new(),
         };
         // The second node waits for its start.
         pair.run(6000);
@@ -76,6 +91,12 @@ impl Pair {
                     let is_question = matches!(message, PeerMessage::HowFar { .. });
                     self.questions += u32::from(is_question);
                     self.bases += u32::from(is_base(&message));
+                    if matches!(message, PeerMessage::Look(_) | PeerMessage::Looked(_)) {
+                        self.sent.push(message.clone());
+                    }
+                    if (self.loses)(&message) {
+                        continue;
+                    }
                     if self.lags && from == 0 && matches!(message, PeerMessage::Raft { .. }) {
                         self.kept_back.push(mail.bytes);
                     } else if !(self.is_cut || self.is_deaf && is_question) {
@@ -181,6 +202,10 @@ impl Client091 {
         assert_eq!(client.said, ["open", "channel"]);
         client.said.clear();
         client
+    }
+
+    pub(super) fn send_content(&mut self, method: &Method<'_>, body: &Bytes) {
+        self.conn.send_content(CHANNEL, method, &[0, 0], body, 0);
     }
 
     pub(super) fn send(&mut self, method: Method<'_>) {
@@ -323,7 +348,7 @@ fn exchange(name: &str) -> Command {
     })
 }
 
-fn queue(name: &str) -> Command {
+pub(super) fn queue(name: &str) -> Command {
     let mut declare = DeclareQueue::new("/", name, Arguments::default());
     declare.durable = true;
     Command::DeclareQueue(declare)

@@ -3,6 +3,7 @@
 
 mod checks;
 mod clients;
+mod far_looks;
 mod links;
 mod lost;
 mod misses;

@@ -6,11 +6,12 @@ use broker::admin_api::{MoveRefusal, Reclaimed};
 use broker::moving::Moving;
 use broker::traces::Traces;
 use catalog::access::{AccessRefused, Identity};
-use catalog::ids::QueueId;
+use catalog::ids::{NodeId, QueueId};
 use catalog::{Answer, CatalogError, Command};
 use queue::{ConsumerId, Effect, Peek, Peeked, Refusal, Request};
 
 use super::{AnswerTo, PLACES_PER_PART};
+use crate::peer::FarNumbers;
 
 /// Something that a shard is to do. Each variant has the way of its answer.
 #[derive(Debug)]
@@ -22,6 +23,9 @@ pub enum Act {
     CatchUp(AnswerTo<()>),
     /// Sends a request to a queue. The shard sets the ticket.
     Request { queue: QueueId, request: Request, to: AnswerTo<Effect> },
+    /// Asks another node for the reports of these queues, at most [`PLACES_PER_PART`]. Answered by `None` if the node is out of reach, or does not
+    /// answer in time.
+    LookAt { node: NodeId, queues: Vec<QueueId>, to: AnswerTo<Option<FarNumbers>> },
     /// Makes a new holder, under which messages can be fetched. `None` if the shard has no number left.
     Holder(AnswerTo<Option<ConsumerId>>),
     /// Sends requests that a queue does not answer. The shard sends them after those of earlier questions. Answered when they
@@ -51,6 +55,7 @@ impl Act {
             Self::Change { .. }
             | Self::CatchUp(_)
             | Self::Request { .. }
+            | Self::LookAt { .. }
             | Self::Holder(_)
             | Self::Post { .. }
             | Self::Move { .. }
