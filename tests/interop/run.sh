@@ -18,7 +18,7 @@
 #                                             out the few checks in which Sluice deliberately does more.
 #   tests/interop/run.sh --nodes NAME...
 #                             runs suites against three nodes of one cluster. The nodes reach each other through pipes, and
-#                             bytes take a millisecond there (pipes.py). Each connection of AMQP goes to the next node, the
+#                             bytes take a millisecond there (pipes.py). One link is cut and healed every two seconds. Each connection of AMQP goes to the next node, the
 #                             first one to the second node, so queues are on all nodes, and their clients on others. The
 #                             management API is that of the second node, so a check fails that looks there for a connection
 #                             to another node, or for the port of the pipe. The programs of the documents are left out.
@@ -134,7 +134,7 @@ start_broker() {
 start_pipes() {
     local out; out=$(mktemp "$dir/pipes.XXXX")
     python3 "$here/pipes.py" "$@" >"$out" 2>"$out.log" </dev/null & pipe_pids+=($!)
-    local targets=$#; [ "${1:-}" != --delay-ms ] || targets=$(($# - 2))
+    local targets=$#; [ "${1:-}" != --delay-ms ] || targets=$(($# - 4))
     for _ in $(seq 100); do
         mapfile -t ports <"$out"
         [ ${#ports[@]} -lt "$targets" ] || return 0
@@ -149,7 +149,8 @@ start_nodes() {
     for n in 1 2 3; do
         for other in 1 2 3; do targets+=("$network.$other:25672"); done
     done
-    start_pipes --delay-ms 1 "${targets[@]}" || return
+    # The link between the second and the third node is cut and healed all the time.
+    start_pipes --delay-ms 1 --cut 5,7 "${targets[@]}" || return
     for n in 1 2 3; do
         list=()
         for other in 1 2 3; do
