@@ -16,10 +16,7 @@ use queue::{
 use crate::codec::{get_ask, put_answer};
 use crate::frame::{Frame, Said, SessionId, begin_answers};
 use crate::item::{Answer, Ask};
-use crate::session::Session;
-
-/// A batch ends with the item with which it is at least this long, in bytes: as long as one frame of a link.
-const BATCH: usize = 60 * 1024;
+use crate::session::{BATCH, Session};
 
 /// The shard that has the queues, or knows which one has.
 pub trait Host {
@@ -65,7 +62,7 @@ pub fn meet(known: Option<SessionId>, frame: &Frame) -> Meeting {
 /// See the module.
 ///
 /// ```text
-///   the other node ──> handle_frame ──> orders: requests to queues
+///   the other node ──> handle_frame ──> the host: requests to queues
 ///   the other node <── poll_frame <──── handle_effect, handle_receipt
 /// ```
 #[derive(Debug)]

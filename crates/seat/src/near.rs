@@ -3,9 +3,11 @@
 mod ends;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::ids::QueueId;
+use catalog::reply_to::ReplyTo;
 use hashbrown::{HashMap, HashSet};
 use message::LastRoute;
 use queue::{
@@ -17,7 +19,7 @@ use crate::codec::{get_answer, put_ask};
 use crate::frame::{Frame, Said, SessionId, begin_asks};
 use crate::item::{Answer, Ask};
 use crate::publishes::{Kept, Publishes, Row, To};
-use crate::session::{REPEAT_MS, Session};
+use crate::session::{BATCH, REPEAT_MS, Session};
 
 /// The other node is away for this time before requests that were not sent to it are refused, in milliseconds. A restart of a connection
 /// between nodes is shorter.
@@ -26,9 +28,6 @@ pub const REFUSE_MS: u64 = 5_000;
 /// The other node is away for this time before its consumers end, and before publishers are told that nobody knows what has become of their
 /// messages, in milliseconds. It gives back what these consumers hold after the same time ([`Far`](crate::Far)).
 pub const LOST_MS: u64 = 60_000;
-
-/// A batch ends with the item with which it is at least this long, in bytes: as long as one frame of a link.
-const BATCH: usize = 60 * 1024;
 
 /// What the shard tells its clients.
 #[derive(Debug)]
@@ -48,6 +47,8 @@ pub enum Told {
     Away {
         queue: QueueId,
         ticket: Ticket,
+        /// The deletion was sent, so the other node may have carried it out.
+        is_sent: bool,
     },
 }
 
@@ -212,7 +213,7 @@ impl Near {
     }
 
     /// Asks whether a link that takes replies exists.
-    pub fn probe(&mut self, to: catalog::reply_to::ReplyTo, vhost: std::sync::Arc<str>, ticket: Ticket) {
+    pub fn probe(&mut self, to: ReplyTo, vhost: Arc<str>, ticket: Ticket) {
         if self.take_ticket_request(QueueId::NONE, ticket, Asked::Read) {
             self.push(Unsent::Ask(Ask::Probe { to, vhost, ticket }));
         }
@@ -298,7 +299,7 @@ impl Near {
     /// Refuses a request that was sent, or was not.
     fn refuse_ticket(&mut self, queue: QueueId, ticket: Ticket, asked: Asked, is_sent: bool) {
         let why = match asked {
-            Asked::Delete => return self.told.push_back(Told::Away { queue, ticket }),
+            Asked::Delete => return self.told.push_back(Told::Away { queue, ticket, is_sent }),
             Asked::Change if is_sent => Refusal::OutcomeUnknown { node: Some(self.peer) },
             Asked::Change | Asked::Read | Asked::Fetch => self.out_of_reach(),
         };

@@ -13,8 +13,11 @@ use bytes::Bytes;
 #[cfg(test)]
 use crate::mutation::{Mutation, has};
 
-/// The bytes that one side sends before the other side has acknowledged any of them. A fourth of what a connection between nodes has under way.
+/// The most bytes that one side sends without an acknowledgement: a quarter of the window of a connection between nodes, which carries other things, too.
 pub(crate) const WINDOW: usize = 2 * 1024 * 1024;
+
+/// A batch ends with the item with which it is at least this long, in bytes: as long as one frame of a link.
+pub(crate) const BATCH: usize = 60 * 1024;
 
 /// After this time without an acknowledgement, a side asks how far the other one has come, in milliseconds. A link loses nothing while it is open,
 /// except what does not fit into its queue. So this is much longer than an answer takes. A long message may take longer still: the question is

@@ -356,8 +356,9 @@ impl World {
         while let Some(told) = self.near.poll_told() {
             match told {
                 Told::Effect { effect, .. } => self.heard.effect(&effect),
-                Told::Away { ticket, .. } => {
-                    self.heard.0.entry(Somebody::Ticket(ticket.0)).or_default().push("away".to_owned());
+                Told::Away { ticket, is_sent, .. } => {
+                    let heard = if is_sent { "away, sent" } else { "away" };
+                    self.heard.0.entry(Somebody::Ticket(ticket.0)).or_default().push(heard.to_owned());
                 }
                 Told::Receipt { queue, publisher, first, last, verdict } => {
                     assert_eq!(queue, QUEUE);
@@ -402,6 +403,19 @@ impl World {
         }
         assert!(self.asks.is_empty() && self.answers.is_empty(), "frames move for ever");
     }
+}
+
+fn attach(consumer: u64) -> Request {
+    Request::Attach(Attach {
+        consumer: ConsumerId(consumer),
+        mode: Mode::Take,
+        priority: 0,
+        exclusive: false,
+        settled: false,
+        delivery_count: 0,
+        message_bytes_max: None,
+        timeout: ConsumerTimeout::default(),
+    })
 }
 
 fn publish(publisher: u64, seq: u64, body: u64, padding: usize) -> Request {
@@ -587,18 +601,6 @@ fn a_session_of_an_earlier_start_is_late() {
 #[test]
 fn without_the_other_node_requests_end_in_time() {
     let mut world = World::new(1);
-    let attach = |consumer| {
-        Request::Attach(Attach {
-            consumer: ConsumerId(consumer),
-            mode: Mode::Take,
-            priority: 0,
-            exclusive: false,
-            settled: false,
-            delivery_count: 0,
-            message_bytes_max: None,
-            timeout: ConsumerTimeout::default(),
-        })
-    };
     world.near.handle_request(QUEUE, attach(1));
     world.near.handle_request(QUEUE, publish(1, 1, 1, 0));
     world.settle();

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use broker::ids::Where;
-use broker::mail::{Direct, Mail, Recipient, SeatKey, SeatMail, recipient};
+use broker::mail::{Direct, Recipient, SeatKey, SeatMail, recipient};
 use bytes::Bytes;
 use catalog::categories::PEER;
 use catalog::ids::{NodeId, NodeNumber, Origin, QueueId, ShardId};
@@ -35,8 +35,7 @@ const LANE: u64 = u64::MAX;
 /// decides about definitions, and not from the asker.
 const EARLY_MS: u64 = 1000;
 
-/// The batches that wait so. A sender has no more under way: each has an item at least, and the window of the session bounds their bytes. So this bounds
-/// only a node that does not keep to that.
+/// The most batches that wait in this way. The window of a session holds fewer, so this matters only for a node that does not keep to its window.
 const EARLY_MAX: usize = 1 << 16;
 
 /// A session with a node whose queues are used here.
@@ -138,7 +137,7 @@ impl Host for Here<'_> {
             // It is not deleted: its declaration has not come yet.
             return self.shard.refuse_request(queue, request, Refusal::OutOfReach { node: None });
         }
-        self.shard.mail.post.request(queue, request);
+        self.shard.handle_seat_requests([(queue, request)]);
     }
 
     fn reply(&mut self, to: ReplyTo, vhost: Arc<str>, publish: Publish) {
@@ -207,7 +206,6 @@ impl Shard {
 
     /// Returns the session with a node of the cluster.
     fn near(&mut self, node: NodeId) -> Option<&mut Near> {
-        self.remote.near_output.insert(node);
         if !self.remote.nears.contains_key(&node) {
             let number = self.metadata.catalog().number_of(node)?;
             let mut near = Near::new(node.0, self.here.origin.boot, self.here.id);
@@ -218,6 +216,7 @@ impl Shard {
             }
             self.remote.nears.insert(node, NearSeat { node: number, near });
         }
+        self.remote.near_output.insert(node);
         let near = &mut self.remote.nears.get_mut(&node)?.near;
         near.set_now(self.here.now_ms);
         Some(near)
@@ -238,7 +237,9 @@ impl Shard {
                 Told::Receipt { queue, publisher, first, last, verdict } => {
                     self.handle_receipt(Receipt { queue, publisher, first, last, verdict });
                 }
-                Told::Away { queue, ticket } => self.delete_elsewhere(node, queue, ticket),
+                Told::Away { queue, ticket, is_sent } => {
+                    self.delete_elsewhere(node, (queue, ticket), is_sent)
+                }
             }
         }
         self.remote.nears.insert(node, of);
@@ -287,13 +288,16 @@ impl Shard {
         }
     }
 
-    /// Deletes a queue whose node is away: its node deletes the messages when it is back. The end of a quorum queue is decided by its group.
-    fn delete_elsewhere(&mut self, node: NodeId, queue: QueueId, ticket: Ticket) {
+    /// Deletes a queue whose node is away: its node deletes the messages when it is back. The end of a quorum queue is decided by its group; `is_sent`
+    /// says that the group may have decided it.
+    fn delete_elsewhere(&mut self, node: NodeId, (queue, ticket): (QueueId, Ticket), is_sent: bool) {
         let record = self.metadata.catalog().queue_by_id(queue);
         if record.is_none_or(|record| record.is_quorum()) {
-            let why = Refusal::OutOfReach { node: Some(node.0) };
-            let effect = Effect::Refused { requester: Requester::Ticket(ticket), why };
-            return self.mail.send(self.here.id, Mail::Effect { queue, effect });
+            let why = match is_sent {
+                true => Refusal::OutcomeUnknown { node: Some(node.0) },
+                false => Refusal::OutOfReach { node: Some(node.0) },
+            };
+            return self.carry_out(queue, Effect::Refused { requester: Requester::Ticket(ticket), why });
         }
         self.forget_elsewhere(queue, ticket);
     }
@@ -372,7 +376,7 @@ impl Shard {
         }
         self.remote.near_output.insert(id);
         self.tell(id);
-        let catalog = &self.metadata.catalog();
+        let catalog = self.metadata.catalog();
         self.remote.forget_queues(|queue| catalog.queue_by_id(queue).is_some());
         self.remote.note_due();
     }
@@ -382,9 +386,7 @@ impl Shard {
         let known = self.remote.fars.get(&place).map(|of| of.far.id());
         match meet(known, &frame) {
             Meeting::Late => return,
-            Meeting::Unknown => {
-                return self.say_ended(from, frame.id);
-            }
+            Meeting::Unknown => return self.say_ended(from, frame.id),
             Meeting::New => {
                 self.end_far(place);
                 if !self.begin_far(from, &frame) {

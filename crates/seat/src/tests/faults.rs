@@ -3,24 +3,11 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use queue::{Attach, ConsumerId, ConsumerTimeout, Effect, Mode, Publish, Request, Ticket};
+use queue::{ConsumerId, Effect, Publish, Request, Ticket};
 
-use super::{Pipe, QUEUE, Somebody, World, publish};
+use super::{Pipe, QUEUE, Somebody, World, attach, publish};
 use crate::codec::put_answer;
 use crate::{Answer, Frame, LOST_MS, REFUSE_MS, Said};
-
-fn attach(consumer: u64) -> Request {
-    Request::Attach(Attach {
-        consumer: ConsumerId(consumer),
-        mode: Mode::Take,
-        priority: 0,
-        exclusive: false,
-        settled: false,
-        delivery_count: 0,
-        message_bytes_max: None,
-        timeout: ConsumerTimeout::default(),
-    })
-}
 
 fn told(world: &World, somebody: Somebody) -> Vec<String> {
     world.heard.0.get(&somebody).cloned().unwrap_or_default()
@@ -188,4 +175,17 @@ fn a_publish_that_is_sent_again_ends_in_time() {
     world.pass(REFUSE_MS);
     world.pass(LOST_MS);
     assert_eq!(world.near.next_timeout(), None);
+}
+
+#[test]
+fn a_deletion_that_was_sent_may_have_been_carried_out() {
+    let mut world = with_idle_consumer();
+    let delete = |ticket| Request::Delete { ticket: Ticket(ticket), if_unused: false, if_empty: false };
+    world.near.handle_request(QUEUE, delete(7));
+    while world.near.poll_frame(0).is_some() {}
+    world.link(false);
+    world.near.handle_request(QUEUE, delete(8));
+    world.pass(REFUSE_MS);
+    assert_eq!(told(&world, Somebody::Ticket(7)), ["away, sent"]);
+    assert_eq!(told(&world, Somebody::Ticket(8)), ["away"]);
 }
