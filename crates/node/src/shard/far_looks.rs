@@ -18,11 +18,9 @@ use catalog::categories::PEER;
 use catalog::ids::{NodeId, NodeNumber, QueueId, ShardId};
 
 use super::Shard;
+use super::peers::lanes;
 use crate::peer::{FarLook, FarLooked, FarNumbers, FarRow, LOOK_QUEUES_MAX, PeerMessage, put_row};
 use crate::shard::questions::{AnswerTo, AnyLook, PLACES_PER_PART, Question};
-
-/// The lane of looks and their answers: long lists do not hold back deliveries. See [`super::peers::PeerMail::lane`].
-const LANE: u64 = u64::MAX - 1;
 
 /// How long a look waits for the answers of another node, in milliseconds: as long as one waits for a shard of this node.
 pub const LOOK_MS: u64 = 1000;
@@ -159,7 +157,7 @@ impl Shard {
         let of_node = self.far_looks.open.iter_mut().filter(|(_, open)| open.number == to);
         let unsent = of_node.filter_map(|(number, open)| Some((*number, open.unsent.take()?)));
         for (number, queues) in unsent.take(OPEN_MAX.saturating_sub(sent)) {
-            self.peers.send(to, LANE, &PeerMessage::Look(FarLook { boot, number, queues }));
+            self.peers.send(to, lanes::LOOKS, &PeerMessage::Look(FarLook { boot, number, queues }));
         }
     }
 
@@ -233,10 +231,10 @@ impl Shard {
             rows.push(row);
             if encoded.len() >= PART_BYTES {
                 encoded.clear();
-                self.peers.send(from, LANE, &part(false, std::mem::take(&mut rows)));
+                self.peers.send(from, lanes::LOOKS, &part(false, std::mem::take(&mut rows)));
             }
         }
-        self.peers.send(from, LANE, &part(true, rows));
+        self.peers.send(from, lanes::LOOKS, &part(true, rows));
     }
 
     fn far_row(&mut self, queue: QueueId) -> Option<FarRow> {

@@ -28,6 +28,17 @@ pub(super) const RETRY_MS: u64 = 500;
 /// lowest number is the first, so that nodes which lose their leader together do not divide the votes.
 const RANK_MS: u64 = 30;
 
+/// The lanes of what belongs to no group. The lane of a group is the number of its owner, and these count from 0. A long message delays only what has
+/// its lane.
+pub(super) mod lanes {
+    /// Of what concerns the catalog as a whole, such as proposals and their answers.
+    pub(in crate::shard) const CATALOG: u64 = u64::MAX;
+    /// Of looks and their answers.
+    pub(in crate::shard) const LOOKS: u64 = u64::MAX - 1;
+    /// Of sessions about queues.
+    pub(in crate::shard) const SESSIONS: u64 = u64::MAX - 2;
+}
+
 /// Something for a shard of another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerMail {

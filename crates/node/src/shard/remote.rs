@@ -24,12 +24,10 @@ use queue::{ConsumerId, Deliver, Effect, Publish, Refusal, Request, Requester, T
 use seat::{Far, Frame, Host, Kept, LOST_MS, Meeting, Near, Said, SessionId, To, Told, meet};
 
 use super::Shard;
+use super::peers::lanes;
 use super::receipts::Receipt;
 use super::requests::Requests;
 use crate::peer::PeerMessage;
-
-/// The lane of all sessions of a shard with another node. The lanes of groups are the numbers of their owners, which begin at 0.
-const LANE: u64 = u64::MAX;
 
 /// A batch waits for this time at most until this shard has applied what its asker has, in milliseconds. The shard may be cut off from the node that
 /// decides about definitions, and not from the asker.
@@ -487,7 +485,7 @@ impl Shard {
         match self.peers.has_link(node) {
             true => {
                 let unknown = Far::unknown(id, self.here.origin.boot);
-                self.peers.send_to(node, id.shard, LANE, &PeerMessage::Seat(unknown));
+                self.peers.send_to(node, id.shard, lanes::SESSIONS, &PeerMessage::Seat(unknown));
             }
             false => _ = self.remote.ended.insert((node, id.shard), id),
         }
@@ -543,13 +541,13 @@ impl Shard {
         for id in std::mem::take(&mut self.remote.near_output) {
             let Some(NearSeat { node, near }) = self.remote.nears.get_mut(&id) else { continue };
             while let Some(frame) = near.poll_frame(applied) {
-                self.peers.send_to(*node, here, LANE, &PeerMessage::Seat(frame));
+                self.peers.send_to(*node, here, lanes::SESSIONS, &PeerMessage::Seat(frame));
             }
         }
         for place in std::mem::take(&mut self.remote.far_output) {
             let Some(of) = self.remote.fars.get_mut(&place) else { continue };
             while let Some(frame) = of.far.poll_frame() {
-                self.peers.send_to(place.0, place.1, LANE, &PeerMessage::Seat(frame));
+                self.peers.send_to(place.0, place.1, lanes::SESSIONS, &PeerMessage::Seat(frame));
             }
         }
         self.remote.note_due();

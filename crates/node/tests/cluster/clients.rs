@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use wal_testing::Random;
 
 use super::node::{Broker, SimNode};
+use crate::world::take;
 
 /// The most connections of a run, and the most messages.
 const CLIENTS_MAX: usize = 12;
@@ -295,18 +296,4 @@ impl Clients {
 
 fn number(text: &str) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
-}
-
-/// Moves all output into a vector.
-pub(super) fn take(output: &mut buffers::Output, into: &mut Vec<u8>) {
-    while !output.is_empty() {
-        let mut slices = [std::io::IoSlice::new(&[]); 16];
-        let n = output.slices(&mut slices);
-        let mut taken = 0;
-        for slice in &slices[..n] {
-            into.extend_from_slice(slice);
-            taken += slice.len();
-        }
-        output.advance(taken);
-    }
 }

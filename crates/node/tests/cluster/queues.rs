@@ -1,5 +1,6 @@
 //! Queues of one node and clients of another, step by step.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use bytes::BytesMut;
@@ -7,9 +8,10 @@ use catalog::{Arguments, Command, DeclareQueue};
 use node::peer::PeerMessage;
 use wal_testing::Random;
 
-use super::clients::take;
 use super::node::SimNode;
 use super::scenes::{ask_on, broker, declare, pair, pair_run};
+use crate::asks::Asks;
+use crate::world::take;
 
 /// Two nodes. The second one has the queue `q`.
 struct Pair {
@@ -106,4 +108,26 @@ fn an_orderly_stop_of_the_node_of_a_consumer_returns_what_it_holds() {
     pair.run(1000);
     let heard = pair.hear(1, other);
     assert!(heard.contains("first"), "{heard}");
+}
+
+/// A long message of a client must not hold up what concerns the catalog.
+#[test]
+fn requests_to_queues_have_another_lane_than_definitions() {
+    let mut pair = Pair::with_queue();
+    let client = pair.connect(0, "OPEN 1 q");
+    broker(&mut pair.nodes[0]).shards[0]
+        .propose(Command::DeclareQueue(DeclareQueue::new("/", "r", Arguments::default())), Box::new(|_| ()));
+    pair.say(0, client, "PUT 1 1 first");
+    let (mut of_queues, mut of_others) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..100 {
+        pair.now_ms += 1;
+        for mail in broker(&mut pair.nodes[0]).step(pair.now_ms, &mut pair.random) {
+            match PeerMessage::decode(mail.bytes).expect("a message") {
+                PeerMessage::Seat(_) => of_queues.insert(mail.lane),
+                _ => of_others.insert(mail.lane),
+            };
+        }
+    }
+    assert_eq!(of_queues.len(), 1, "{of_queues:?}");
+    assert!(!of_others.is_empty() && of_queues.is_disjoint(&of_others), "{of_queues:?} {of_others:?}");
 }

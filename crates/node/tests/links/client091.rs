@@ -13,7 +13,8 @@ use broker::explain::Subject;
 use broker::gate::Phase;
 use bytes::{Bytes, BytesMut};
 
-use super::house::{GUEST, House, take};
+use super::house::{GUEST, House};
+use crate::world::take;
 
 /// The property list of a durable message: the flag of the delivery mode, and 2.
 const DURABLE: [u8; 3] = [0x10, 0x00, 2];

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::asks::Asks;
 use crate::asks_queues::AsksQueues;
 use crate::quiet::assert_nothing_waits;
+use crate::world::take;
 use amqp10::connection::Config;
 use amqp10::link::NAME_MAX;
 use amqp10::sasl::Secret;
@@ -675,18 +676,4 @@ pub(super) fn message(body: &[u8]) -> Bytes {
     }
     message.extend_from_slice(body);
     message.into()
-}
-
-/// Takes all bytes of an output.
-pub(super) fn take(output: &mut buffers::Output, into: &mut Vec<u8>) {
-    while !output.is_empty() {
-        let mut slices = [std::io::IoSlice::new(&[]); 16];
-        let n = output.slices(&mut slices);
-        let mut taken = 0;
-        for slice in &slices[..n] {
-            into.extend_from_slice(slice);
-            taken += slice.len();
-        }
-        output.advance(taken);
-    }
 }

@@ -10,7 +10,8 @@ use bytes::BytesMut;
 use catalog::ids::ShardId;
 use wal_testing::Random;
 
-use super::house::{House, take};
+use super::house::House;
+use crate::world::take;
 
 const QUEUES: u64 = 3;
 const STEPS: usize = 250;

@@ -249,7 +249,7 @@ pub(super) fn body(number: u64, size: usize) -> Vec<u8> {
 }
 
 /// Takes all bytes of an output.
-pub(super) fn take(output: &mut Output, into: &mut Vec<u8>) {
+pub(crate) fn take(output: &mut Output, into: &mut Vec<u8>) {
     while !output.is_empty() {
         let mut slices = [IoSlice::new(&[]); 16];
         let n = output.slices(&mut slices);

@@ -36,6 +36,7 @@ use wal_testing::{CHANGES, Op, Random, SimDisk};
 use crate::asks::{Asks, keep};
 use crate::quiet::assert_nothing_waits;
 use client::Client;
+pub(crate) use client::take;
 pub(crate) use damaged::Counts;
 use damaged::Damaged;
 pub(crate) use faults::{PLACES, Place};

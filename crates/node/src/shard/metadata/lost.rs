@@ -16,9 +16,9 @@ use catalog::{Asker, Change, Command};
 
 use crate::shard::{Mutation, Shard};
 
-/// A node that was out of sight for this time is lost, in milliseconds. Pauses of processes and cuts of networks are usually shorter. The
+/// A node that was out of sight for this time is lost, in milliseconds: when its sessions about queues end, too. Pauses of processes and cuts of networks are usually shorter. The
 /// clients of a node that still runs lose their exclusive queues. Until then the names of these queues stay taken.
-const LOST_MS: u64 = 60_000;
+const LOST_MS: u64 = seat::LOST_MS;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -14,8 +14,8 @@ use broker::mail::Mail;
 use catalog::ids::NodeNumber;
 use queue::Ticket;
 
-use super::proposals::LANE;
 use crate::peer::PeerMessage;
+use crate::shard::peers::lanes;
 use crate::shard::{Mutation, Shard};
 
 /// A miss waits for the leader for this time at most, in milliseconds. Then the node goes on with what it has.
@@ -93,7 +93,7 @@ impl Shard {
                 let shared = std::mem::take(&mut misses.waiting);
                 misses.question = Some(Question { number, leader, misses: shared });
                 let boot = self.here.origin.boot;
-                self.peers.send(leader, LANE, &PeerMessage::HowFar { boot, number });
+                self.peers.send(leader, lanes::CATALOG, &PeerMessage::HowFar { boot, number });
             }
             _ if self.sees_majority() => {}
             _ => self.reach(0),
@@ -121,7 +121,7 @@ impl Shard {
     /// Answers another node that wants to know how far this one has come. Only who may decide knows all that was ever committed.
     pub(in crate::shard) fn handle_how_far(&mut self, from: NodeNumber, boot: u32, number: u64) {
         if let Some(index) = self.committed_as_leader() {
-            self.peers.send(from, LANE, &PeerMessage::ThisFar { boot, number, index });
+            self.peers.send(from, lanes::CATALOG, &PeerMessage::ThisFar { boot, number, index });
         }
     }
 

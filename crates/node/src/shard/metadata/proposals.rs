@@ -18,7 +18,7 @@ use queue::Ticket;
 use replica::Role;
 
 use crate::peer::{Answered, PeerMessage, Propose};
-use crate::shard::peers::RETRY_MS;
+use crate::shard::peers::{RETRY_MS, lanes};
 use crate::shard::{Mutation, Shard};
 
 /// After this time without an answer the asker is told that there is none, in milliseconds. Clients wait longer for theirs.
@@ -26,9 +26,6 @@ const PATIENCE_MS: u64 = 5000;
 
 /// The most open proposals of a node. The catalog remembers as many numbers for each node.
 const OPEN_MAX: usize = 10_000;
-
-/// The lane of what concerns the catalog as a whole, such as proposals and their answers. No group has it.
-pub(super) const LANE: u64 = u64::MAX;
 
 /// See the module.
 #[derive(Debug)]
@@ -158,7 +155,7 @@ impl Shard {
         }
         let Asker { origin, shard, by, .. } = asker;
         let propose = Propose { term, boot: origin.boot, number, low, shard, by, command };
-        self.peers.send(leader, LANE, &PeerMessage::Propose(propose));
+        self.peers.send(leader, lanes::CATALOG, &PeerMessage::Propose(propose));
     }
 
     /// Returns the term of the catalog's group, as far as this node knows.
@@ -213,7 +210,11 @@ impl Shard {
         let Some(node) = self.metadata.catalog.number_of(asker.origin.node) else { return };
         let (boot, number, index) = (asker.origin.boot, asker.number, self.metadata.applied);
         let term = self.term_of_catalog();
-        self.peers.send(node, LANE, &PeerMessage::Answered(Answered { term, boot, number, index, result }));
+        self.peers.send(
+            node,
+            lanes::CATALOG,
+            &PeerMessage::Answered(Answered { term, boot, number, index, result }),
+        );
     }
 
     /// Handles the answer to a proposal of this node that makes no entry. One of an earlier term is dropped: a later leader has the proposal by

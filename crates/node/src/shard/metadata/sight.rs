@@ -15,8 +15,8 @@ use catalog::categories::RA;
 use catalog::ids::NodeNumber;
 
 use super::answers::Waiting;
-use super::proposals::LANE;
 use crate::peer::PeerMessage;
+use crate::shard::peers::lanes;
 use crate::shard::{Mutation, Shard};
 
 /// An answer waits for other nodes for this time at most, in milliseconds. A node whose shard or disk does not move must not stop the
@@ -75,7 +75,7 @@ impl Shard {
         if up {
             // The other node may have told its index while there was no link from here, and then it is not in sight yet.
             let index = self.applied_here();
-            self.peers.send(node, LANE, &PeerMessage::Applied { index, asks: true });
+            self.peers.send(node, lanes::CATALOG, &PeerMessage::Applied { index, asks: true });
         } else if self.metadata.sight.others.remove(&node).is_some() {
             self.answer_in_sight();
         }
@@ -88,7 +88,7 @@ impl Shard {
         }
         let (here, now_ms) = (self.applied_here(), self.here.now_ms);
         if asks {
-            self.peers.send(from, LANE, &PeerMessage::Applied { index: here, asks: false });
+            self.peers.send(from, lanes::CATALOG, &PeerMessage::Applied { index: here, asks: false });
         }
         if index == 0 {
             // It has just joined, and has no catalog. Its clients wait until it has.
@@ -115,7 +115,7 @@ impl Shard {
         let index = self.applied_here();
         if index > self.metadata.sight.told {
             self.metadata.sight.told = index;
-            self.peers.send_to_all(LANE, &PeerMessage::Applied { index, asks: false });
+            self.peers.send_to_all(lanes::CATALOG, &PeerMessage::Applied { index, asks: false });
         }
     }
 
