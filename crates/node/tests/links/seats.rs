@@ -18,7 +18,8 @@ use queue::{
 };
 use wal_testing::Random;
 
-use super::house::{House, take};
+use super::house::House;
+use crate::world::take;
 
 const STEPS: usize = 200;
 
@@ -125,6 +126,7 @@ struct Node {
     shard: usize,
     seat: SeatKey,
     roles: BTreeMap<u64, Role>,
+    closed: Vec<PublisherId>,
     fetches: BTreeMap<Ticket, u64>,
 }
 
@@ -132,7 +134,7 @@ impl Node {
     fn connect(house: &mut House, shard: usize, number: u32) -> Self {
         let seat = link(number);
         house.shards[shard].open_seat(seat);
-        Self { shard, seat, roles: BTreeMap::new(), fetches: BTreeMap::new() }
+        Self { shard, seat, roles: BTreeMap::new(), closed: Vec::new(), fetches: BTreeMap::new() }
     }
 
     fn say(&mut self, house: &mut House, line: &str) {
@@ -204,9 +206,11 @@ impl Node {
     fn close(&mut self, house: &mut House, place: u64) {
         let shard = &mut house.shards[self.shard];
         match self.roles.remove(&place) {
-            Some(Role::Publisher(publisher, _)) => shard.remove_seat_publisher(self.seat, publisher),
-            Some(Role::Consumer { consumer, .. } | Role::Holder(consumer, _)) => {
-                shard.remove_seat_consumer(self.seat, consumer, true);
+            // What it has published is answered to the session, which knows that nobody waits for it.
+            Some(Role::Publisher(publisher, _)) => self.closed.push(publisher),
+            Some(Role::Consumer { consumer, queue, .. } | Role::Holder(consumer, queue)) => {
+                shard.handle_seat_requests([(queue, Request::Detach { consumer, failed: true })]);
+                shard.forget_seat_consumer(self.seat, consumer);
             }
             None => {}
         }
@@ -217,6 +221,7 @@ impl Node {
         let mut heard = Vec::new();
         for mail in house.shards[self.shard].poll_seat(self.seat) {
             match mail {
+                SeatMail::Receipts { publisher, .. } if self.closed.contains(&publisher) => {}
                 SeatMail::Receipts { publisher, first, last, verdict, .. } => {
                     let is_it = |role: &Role| matches!(role, Role::Publisher(id, _) if *id == publisher);
                     let place = self.roles.iter().find(|(_, role)| is_it(role)).expect("it is open").0;

@@ -1,6 +1,6 @@
 //! The seats of other nodes on this shard: their consumers, publishers and tickets ([`SeatKey`]), and the mail for them.
 //!
-//! [`remote`](crate::shard) calls [`Shard::open_seat`] and `add_seat_*` for what the other node opens. After each turn it takes the mail with
+//! `shard::remote` calls [`Shard::open_seat`] and `add_seat_*` for what the other node opens, and [`Shard::handle_seat_requests`] for its requests. After each turn it takes the mail with
 //! [`Shard::poll_seat`], and translates the ids in it. [`Shard::end_seat`] has the consequences of a connection that closes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,15 +103,6 @@ impl Shard {
         Some(ticket)
     }
 
-    /// Ends a consumer or a holder. Its unsettled deliveries return to the queue. `failed` raises their delivery count.
-    pub fn remove_seat_consumer(&mut self, key: SeatKey, consumer: ConsumerId, failed: bool) {
-        let Some(seat) = self.connections.seats.by_key.get_mut(&key) else { return };
-        if let Some(queue) = seat.consumers.remove(&consumer) {
-            self.connections.shared.consumers.remove(consumer.0);
-            self.mail.post.request(queue, Request::Detach { consumer, failed });
-        }
-    }
-
     /// Forgets a consumer or a holder that has ended at its queue.
     pub fn forget_seat_consumer(&mut self, key: SeatKey, consumer: ConsumerId) {
         let seat = self.connections.seats.by_key.get_mut(&key);
@@ -125,14 +116,6 @@ impl Shard {
         let seat = self.connections.seats.by_key.get_mut(&key);
         if seat.is_some_and(|seat| seat.tickets.remove(&ticket)) {
             self.connections.remove_ticket(ticket);
-        }
-    }
-
-    /// Ends a publisher. It gets no more receipts.
-    pub fn remove_seat_publisher(&mut self, key: SeatKey, publisher: PublisherId) {
-        let seat = self.connections.seats.by_key.get_mut(&key);
-        if seat.is_some_and(|seat| seat.publishers.remove(&publisher)) {
-            self.connections.remove_publisher(publisher);
         }
     }
 
