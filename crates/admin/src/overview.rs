@@ -27,7 +27,7 @@ pub(crate) async fn overview(call: &Call<'_>) -> Result<Reply, Failure> {
 /// Shows the overview of the virtual hosts of the user, as RabbitMQ does, with the sums of their figures.
 async fn limited(call: &Call<'_>, overview: &Overview, ranges: &Ranges) -> Result<Value, Failure> {
     let mut body = about(call, overview);
-    let connections = call.api.connections(&call.who).await?;
+    let connections = call.api.connections_here(&call.who).await?;
     let open = connections.iter().map(|row| match &row.protocol {
         ProtocolRow::Amqp10(row) => (row.sessions.len(), 0),
         ProtocolRow::Amqp091(row) => (0, row.channels.len()),

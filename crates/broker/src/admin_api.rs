@@ -225,7 +225,7 @@ pub struct ExchangeRow {
 }
 
 /// A connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionRow {
     /// The name that people see: `peer:port -> host:port`.
     pub name: Arc<str>,
@@ -252,7 +252,7 @@ impl ConnectionRow {
 }
 
 /// A consumer of a queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConsumerRow {
     /// Its name in its protocol: the consumer tag, or the name of the link.
     pub tag: Arc<str>,
@@ -278,7 +278,7 @@ pub struct ConsumerRow {
 }
 
 /// Fields that only connections of one protocol have.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ProtocolRow {
     Amqp10(Amqp10Row),
     Amqp091(Amqp091Row),

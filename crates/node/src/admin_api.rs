@@ -11,6 +11,7 @@ mod front;
 mod lists;
 mod messages;
 mod moving;
+mod others;
 mod permit;
 mod quorum;
 mod reports;

@@ -15,8 +15,12 @@
 //!    7 this far   boot u32 | number u64 | index u64
 //!    8 look       boot u32 | number u64 | what u8 | ...
 //!                   what 1 reports      count u16 | queue u64 ...
+//!                        2 connections  from u32 | names: list of text, see [`rows`]
+//!                        3 close        name text | connected at u64 | reason text
 //!    9 looked     boot u32 | number u64 | shard u8 | shards u8 | is last u8 | what u8 | ...
 //!                   what 1 reports      count u16 | row ...
+//!                        2 connections  has more u8 | list of connections, see [`rows`]
+//!                        3 close        closed u8
 //!   64 to 70      a frame of a session about queues: see [`seat::Frame`]
 //!  row            queue u64 | delivered u64 | lives here u8 | if it does: report, see [`seat::put_report`] | has group u8
 //!                   | if it has: leads u8 | rests u8 | term u64 | indexes: last, written, commit, applied, base u64
@@ -26,7 +30,9 @@
 //!
 //! A decoder accepts what the encoder writes. It never panics, and allocates no more than the length of the input.
 
+mod fields;
 mod looks;
+mod rows;
 
 use std::sync::Arc;
 
@@ -37,8 +43,10 @@ use catalog::{
 };
 use replica::Message;
 
-pub use self::looks::{FarLook, FarLooked, FarNumbers, FarRow};
-pub(crate) use self::looks::{LOOK_QUEUES_MAX, put_row};
+use self::fields::get_flag;
+pub use self::looks::{FarAsk, FarLook, FarLooked, FarNumbers, FarRow, FarRows, FarSeen};
+pub(crate) use self::looks::{LOOK_ROWS_MAX, put_row};
+pub(crate) use self::rows::put_connection;
 
 const RAFT: u8 = 1;
 const PROPOSE: u8 = 2;
@@ -272,14 +280,6 @@ fn put_error(out: &mut Vec<u8>, error: &CatalogError) {
     };
     out.put_u8(kind);
     out.extend_from_slice(reason.as_bytes());
-}
-
-fn get_flag(bytes: &mut Bytes) -> Option<bool> {
-    match bytes.try_get_u8().ok()? {
-        0 => Some(false),
-        1 => Some(true),
-        _ => None,
-    }
 }
 
 fn get_result(mut bytes: Bytes, nested: u32) -> Option<Result<Answer, CatalogError>> {

@@ -322,3 +322,70 @@ fn each_node_lists_the_queues_of_all_nodes_with_their_numbers() {
         assert!(node.broker.unwrap().terminate().success());
     }
 }
+
+/// Returns the nodes of the rows of a list, in order.
+fn nodes_of(node: &Node, path: &str) -> Vec<String> {
+    let (status, rows) = node.broker().get(path);
+    assert_eq!(status, 200, "{path}: {rows}");
+    let node_of = |row: &Value| {
+        let node = row.get("node").unwrap_or(&row["channel_details"]["node"]);
+        node.as_str().unwrap_or_else(|| panic!("{row}")).to_owned()
+    };
+    let mut nodes: Vec<String> = rows.as_array().unwrap().iter().map(node_of).collect();
+    nodes.sort();
+    nodes
+}
+
+#[test]
+fn each_node_lists_and_closes_the_connections_of_all_nodes() {
+    let mut nodes = nodes("cluster-connections", 3);
+    start(&mut nodes, &[0, 1, 2]);
+    wait_until_all_vote(&nodes);
+    assert_eq!(nodes[0].declare("used").0, 201);
+    wait_until("all have the queue", || nodes.iter().all(|node| node.has_queue("used")));
+    let recv = |at: usize| {
+        let mut recv = Command::new(PROGRAM);
+        recv.args(["recv", "used", "--url", &nodes[at].broker().amqp_url()]);
+        recv.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut clients = [recv(1), recv(2)];
+    let both = [nodes[1].name.clone(), nodes[2].name.clone()];
+    for node in &nodes {
+        for path in ["/api/connections", "/api/vhosts/%2F/connections", "/api/sessions", "/api/consumers"] {
+            wait_until(path, || nodes_of(node, path) == both);
+        }
+        let (_, queue) = node.broker().get("/api/queues/%2F/used");
+        assert_eq!(queue["consumer_details"].as_array().map(Vec::len), Some(2), "{queue}");
+    }
+    let (_, rows) = nodes[0].broker().get("/api/connections");
+    let row = |at: usize| {
+        let mut rows = rows.as_array().unwrap().iter();
+        let row = rows.find(|row| row["node"] == json!(nodes[at].name)).unwrap();
+        row["name"].as_str().unwrap().replace(' ', "%20").replace('>', "%3E")
+    };
+    let (second, third) = (format!("/api/connections/{}", row(1)), format!("/api/connections/{}", row(2)));
+    let (status, shown) = nodes[0].broker().get(&second);
+    assert_eq!((status, &shown["node"], &shown["user"]), (200, &json!(nodes[1].name), &json!("guest")));
+
+    // A node that stands still is waited for once. Its rows are missing, and nothing of it is closed.
+    nodes[1].broker().stop();
+    for path in ["/api/connections", "/api/sessions", "/api/consumers"] {
+        assert_eq!(nodes_of(&nodes[0], path), [nodes[2].name.clone()], "{path}");
+    }
+    assert_eq!(nodes[0].broker().ask("DELETE", &second, "").0, 404);
+    wait_until("it is out of sight", || nodes[0].row(&nodes[1])["running"] == false);
+    assert_eq!(nodes_of(&nodes[0], "/api/connections"), [nodes[2].name.clone()]);
+    nodes[1].broker().resume();
+    wait_until("its client is listed again", || nodes_of(&nodes[0], "/api/connections") == both);
+
+    assert_eq!(nodes[0].broker().ask("DELETE", &third, "").0, 204);
+    wait_until("it is closed", || nodes[0].broker().get(&third).0 == 404);
+    assert!(!clients[1].wait().unwrap().success(), "its client was closed");
+    assert_eq!(nodes[0].broker().get(&second).0, 200, "the other one is open");
+    assert_eq!(nodes[0].broker().ask("DELETE", &third, "").0, 404);
+    clients[0].kill().unwrap();
+    clients[0].wait().unwrap();
+    for node in nodes {
+        assert!(node.broker.unwrap().terminate().success());
+    }
+}

@@ -3,7 +3,7 @@
 use crate::admin_api::{ConsumerRow, PassedCounts};
 
 /// The fields of [`crate::admin_api::ConnectionRow`] that only AMQP 0.9.1 has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Amqp091Row {
     pub client_properties: amqp10::Map,
     /// The highest channel number. 0 means no limit.
@@ -20,7 +20,7 @@ pub struct Amqp091Row {
 }
 
 /// A channel of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ChannelRow {
     pub number: u16,
     /// True if the client receives confirms.

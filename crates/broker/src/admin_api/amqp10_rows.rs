@@ -3,7 +3,7 @@
 use crate::admin_api::{ConsumerRow, PassedCounts};
 
 /// The fields of [`crate::admin_api::ConnectionRow`] that only AMQP 1.0 has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Amqp10Row {
     pub container_id: String,
     pub client_properties: Option<amqp10::Map>,
@@ -13,7 +13,7 @@ pub struct Amqp10Row {
 }
 
 /// A link of a session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LinkRow {
     pub handle: u32,
     pub name: String,
@@ -38,7 +38,7 @@ pub struct LinkRow {
 }
 
 /// A session of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SessionRow {
     pub channel: u16,
     pub handle_max: u32,

@@ -486,9 +486,14 @@ impl AdminApi {
         Ok(changed(self.change(who, Command::Account(change)).await?))
     }
 
-    /// Returns the connections that the user may see, ordered by name.
+    /// Returns the connections of this node that the user may see, in any order.
+    pub async fn connections_here(&self, who: &Identity) -> Result<Vec<ConnectionRow>, AdminError> {
+        self.visible_connections(Asks::ThisNode, who).await
+    }
+
+    /// Returns the connections of all nodes in sight that the user may see, ordered by name.
     pub async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, AdminError> {
-        let mut rows = self.visible_connections(who).await?;
+        let mut rows = self.visible_connections(Asks::AllNodes, who).await?;
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(rows)
     }
@@ -496,7 +501,7 @@ impl AdminApi {
     /// Returns a connection by name, or `None` if the user may not see one of this name.
     pub async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, AdminError> {
         let names = HashSet::from([name.into()]);
-        let found = self.all_connections(Some(Arc::new(names))).await?.pop();
+        let found = self.named_connections(Arc::new(names)).await?.pop();
         // Without the permission, the answer is the same as for a connection that does not exist.
         let Some(row) = found else { return Ok(None) };
         if self.permit(who, &row.vhost, Verb::ReadVhost, &[]).await.is_err() {
@@ -505,7 +510,7 @@ impl AdminApi {
         self.permit_connection(who, &row).await.map(|()| Some(row))
     }
 
-    /// Closes a connection by name. Returns false if there is none.
+    /// Closes a connection by name, on this node or on another one. Returns false if there is none.
     pub async fn close_connection(
         &self,
         who: &Identity,
@@ -523,7 +528,7 @@ impl AdminApi {
                 Err(refused) => return Err(AdminError::AccessRefused(refused.reason)),
             }
         }
-        Ok(any)
+        if any { Ok(true) } else { self.close_at_others(who, name, reason).await }
     }
 
     /// Returns the active alarms of all nodes.

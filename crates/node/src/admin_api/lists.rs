@@ -10,6 +10,7 @@ use catalog::access::{Identity, Verb};
 use catalog::{Binding, BindingCursor, Catalog, Exchange, ExchangeKind, Policy, QueueRecord};
 
 use super::AdminApi;
+use super::reports::Asks;
 use crate::shard::looks;
 use crate::shard::questions::{PLACES_PER_PART, Part};
 
@@ -21,8 +22,15 @@ fn queue_at(catalog: &Catalog, place: usize) -> Option<(usize, Arc<QueueRecord>)
 
 impl AdminApi {
     /// Returns the connections that the user may see.
-    pub(super) async fn visible_connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, AdminError> {
+    pub(super) async fn visible_connections(
+        &self,
+        asks: Asks,
+        who: &Identity,
+    ) -> Result<Vec<ConnectionRow>, AdminError> {
         let mut rows = self.all_connections(None).await?;
+        if asks == Asks::AllNodes {
+            rows.extend(self.connections_of_others(None).await?);
+        }
         self.keep_visible(who, Verb::ReadVhost, &mut rows, |row| &row.vhost).await;
         let mut seen = Vec::new();
         for row in rows {
@@ -33,7 +41,22 @@ impl AdminApi {
         Ok(seen)
     }
 
-    /// Returns every connection, or those with these names, without checking permissions.
+    /// Returns the connections with these names, of all nodes and without checking permissions. Other nodes are asked for the names that this node
+    /// does not have.
+    pub(super) async fn named_connections(
+        &self,
+        names: Arc<HashSet<Arc<str>>>,
+    ) -> Result<Vec<ConnectionRow>, AdminError> {
+        let mut rows = self.all_connections(Some(names.clone())).await?;
+        let here: HashSet<&Arc<str>> = rows.iter().map(|row| &row.name).collect();
+        let elsewhere: Vec<Arc<str>> = names.iter().filter(|name| !here.contains(name)).cloned().collect();
+        if !elsewhere.is_empty() {
+            rows.extend(self.connections_of_others(Some(&elsewhere)).await?);
+        }
+        Ok(rows)
+    }
+
+    /// Returns every connection of this node, or those with these names, without checking permissions.
     pub(super) async fn all_connections(
         &self,
         names: Option<Arc<HashSet<Arc<str>>>>,

@@ -2,20 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use broker::admin_api::{AdminError, QueueNumbers, QueueRow, Seen};
-use broker::ids::{NODE_SHARD, Where};
+use broker::ids::Where;
 use catalog::QueueRecord;
 use catalog::ids::{NodeId, QueueId};
 use queue::{Effect, Request};
 
 use super::AdminApi;
 use super::ask::NO_TICKET;
-use crate::peer::FarNumbers;
-use crate::shard::far_looks::LOOK_MS;
+use crate::peer::{FarAsk, FarNumbers, FarSeen};
 use crate::shard::looks;
-use crate::shard::questions::{Act, PLACES_PER_PART};
+use crate::shard::questions::PLACES_PER_PART;
 
 /// The statistics of a queue, as far as they are known.
 #[derive(Clone, Debug)]
@@ -110,20 +108,18 @@ impl AdminApi {
         far: BTreeMap<NodeId, Vec<FarQueue>>,
         found: &mut [Found],
     ) -> Result<(), AdminError> {
-        // The node shard has its own time, and says when that of the other node is over.
-        let deadline = self.inner.deadlines.numbers + Duration::from_millis(LOOK_MS);
         let mut rest: Vec<(NodeId, Vec<FarQueue>)> = far.into_iter().collect();
         let mut unopened = Vec::new();
         while !rest.is_empty() {
             let mut asked = Vec::new();
             for (node, mut queues) in std::mem::take(&mut rest) {
                 let later = queues.split_off(queues.len().min(PLACES_PER_PART));
-                let ids = ids_of(&queues);
-                let look = |to| Act::LookAt { node, queues: ids, to };
-                asked.push((node, queues, later, self.begin_act(NODE_SHARD.into(), look)?));
+                let waiting = self.begin_look_at(node, FarAsk::Reports(ids_of(&queues)))?;
+                asked.push((node, queues, later, waiting));
             }
             for (node, queues, later, waiting) in asked {
-                let Some(mut answer) = waiting.answer(deadline).await? else { continue };
+                let answer = waiting.answer(self.far_deadline()).await?;
+                let Some(FarSeen::Reports(mut answer)) = answer else { continue };
                 for (at, id) in queues {
                     take_in(&mut answer, id, &mut found[at]);
                     if records[at].is_stream() && found[at].numbers.report.stream.is_none() {

@@ -62,7 +62,7 @@ impl AdminApi {
         names: Arc<HashSet<Arc<str>>>,
     ) -> Result<Vec<ConnectionRow>, AdminError> {
         self.permit_statistics(who).await?;
-        self.all_connections(Some(names)).await
+        self.named_connections(names).await
     }
 
     /// Returns a part of all connections, and the place after it: `None` after the last part. A part may be empty.

@@ -6,6 +6,7 @@ use catalog::{Arguments, Catalog, DeclareQueue, KnownNode, ParameterKey};
 use proptest::prelude::*;
 use replica::{Base, Body, Change as MembersChange, Entry, Member, Payload, Position};
 
+use super::rows::tests::{connection, looked_at, row_of_10};
 use super::*;
 
 fn command() -> impl Strategy<Value = Command> {
@@ -171,8 +172,18 @@ fn message() -> impl Strategy<Value = PeerMessage> {
 
 fn look() -> impl Strategy<Value = PeerMessage> {
     let queues = prop::collection::vec(any::<u64>().prop_map(QueueId), 0..9);
-    (any::<u32>(), any::<u64>(), queues)
-        .prop_map(|(boot, number, queues)| PeerMessage::Look(FarLook { boot, number, queues }))
+    let names = prop::collection::vec(".{0,8}".prop_map(Arc::from), 0..4);
+    let ask = prop_oneof![
+        queues.prop_map(FarAsk::Reports),
+        (names, any::<u32>()).prop_map(|(names, from)| FarAsk::Connections { names, from }),
+        (".{0,8}", any::<u64>(), ".{0,8}").prop_map(|(name, connected_at_ms, reason)| FarAsk::Close {
+            name: name.into(),
+            connected_at_ms,
+            reason: reason.into()
+        }),
+    ];
+    (any::<u32>(), any::<u64>(), ask)
+        .prop_map(|(boot, number, ask)| PeerMessage::Look(FarLook { boot, number, ask }))
 }
 
 /// A count as a node sends it.
@@ -234,7 +245,12 @@ fn looked() -> impl Strategy<Value = PeerMessage> {
     let row = (any::<u64>(), count(), prop::option::of(numbers));
     let row =
         row.prop_map(|(queue, delivered, numbers)| FarRow { queue: QueueId(queue), delivered, numbers });
-    let rows = prop::collection::vec(row, 0..4);
+    let connections = (prop::collection::vec(connection(), 0..3), any::<bool>());
+    let rows = prop_oneof![
+        prop::collection::vec(row, 0..4).prop_map(FarRows::Reports),
+        connections.prop_map(|(rows, has_more)| FarRows::Connections { rows, has_more }),
+        any::<bool>().prop_map(FarRows::Closed),
+    ];
     let shard = (1..=u8::MAX).prop_flat_map(|shards| (0..shards, Just(shards)));
     (any::<(u32, u64)>(), shard, any::<bool>(), rows).prop_map(
         |((boot, number), (shard, shards), is_last, rows)| {
@@ -362,7 +378,7 @@ fn a_user_whose_name_is_too_long_is_left_out() {
 }
 
 fn looked_at_one(numbers: Option<QueueNumbers>) -> PeerMessage {
-    let rows = vec![FarRow { queue: QueueId(7), delivered: 5, numbers }];
+    let rows = FarRows::Reports(vec![FarRow { queue: QueueId(7), delivered: 5, numbers }]);
     PeerMessage::Looked(FarLooked { boot: 1, number: 2, shard: 3, shards: 4, is_last: true, rows })
 }
 
@@ -371,24 +387,35 @@ fn looked_at_one(numbers: Option<QueueNumbers>) -> PeerMessage {
 fn damaged_numbers_are_read_without_panic() {
     let group = GroupRow { leads: true, term: 1, last_index: 9, ..GroupRow::default() };
     let report = queue::Report { ready: 3, consumers: 1, ..queue::Report::default() };
-    let bytes = looked_at_one(Some(QueueNumbers { report, group: Some(group) })).encode();
-    for at in 0..bytes.len() {
-        check(&bytes[..at]);
-        for bit in 0..8 {
-            let mut bytes = bytes.to_vec();
-            bytes[at] ^= 1 << bit;
-            check(&bytes);
+    let queues = looked_at_one(Some(QueueNumbers { report, group: Some(group) }));
+    for bytes in [queues, looked_at(vec![row_of_10()])].map(|message| message.encode()) {
+        for at in 0..bytes.len() {
+            check(&bytes[..at]);
+            for bit in 0..8 {
+                let mut bytes = bytes.to_vec();
+                bytes[at] ^= 1 << bit;
+                check(&bytes);
+            }
         }
     }
+}
+
+fn look_for(ask: FarAsk) -> PeerMessage {
+    PeerMessage::Look(FarLook { boot: 1, number: 2, ask })
+}
+
+fn close() -> FarAsk {
+    FarAsk::Close { name: "n".into(), connected_at_ms: 5, reason: "why".into() }
 }
 
 /// An answer with numbers that no node has, or of a shard that its node does not have, makes no sense.
 #[test]
 fn impossible_looks_and_answers_are_refused() {
     let refused = |message: PeerMessage| assert_eq!(PeerMessage::decode(message.encode()), None);
-    refused(PeerMessage::Look(FarLook { boot: 1, number: 2, queues: vec![QueueId(7); 501] }));
+    refused(look_for(FarAsk::Reports(vec![QueueId(7); 501])));
+    refused(look_for(FarAsk::Connections { names: vec!["n".into(); 501], from: 0 }));
     let looked = |shard, shards, delivered| {
-        let rows = vec![FarRow { queue: QueueId(7), delivered, numbers: None }];
+        let rows = FarRows::Reports(vec![FarRow { queue: QueueId(7), delivered, numbers: None }]);
         PeerMessage::Looked(FarLooked { boot: 1, number: 2, shard, shards, is_last: false, rows })
     };
     refused(looked(4, 4, 0));
@@ -403,7 +430,7 @@ fn impossible_looks_and_answers_are_refused() {
 fn messages_have_these_bytes() {
     let command = Command::ForgetQueue { queue: QueueId(7) };
     let propose = Propose { term: 4, boot: 1, number: 2, low: 1, shard: 3, by: Some("ann".into()), command };
-    let golden: [(PeerMessage, &[u8]); 9] = [
+    let golden: [(PeerMessage, &[u8]); 11] = [
         (
             PeerMessage::Propose(propose),
             b"\x02\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x03\x03ann\xc0\x05\x02\x50\x02\x53\x07",
@@ -427,8 +454,16 @@ fn messages_have_these_bytes() {
             b"\x07\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0",
         ),
         (
-            PeerMessage::Look(FarLook { boot: 1, number: 2, queues: vec![QueueId(7)] }),
+            look_for(FarAsk::Reports(vec![QueueId(7)])),
             b"\x08\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\x01\0\x07\0\0\0\0\0\0\0",
+        ),
+        (
+            look_for(FarAsk::Connections { names: vec!["n".into()], from: 500 }),
+            b"\x08\x01\0\0\0\x02\0\0\0\0\0\0\0\x02\xf4\x01\0\0\x01\0\0\0\x01\0\0\0n",
+        ),
+        (
+            look_for(close()),
+            b"\x08\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\x01\0\0\0n\x05\0\0\0\0\0\0\0\x03\0\0\0why",
         ),
         (
             looked_at_one(None),
@@ -487,7 +522,10 @@ fn write_corpus() {
         ("in_batch", answered(Err(in_batch))),
         ("applied", PeerMessage::Applied { index: 4, asks: true }),
         ("how_far", PeerMessage::HowFar { boot: 1, number: 2 }),
-        ("look", PeerMessage::Look(FarLook { boot: 1, number: 2, queues: vec![QueueId(7), QueueId(8)] })),
+        ("look", look_for(FarAsk::Reports(vec![QueueId(7), QueueId(8)]))),
+        ("look_connections", look_for(FarAsk::Connections { names: vec!["n".into()], from: 500 })),
+        ("look_close", look_for(close())),
+        ("looked_connections", looked_at(vec![row_of_10()])),
         ("looked", looked_at_one(Some(QueueNumbers::default()))),
         ("this_far", PeerMessage::ThisFar { boot: 1, number: 2, index: 3 }),
     ];

@@ -113,7 +113,7 @@ impl Shard {
                     self.mail.post.request(queue, request);
                 }
             }
-            Act::LookAt { node, queues, to } => self.look_at(node, queues, to),
+            Act::LookAt { node, ask, to } => self.look_at(node, ask, to),
             Act::Holder(to) => to.send(self.connections.new_holder()),
             Act::Post { queue, requests, to } => {
                 requests.into_iter().for_each(|request| self.mail.post.request(queue, request));

@@ -10,8 +10,9 @@
 //! the numbers would be old. The node then counts as silent for a short time, so that a long list does not wait for it with each of its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use broker::admin_api::QueueNumbers;
+use broker::admin_api::{ConnectionRow, ProtocolRow, QueueNumbers};
 use broker::mail::Mail;
 use bytes::Bytes;
 use catalog::categories::PEER;
@@ -19,8 +20,11 @@ use catalog::ids::{NodeId, NodeNumber, QueueId, ShardId};
 
 use super::Shard;
 use super::peers::lanes;
-use crate::peer::{FarLook, FarLooked, FarNumbers, FarRow, LOOK_QUEUES_MAX, PeerMessage, put_row};
-use crate::shard::questions::{AnswerTo, AnyLook, PLACES_PER_PART, Question};
+use crate::peer::{
+    FarAsk, FarLook, FarLooked, FarRow, FarRows, FarSeen, LOOK_ROWS_MAX, PeerMessage, put_connection, put_row,
+};
+use crate::shard::looks::Connections;
+use crate::shard::questions::{AnswerTo, AnyLook, Look, PLACES_PER_PART, Part, Question};
 
 /// How long a look waits for the answers of another node, in milliseconds: as long as one waits for a shard of this node.
 pub const LOOK_MS: u64 = 1000;
@@ -35,11 +39,15 @@ const OPEN_MAX: usize = 8;
 /// A part of an answer ends with the row that makes it as long as this, in bytes. So answers to others get their turn.
 const PART_BYTES: usize = 64 * 1024;
 
+/// A connection whose row is longer than this, in bytes, is listed without its channels, its sessions and its properties. So one client with thousands
+/// of consumers does not hold back the answers of its node. A channel with one consumer takes about 300 bytes.
+const ROW_BYTES_MAX: usize = 1024 * 1024;
+
 /// A part of a list is one look.
-const _: () = assert!(PLACES_PER_PART <= LOOK_QUEUES_MAX);
+const _: () = assert!(PLACES_PER_PART <= LOOK_ROWS_MAX);
 
 /// Where the answer to a look goes: `None` if the other node is out of reach, or does not answer in time.
-type To = AnswerTo<Option<FarNumbers>>;
+type To = AnswerTo<Option<FarSeen>>;
 
 /// A look at another node.
 #[derive(Debug)]
@@ -47,9 +55,9 @@ struct Open {
     node: NodeId,
     number: NodeNumber,
     due_ms: u64,
-    /// The queues it asks for, while it waits for its turn.
-    unsent: Option<Vec<QueueId>>,
-    rows: FarNumbers,
+    /// What it asks for, while it waits for its turn.
+    unsent: Option<FarAsk>,
+    seen: FarSeen,
     /// The shards whose last part is here.
     answered: BTreeSet<ShardId>,
     to: To,
@@ -83,23 +91,17 @@ impl FarLooks {
     fn handle_part(&mut self, from: NodeNumber, looked: FarLooked) {
         let FarLooked { number, shard, shards, is_last, rows, .. } = looked;
         let Some(open) = self.open.get_mut(&number).filter(|open| open.number == from) else { return };
-        for row in rows {
-            // No more than what was asked for.
-            if open.rows.len() >= LOOK_QUEUES_MAX && !open.rows.contains_key(&row.queue) {
-                continue;
-            }
-            let known = open.rows.entry(row.queue).or_insert(FarRow { delivered: 0, numbers: None, ..row });
-            known.delivered = known.delivered.saturating_add(row.delivered);
-            known.numbers = row.numbers.or(known.numbers.take());
+        if !open.seen.take_in(rows, shards) {
+            return;
         }
         if is_last {
             open.answered.insert(shard);
         }
         if open.answered.len() == usize::from(shards)
-            && let Some(Open { node, rows, to, .. }) = self.open.remove(&number)
+            && let Some(Open { node, seen, to, .. }) = self.open.remove(&number)
         {
             self.silent.remove(&node);
-            to.send(Some(rows));
+            to.send(Some(seen));
         }
     }
 }
@@ -114,8 +116,14 @@ struct LookOf {
 }
 
 impl AnyLook for LookOf {
-    fn rows(&self, _: &Shard) -> usize {
-        self.look.queues.len()
+    fn rows(&self, shard: &Shard) -> usize {
+        match &self.look.ask {
+            FarAsk::Reports(queues) => queues.len(),
+            FarAsk::Connections { from, .. } => {
+                Part::<()>::len_of(*from as usize, shard.connections.places())
+            }
+            FarAsk::Close { .. } => 1,
+        }
     }
 
     fn answer(self: Box<Self>, shard: &mut Shard) {
@@ -132,7 +140,7 @@ impl AnyLook for LookOf {
 
 impl Shard {
     /// Looks at another node, for the admin API.
-    pub(super) fn look_at(&mut self, node: NodeId, queues: Vec<QueueId>, to: To) {
+    pub(super) fn look_at(&mut self, node: NodeId, ask: FarAsk, to: To) {
         let now_ms = self.here.now_ms;
         self.far_looks.silent.retain(|_, until_ms| *until_ms > now_ms);
         let number = self.metadata.catalog().number_of(node);
@@ -143,8 +151,8 @@ impl Shard {
         };
         let looks = &mut self.far_looks;
         looks.number += 1;
-        let (rows, answered) = (FarNumbers::new(), BTreeSet::new());
-        let open = Open { node, number, due_ms: now_ms + LOOK_MS, unsent: Some(queues), rows, answered, to };
+        let (seen, answered) = (FarSeen::nothing_of(&ask), BTreeSet::new());
+        let open = Open { node, number, due_ms: now_ms + LOOK_MS, unsent: Some(ask), seen, answered, to };
         looks.open.insert(looks.number, open);
         self.send_looks(number);
     }
@@ -156,8 +164,8 @@ impl Shard {
         let boot = self.here.origin.boot;
         let of_node = self.far_looks.open.iter_mut().filter(|(_, open)| open.number == to);
         let unsent = of_node.filter_map(|(number, open)| Some((*number, open.unsent.take()?)));
-        for (number, queues) in unsent.take(OPEN_MAX.saturating_sub(sent)) {
-            self.peers.send(to, lanes::LOOKS, &PeerMessage::Look(FarLook { boot, number, queues }));
+        for (number, ask) in unsent.take(OPEN_MAX.saturating_sub(sent)) {
+            self.peers.send(to, lanes::LOOKS, &PeerMessage::Look(FarLook { boot, number, ask }));
         }
     }
 
@@ -194,7 +202,7 @@ impl Shard {
         {
             let Open { node, number, to, .. } = first.remove();
             if self.far_looks.silent.insert(node, now_ms + SILENT_MS).is_none() {
-                tracing::info!(name: PEER, node = number, "a node did not answer in time: its queues are shown without numbers");
+                tracing::info!(name: PEER, node = number, "a node did not answer in time: its queues are shown without numbers, and its connections are not shown");
             }
             to.send(None);
             is_over = true;
@@ -220,21 +228,47 @@ impl Shard {
     }
 
     fn answer_look(&mut self, from: NodeNumber, look: FarLook) {
-        let FarLook { boot, number, queues } = look;
+        let FarLook { boot, number, ask } = look;
         let (shard, shards) = (self.here.id, self.mail.shards().len() as ShardId);
-        let part =
-            |is_last, rows| PeerMessage::Looked(FarLooked { boot, number, shard, shards, is_last, rows });
-        let (mut rows, mut encoded) = (Vec::new(), Vec::new());
-        for queue in queues {
-            let Some(row) = self.far_row(queue) else { continue };
-            put_row(&row, &mut encoded);
-            rows.push(row);
-            if encoded.len() >= PART_BYTES {
-                encoded.clear();
-                self.peers.send(from, lanes::LOOKS, &part(false, std::mem::take(&mut rows)));
+        let parts = match ask {
+            FarAsk::Reports(queues) => {
+                let rows = queues.into_iter().filter_map(|queue| self.far_row(queue)).collect();
+                in_parts(rows, put_row, |rows, _| FarRows::Reports(rows))
             }
+            FarAsk::Connections { names, from } => {
+                let names = (!names.is_empty()).then(|| Arc::new(names.into_iter().collect()));
+                let Part { rows, next } =
+                    Connections { node: "".into(), names, from: from as usize }.answer(self);
+                let rows = rows.into_iter().map(shortened).collect();
+                let has_more = next.is_some();
+                in_parts(rows, put_connection, |rows, is_last| FarRows::Connections {
+                    rows,
+                    has_more: is_last && has_more,
+                })
+            }
+            FarAsk::Close { name, connected_at_ms, reason } => {
+                vec![FarRows::Closed(self.close_for_another(&name, connected_at_ms, &reason))]
+            }
+        };
+        let last = parts.len() - 1;
+        for (at, rows) in parts.into_iter().enumerate() {
+            let part = FarLooked { boot, number, shard, shards, is_last: at == last, rows };
+            self.peers.send(from, lanes::LOOKS, &PeerMessage::Looked(part));
         }
-        self.peers.send(from, lanes::LOOKS, &part(true, rows));
+    }
+
+    /// Closes a connection for another node, which has checked the permission. A later connection of the same name stays open.
+    fn close_for_another(&mut self, name: &str, connected_at_ms: u64, reason: &str) -> bool {
+        let key = self.connections.named(name);
+        let is_meant = |key: &usize| {
+            let conn = self.connections.get(*key);
+            conn.is_some_and(|conn| conn.gate.peer().connected_at_ms == connected_at_ms)
+        };
+        let key = key.filter(is_meant);
+        if let Some(key) = key {
+            self.close(key, reason);
+        }
+        key.is_some()
     }
 
     fn far_row(&mut self, queue: QueueId) -> Option<FarRow> {
@@ -244,4 +278,42 @@ impl Shard {
         let delivered = self.stream_delivered(queue);
         (numbers.is_some() || delivered > 0).then_some(FarRow { queue, delivered, numbers })
     }
+}
+
+/// Returns the parts of an answer, at least one. `part` makes one of rows, and is told whether it is the last one.
+fn in_parts<T>(
+    rows: Vec<T>,
+    put: impl Fn(&T, &mut Vec<u8>),
+    part: impl Fn(Vec<T>, bool) -> FarRows,
+) -> Vec<FarRows> {
+    let (mut parts, mut now, mut encoded) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        put(&row, &mut encoded);
+        now.push(row);
+        if encoded.len() >= PART_BYTES {
+            encoded.clear();
+            parts.push(part(std::mem::take(&mut now), false));
+        }
+    }
+    parts.push(part(now, true));
+    parts
+}
+
+/// Returns the row as it is sent: see [`ROW_BYTES_MAX`].
+fn shortened(mut row: ConnectionRow) -> ConnectionRow {
+    let mut encoded = Vec::new();
+    put_connection(&row, &mut encoded);
+    if encoded.len() > ROW_BYTES_MAX {
+        match &mut row.protocol {
+            ProtocolRow::Amqp10(row) => {
+                row.sessions.clear();
+                row.client_properties = None;
+            }
+            ProtocolRow::Amqp091(row) => {
+                row.channels.clear();
+                row.client_properties = amqp10::Map::new();
+            }
+        }
+    }
+    row
 }

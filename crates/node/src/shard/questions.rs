@@ -3,7 +3,7 @@
 //! | kind | asks | goes to |
 //! |---|---|---|
 //! | [`Read`] | for what the catalog and the placements contain | the node shard, and never to another node, because each node has a copy |
-//! | [`Look`] | for what a shard alone knows, for example the statistics of its queues | each shard. For the reports of queues of other nodes there is [`Act::LookAt`] |
+//! | [`Look`] | for what a shard alone knows, for example the statistics of its queues | each shard. For those of other nodes there is [`Act::LookAt`] |
 //! | [`Act`] | for a change of the catalog, a request to a queue, or something else that changes what there is | the shard that begins it |
 //!
 //! A read is a closure. A look and its answer are plain data, so they can get a form for the wire. Each question has the

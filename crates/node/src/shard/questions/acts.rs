@@ -11,7 +11,7 @@ use catalog::{Answer, CatalogError, Command};
 use queue::{ConsumerId, Effect, Peek, Peeked, Refusal, Request};
 
 use super::{AnswerTo, PLACES_PER_PART};
-use crate::peer::FarNumbers;
+use crate::peer::{FarAsk, FarSeen};
 
 /// Something that a shard is to do. Each variant has the way of its answer.
 #[derive(Debug)]
@@ -23,9 +23,8 @@ pub enum Act {
     CatchUp(AnswerTo<()>),
     /// Sends a request to a queue. The shard sets the ticket.
     Request { queue: QueueId, request: Request, to: AnswerTo<Effect> },
-    /// Asks another node for the reports of these queues, at most [`PLACES_PER_PART`]. Answered by `None` if the node is out of reach, or does not
-    /// answer in time.
-    LookAt { node: NodeId, queues: Vec<QueueId>, to: AnswerTo<Option<FarNumbers>> },
+    /// Asks all shards of another node. Answered by `None` if the node is out of reach, or does not answer in time.
+    LookAt { node: NodeId, ask: FarAsk, to: AnswerTo<Option<FarSeen>> },
     /// Makes a new holder, under which messages can be fetched. `None` if the shard has no number left.
     Holder(AnswerTo<Option<ConsumerId>>),
     /// Sends requests that a queue does not answer. The shard sends them after those of earlier questions. Answered when they
