@@ -140,6 +140,8 @@ pub(crate) struct Disk {
     tickets: u64,
     /// The last sync that began before the last cut.
     last_cut: Ticket,
+    /// No sync ends.
+    pub holds_syncs: bool,
     /// The number of sectors and changes of names that cuts have lost.
     pub lost: u64,
     /// The number of direct writes that had to be durable.
@@ -151,9 +153,18 @@ pub(crate) struct Disk {
 impl Disk {
     pub(crate) fn new(forgets: bool) -> Self {
         let (nodes, flying) = (BTreeMap::new(), VecDeque::new());
-        let last_cut = Ticket(0);
-        let mut disk =
-            Self { nodes, last: 0, forgets, flying, tickets: 0, last_cut, lost: 0, direct: 0, moves: 0 };
+        let mut disk = Self {
+            nodes,
+            last: 0,
+            forgets,
+            flying,
+            tickets: 0,
+            last_cut: Ticket(0),
+            holds_syncs: false,
+            lost: 0,
+            direct: 0,
+            moves: 0,
+        };
         let root = disk.add(true, Owner { uid: 0, gid: 0, permissions: 0o755 });
         debug_assert_eq!(root, ROOT);
         disk

@@ -12,7 +12,8 @@
 //! be durable (`RWF_DSYNC`, `O_DSYNC`) is a sync of its own sectors, and of the length of the file if the write makes it longer. The kernel
 //! turns other writes with these flags into a write and an `fsync`.
 //!
-//! Syncs can be slow ([`SyncTime`]). A slow sync delays neither other syncs nor other requests. But Linux itself lets writes to
+//! Syncs can be slow ([`SyncTime`]), and they can stand still: looking up the name `.hold-syncs` in the root holds all of them, until `.let-syncs` is
+//! looked up. A slow sync delays neither other syncs nor other requests. But Linux itself lets writes to
 //! a file wait while an `fsync` of this file is at a FUSE file system; those of ext4 and XFS do not wait. So the program `false-disk` can
 //! delay `fsync` and `fdatasync` before they reach the file system ([`Options::fsync_is_instant`]). Direct writes wait for no durable direct write
 //! that does not make the file longer.

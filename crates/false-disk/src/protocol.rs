@@ -17,6 +17,9 @@ pub(crate) const WRITE_MAX: u32 = 1 << 20;
 const BACKGROUND_MAX: u16 = 256;
 /// Looking up a name with this prefix in the root cuts the power. The rest of the name is a seed.
 const CUT: &str = ".cut-";
+/// Looking up the first of these names in the root holds all syncs, and the second one lets them end.
+const HOLD: &str = ".hold-syncs";
+const LET: &str = ".let-syncs";
 /// How long the kernel of a disk that does not forget keeps names and attributes. Nobody else changes them.
 const KEPT_S: u64 = 86_400;
 
@@ -167,6 +170,10 @@ impl Calls<'_> {
     fn look_up(&mut self, name: &str) -> Result<Vec<u8>, Refused> {
         if let Some(seed) = name.strip_prefix(CUT).filter(|_| self.options.forgets) {
             self.disk.cut(&mut Random(seed.parse().unwrap_or(0)));
+            return Err(Refused::Missing);
+        }
+        if name == HOLD || name == LET {
+            self.disk.holds_syncs = name == HOLD;
             return Err(Refused::Missing);
         }
         let found = self.disk.look_up(self.request.node, name)?;

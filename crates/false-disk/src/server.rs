@@ -106,7 +106,8 @@ impl FalseDisk {
     /// Ends the syncs whose time has come, and those that a cut has made fail. They end in the order of their beginning.
     fn end_syncs(&mut self, device: &File) {
         let Self { disk, started, .. } = &*self;
-        let is_due = |sync: &Waiting| disk.is_cut(sync.ticket) || sync.end <= started.elapsed();
+        let is_due =
+            |sync: &Waiting| disk.is_cut(sync.ticket) || (!disk.holds_syncs && sync.end <= started.elapsed());
         let due = self.syncs.iter().take_while(|sync| is_due(sync)).count();
         for sync in self.syncs.drain(..due) {
             let ended = self.disk.end_sync(sync.ticket);
@@ -116,7 +117,11 @@ impl FalseDisk {
 
     /// Waits for a request, or until a sync ends.
     fn wait(&self, device: &File) {
-        let until = self.syncs.front().map(|sync| sync.end.saturating_sub(self.started.elapsed()));
+        let until = self
+            .syncs
+            .front()
+            .filter(|_| !self.disk.holds_syncs)
+            .map(|sync| sync.end.saturating_sub(self.started.elapsed()));
         let timeout = until
             .map(|until| Timespec { tv_sec: until.as_secs() as i64, tv_nsec: until.subsec_nanos().into() });
         // If this fails, the next read says why.

@@ -23,7 +23,7 @@ const FOREVER: Duration = Duration::from_hours(24);
 
 type Scene = (&'static str, Options, fn(&Path));
 
-fn scenes() -> [Scene; 5] {
+fn scenes() -> [Scene; 6] {
     let forgets = Options { forgets: true, ..Options::default() };
     let slow = SyncTime { each: FOREVER, stalls: None };
     [
@@ -32,6 +32,7 @@ fn scenes() -> [Scene; 5] {
         ("direct IO", Options::default(), direct_io),
         ("no direct IO", Options { refuses_direct: true, ..Options::default() }, no_direct_io),
         ("slow syncs", Options { sync_time: slow, ..forgets }, slow_syncs),
+        ("syncs that stand still", forgets, held_syncs),
     ]
 }
 
@@ -250,4 +251,21 @@ fn slow_syncs(disk: &Path) {
             assert_eq!(sync.join().unwrap(), Err(Errno::IO));
         }
     });
+}
+
+/// While syncs are held, other requests are answered. Then all syncs end.
+fn held_syncs(disk: &Path) {
+    let (file, _) = ones(&disk.join("file"));
+    let other = open(&disk.join("other"), OFlags::empty()).unwrap();
+    assert!(!disk.join(".hold-syncs").exists());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| file.sync_data());
+        for _ in 0..100 {
+            other.write_all_at(&[1; SECTOR], 0).unwrap();
+        }
+        assert!(!waiting.is_finished(), "a held sync does not end");
+        assert!(!disk.join(".let-syncs").exists());
+        waiting.join().unwrap().unwrap();
+    });
+    file.sync_data().unwrap();
 }

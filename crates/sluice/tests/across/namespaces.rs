@@ -9,6 +9,8 @@
 //!
 //! A direction is cut by a neighbor with a wrong hardware address: what is sent to it is lost, and nobody is told.
 //!
+//! The data of node 1 is on a small disk, which other files fill. That of node 2 is on a disk of `false_disk`, whose syncs can stand still.
+//!
 //! In each round, one fault comes after the other. At its end, the network is healed and all nodes run. Then these rules must hold:
 //!
 //! 1. Each confirmed message was delivered and accepted.
@@ -22,6 +24,7 @@
 //! NETWORK_ROUNDS=50 NETWORK_SEED=.. cargo test --profile ci -p sluice --test program namespaces:: -- --nocapture
 //! ```
 
+mod disks;
 mod network;
 mod traffic;
 
@@ -31,12 +34,13 @@ use std::time::Duration;
 
 use random::Random;
 
+use self::disks::Disks;
 use self::network::Network;
 use self::traffic::Traffic;
 use crate::nodes::{Node, nodes_on, start, wait_until, wait_until_all_vote};
 
 /// The number of rounds without `NETWORK_ROUNDS`. Each kind of fault comes once in them. Later rounds choose at random.
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 4;
 const FAULTS_PER_ROUND: usize = 2;
 
 /// How long a fault lasts: longer than it takes until a silent node counts as dead, and than requests wait that were not sent.
@@ -46,12 +50,14 @@ const LONG_FAULT: Duration = Duration::from_secs(65);
 const LONG_ONES: u64 = 8;
 /// The time between faults.
 const CALM: Duration = Duration::from_secs(1);
+/// The time after syncs have stood still. A node whose disk does not answer counts as alive again after half a minute without trouble.
+const LONG_CALM: Duration = Duration::from_secs(35);
 /// How long a link that flaps stays as it is.
 const FLAP: Duration = Duration::from_millis(300);
 
-/// Commands that make a network namespace: as a user with user namespaces, as root, and on CI machines.
+/// Commands that make a namespace for a network and for mounts: as a user with user namespaces, as root, and on CI machines.
 const NAMESPACES: [&[&str]; 3] =
-    [&["unshare", "-rn"], &["unshare", "-n"], &["sudo", "-n", "-E", "unshare", "-n"]];
+    [&["unshare", "-rnm"], &["unshare", "-nm"], &["sudo", "-n", "-E", "unshare", "-nm"]];
 /// What the test does in the namespace, with `ip` and a further namespace.
 const PROBE: &str =
     "ip link add cluster type bridge && ip link add left type veth peer name right && unshare -n true";
@@ -69,10 +75,22 @@ enum Fault {
     Flapping,
     Stopped,
     Killed,
+    /// The disk of a node has no byte left.
+    FullDisk,
+    /// The disk of a node ends no sync.
+    SlowDisk,
 }
 
-const FAULTS: [Fault; 6] =
-    [Fault::OneLink, Fault::Killed, Fault::Flapping, Fault::OneWay, Fault::Alone, Fault::Stopped];
+const FAULTS: [Fault; 8] = [
+    Fault::OneLink,
+    Fault::Killed,
+    Fault::Flapping,
+    Fault::OneWay,
+    Fault::Alone,
+    Fault::Stopped,
+    Fault::FullDisk,
+    Fault::SlowDisk,
+];
 
 #[test]
 fn a_network_that_fails_loses_nothing() {
@@ -103,6 +121,7 @@ fn in_a_namespace() {
     let mut random = Random(seed);
     let network = Network::new();
     let mut nodes = nodes_on("network", &network.addresses());
+    let disks = Disks::mount(&mut nodes);
     for (at, node) in nodes.iter_mut().enumerate() {
         node.place = Some(network.place(at));
         node.sets.push("loopback_users=none".to_owned());
@@ -130,8 +149,8 @@ fn in_a_namespace() {
         };
         let faults: Vec<(Fault, Duration)> = (first..first + FAULTS_PER_ROUND).map(&mut fault).collect();
         for (fault, lasts) in &faults {
-            inflict(*fault, *lasts, &mut random, &network, &mut nodes, &traffic);
-            std::thread::sleep(CALM);
+            inflict(*fault, *lasts, &mut random, (&network, &disks), &mut nodes, &traffic);
+            std::thread::sleep(if *fault == Fault::SlowDisk { LONG_CALM } else { CALM });
         }
         wait_until("all nodes decide", || {
             let declared = |at: usize| nodes[at].declare(&format!("after-{round}-{at}")).0;
@@ -145,6 +164,7 @@ fn in_a_namespace() {
     for node in nodes {
         assert!(node.broker.unwrap().terminate().success(), "{}", node.name);
     }
+    disks.unmount();
 }
 
 /// Lets a fault happen to a node, and ends it.
@@ -152,7 +172,7 @@ fn inflict(
     fault: Fault,
     lasts: Duration,
     random: &mut Random,
-    network: &Network,
+    (network, disks): (&Network, &Disks),
     nodes: &mut [Node],
     traffic: &Traffic,
 ) {
@@ -173,6 +193,8 @@ fn inflict(
         }
         Fault::Stopped => nodes[victim].broker().stop(),
         Fault::Killed => nodes[victim].kill(),
+        Fault::FullDisk => disks.fill(),
+        Fault::SlowDisk => disks.hold_syncs(true),
     }
     if fault != Fault::Flapping {
         std::thread::sleep(lasts);
@@ -183,7 +205,9 @@ fn inflict(
             nodes[victim].start();
             traffic.set_url(victim, nodes[victim].broker());
         }
-        _ => network.heal(),
+        Fault::FullDisk => disks.clean(),
+        Fault::SlowDisk => disks.hold_syncs(false),
+        Fault::Alone | Fault::OneWay | Fault::OneLink | Fault::Flapping => network.heal(),
     }
 }
 
