@@ -25,6 +25,7 @@ mod doctor;
 mod doors;
 mod events;
 mod explain;
+mod first_starts;
 mod follow;
 mod forget;
 mod golden;

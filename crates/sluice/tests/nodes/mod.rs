@@ -34,7 +34,7 @@ pub(crate) struct Place {
     pub host: String,
 }
 
-/// Three running nodes, which reach each other through pipes only.
+/// Three nodes, which reach each other through pipes only.
 pub(crate) struct Cluster {
     pub nodes: Vec<Node>,
     pub pipes: Pipes,
@@ -94,8 +94,8 @@ pub(crate) fn nodes_on(what: &str, addresses: &[SocketAddr]) -> Vec<Node> {
 }
 
 impl Cluster {
-    /// Starts three nodes with further settings, and waits until all of them vote.
-    pub(crate) fn start(what: &str, sets: &[&str]) -> Self {
+    /// Returns three nodes with further settings. None runs yet.
+    pub(crate) fn new(what: &str, sets: &[&str]) -> Self {
         let addresses = addresses(3);
         let pipes = Pipes::new(&addresses);
         let mut nodes =
@@ -103,9 +103,15 @@ impl Cluster {
         for node in &mut nodes {
             node.sets.extend(sets.iter().map(|set| (*set).to_owned()));
         }
-        start(&mut nodes, &[0, 1, 2]);
-        wait_until_all_vote(&nodes);
         Self { nodes, pipes }
+    }
+
+    /// Starts three nodes with further settings, and waits until all of them vote.
+    pub(crate) fn start(what: &str, sets: &[&str]) -> Self {
+        let mut cluster = Self::new(what, sets);
+        start(&mut cluster.nodes, &[0, 1, 2]);
+        wait_until_all_vote(&cluster.nodes);
+        cluster
     }
 
     pub(crate) fn broker(&self, at: usize) -> &Broker {
