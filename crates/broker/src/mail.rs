@@ -180,9 +180,11 @@ impl DeadLetterWait {
                 self.accepted = true;
                 self.taken_by.iter_mut().for_each(|taken_by| taken_by.push(queue.0));
             }
-            Verdict::Rejected(RejectReason::Unavailable | RejectReason::NoLeader) => self.unavailable = true,
-            // Sent again: a dead letter may arrive twice, and is never lost.
-            Verdict::Unknown => self.unavailable = true,
+            // Sent again: if nobody knows the outcome, the dead letter may arrive twice, and is not lost.
+            Verdict::Rejected(
+                RejectReason::Unavailable | RejectReason::NoLeader | RejectReason::OutOfReach,
+            )
+            | Verdict::Unknown => self.unavailable = true,
             Verdict::Rejected(_) => self.refused = true,
             // The queue was deleted, so nobody misses the message there.
             Verdict::Released => {}

@@ -119,9 +119,10 @@ impl MoveWait {
                 }
                 Verdict::Rejected(RejectReason::MaxLength) => MoveRefusal::Full(name.clone()),
                 // It stays where it was. If nobody knows the outcome, it may be in both queues.
-                Verdict::Rejected(RejectReason::Unavailable | RejectReason::NoLeader) | Verdict::Unknown => {
-                    MoveRefusal::Unavailable(name.clone())
-                }
+                Verdict::Rejected(
+                    RejectReason::Unavailable | RejectReason::NoLeader | RejectReason::OutOfReach,
+                )
+                | Verdict::Unknown => MoveRefusal::Unavailable(name.clone()),
                 Verdict::Rejected(RejectReason::Damaged) => MoveRefusal::Damaged(name.clone()),
             };
             wait.refused = Some(refused);

@@ -5,22 +5,32 @@
 //! first shard that asks for a queue without a home wins. Placements are not stored: a node that restarts may have
 //! another number of shards, and places its queues anew.
 
-use catalog::ids::QueueId;
+use std::sync::Arc;
+
+use catalog::Catalog;
+use catalog::ids::{NodeId, QueueId};
 
 use crate::ids::Where;
 
-/// Returns what clients are told of a queue that is out of reach, after its name. `node` is the node that has the queue, if one is
+/// Returns the name of a node, as errors have it: that of the catalog, or the number of a node that the catalog does not know.
+pub fn name_of_node(catalog: &Catalog, node: NodeId) -> Arc<str> {
+    let known = catalog.nodes().values().find(|known| known.id() == node);
+    known.map_or_else(|| format!("{:08x}", node.0).into(), |known| known.name.clone())
+}
+
+/// Returns what clients are told of a queue that is out of reach, after its name. `node` is the name of the node that has the queue, if one is
 /// known. The last words are RabbitMQ's, because clients look for them.
-pub fn out_of_reach(node: Option<u32>) -> String {
+pub fn out_of_reach(node: Option<&str>) -> String {
     match node {
-        Some(node) => format!("has its home on node {node:08x}, which is down or inaccessible"),
+        Some(node) => format!("has its home on node {node}, which is down or inaccessible"),
         None => "is on no node in reach".to_owned(),
     }
 }
 
-/// Returns what clients are told of a request or a message whose outcome nobody knows, after the name of its queue.
-pub fn outcome_unknown(node: Option<u32>) -> String {
-    let node = node.map_or_else(|| "a node".to_owned(), |node| format!("node {node:08x}"));
+/// Returns what clients are told of a request or a message whose outcome nobody knows, after the name of its queue. `node` is the name
+/// of the node that has the queue, if one is known.
+pub fn outcome_unknown(node: Option<&str>) -> String {
+    let node = node.map_or_else(|| "a node".to_owned(), |node| format!("node {node}"));
     format!("has its home on {node}, which was lost before it has answered: the outcome is unknown")
 }
 
@@ -48,6 +58,14 @@ impl Placements {
     /// Returns the number of placements that were made.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Returns the number of the other node that has a queue, as refusals have it.
+    pub fn other_node(&self, queue: QueueId) -> Option<u32> {
+        match self.home(queue) {
+            Where::On(node) => Some(node.0),
+            _ => None,
+        }
     }
 
     /// Returns the home of a queue. It is unplaced until the first link, unless the queue may expire or is exclusive.

@@ -169,6 +169,7 @@ pub fn put_answer(answer: &Answer, out: &mut Vec<u8>) -> bool {
                 Verdict::Rejected(RejectReason::NoLeader) => 4,
                 Verdict::Rejected(RejectReason::Damaged) => 5,
                 Verdict::Unknown => 6,
+                Verdict::Rejected(RejectReason::OutOfReach) => 7,
             });
         }
     }
@@ -190,6 +191,7 @@ pub fn get_answer(bytes: &mut Bytes, routes: &mut LastRoute) -> Option<Answer> {
         4 => Verdict::Rejected(RejectReason::NoLeader),
         5 => Verdict::Rejected(RejectReason::Damaged),
         6 => Verdict::Unknown,
+        7 => Verdict::Rejected(RejectReason::OutOfReach),
         _ => return None,
     };
     Some(Answer::Receipt { first, last, verdict })

@@ -357,7 +357,7 @@ impl Near {
     }
 
     fn refuse_publish(&mut self, kept: &Kept) {
-        self.tell_receipt(kept, Verdict::Rejected(RejectReason::Unavailable));
+        self.tell_receipt(kept, Verdict::Rejected(RejectReason::OutOfReach));
     }
 
     fn tell_receipt(&mut self, kept: &Kept, verdict: Verdict) {

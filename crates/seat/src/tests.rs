@@ -614,7 +614,7 @@ fn without_the_other_node_requests_end_in_time() {
     world.near.handle_request(QUEUE, attach(2));
     world.pass(REFUSE_MS);
     let heard = |world: &World, somebody| world.heard.0.get(&somebody).cloned().unwrap_or_default();
-    assert_eq!(heard(&world, Somebody::Publisher(1)), ["1 Accepted", "3 Rejected(Unavailable)"]);
+    assert_eq!(heard(&world, Somebody::Publisher(1)), ["1 Accepted", "3 Rejected(OutOfReach)"]);
     assert!(heard(&world, Somebody::Ticket(5))[0].contains("OutcomeUnknown { node: Some(7) }"));
     assert!(heard(&world, Somebody::Ticket(6))[0].contains("OutOfReach { node: Some(7) }"));
     let delete = |ticket, if_empty| Request::Delete { ticket: Ticket(ticket), if_unused: false, if_empty };
@@ -630,7 +630,7 @@ fn without_the_other_node_requests_end_in_time() {
     assert_eq!(heard(&world, Somebody::Consumer(1)).len(), 1, "it waits for the link");
     world.near.handle_request(QUEUE, publish(1, 4, 4, 0));
     world.hear();
-    assert_eq!(heard(&world, Somebody::Publisher(1))[2..], ["4 Rejected(Unavailable)"], "refused at once");
+    assert_eq!(heard(&world, Somebody::Publisher(1))[2..], ["4 Rejected(OutOfReach)"], "refused at once");
     world.pass(LOST_MS - REFUSE_MS);
     assert_eq!(heard(&world, Somebody::Publisher(1))[3..], ["2 Unknown"]);
     let gone = Effect::Gone { consumer: ConsumerId(1), reason: GoneReason::OutOfReach { node: Some(PEER) } };
@@ -640,5 +640,5 @@ fn without_the_other_node_requests_end_in_time() {
     let Request::Publish(reply) = publish(1, 5, 5, 0) else { unreachable!() };
     world.near.publish(Kept { to: To::Queue(QUEUE), publish: reply });
     world.hear();
-    assert_eq!(heard(&world, Somebody::Publisher(1))[4..], ["5 Rejected(Unavailable)"]);
+    assert_eq!(heard(&world, Somebody::Publisher(1))[4..], ["5 Rejected(OutOfReach)"]);
 }

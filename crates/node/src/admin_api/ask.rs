@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use broker::admin_api::AdminError;
 use broker::ids::{NODE_SHARD, Where};
-use broker::placements::{NO_LEADER, Placements, out_of_reach, outcome_unknown};
+use broker::placements::{NO_LEADER, Placements, name_of_node, out_of_reach, outcome_unknown};
 use catalog::access::Identity;
-use catalog::ids::QueueId;
+use catalog::ids::{NodeId, QueueId};
 use catalog::{Answer, Caller, Catalog, CatalogError, Command, QueueRecord};
 use queue::{Effect, Refusal, Request, Ticket};
 use tokio::sync::oneshot;
@@ -331,38 +331,46 @@ impl AdminApi {
     pub(super) async fn count(&self, record: Arc<QueueRecord>, request: Request) -> Result<u64, AdminError> {
         match self.ask_queue(record.id, request).await? {
             Effect::Done { messages, .. } => Ok(messages),
-            other => Err(refused(&record, &other)),
+            other => Err(self.refused(&record, &other).await),
         }
     }
 }
 
-/// Returns the error for an answer that is not the expected one.
-pub(super) fn refused(record: &QueueRecord, answer: &Effect) -> AdminError {
-    match answer {
-        Effect::Refused { why, .. } => refused_for(record, *why),
-        // No request of the admin API is answered by another effect.
-        _ => refused_with(record, "gave an unexpected answer"),
-    }
-}
-
-/// Returns the error for a request that the queue refuses.
-pub(super) fn refused_for(record: &QueueRecord, why: Refusal) -> AdminError {
-    let reason = match why {
-        Refusal::NotFound => {
-            return AdminError::Catalog(CatalogError::no_queue(&record.vhost, &record.name));
+impl AdminApi {
+    /// Returns the error for an answer that is not the expected one.
+    pub(super) async fn refused(&self, record: &QueueRecord, answer: &Effect) -> AdminError {
+        match answer {
+            Effect::Refused { why, .. } => self.refused_for(record, *why).await,
+            // No request of the admin API is answered by another effect.
+            _ => refused_with(record, "gave an unexpected answer"),
         }
-        Refusal::InUse => "in use",
-        Refusal::NotEmpty => "not empty",
-        Refusal::NotSupported => &format!("is a {} and does not support this", record.kind()),
-        Refusal::Unavailable => "cannot be opened: the disk has failed",
-        Refusal::OutOfReach { node } => &out_of_reach(node),
-        Refusal::OutcomeUnknown { node } => &outcome_unknown(node),
-        Refusal::NoLeader => NO_LEADER,
-        Refusal::Damaged => "is damaged on the disk",
-        // The admin API attaches no consumers.
-        Refusal::ExclusiveConsumer | Refusal::TooManyBrowsers => "gave an unexpected answer",
-    };
-    refused_with(record, reason)
+    }
+
+    /// Returns the error for a request that the queue refuses.
+    pub(super) async fn refused_for(&self, record: &QueueRecord, why: Refusal) -> AdminError {
+        let reason = match why {
+            Refusal::NotFound => {
+                return AdminError::Catalog(CatalogError::no_queue(&record.vhost, &record.name));
+            }
+            Refusal::InUse => "in use",
+            Refusal::NotEmpty => "not empty",
+            Refusal::NotSupported => &format!("is a {} and does not support this", record.kind()),
+            Refusal::Unavailable => "cannot be opened: the disk has failed",
+            Refusal::OutOfReach { node } => &out_of_reach(self.name_of(node).await.as_deref()),
+            Refusal::OutcomeUnknown { node } => &outcome_unknown(self.name_of(node).await.as_deref()),
+            Refusal::NoLeader => NO_LEADER,
+            Refusal::Damaged => "is damaged on the disk",
+            // The admin API attaches no consumers.
+            Refusal::ExclusiveConsumer | Refusal::TooManyBrowsers => "gave an unexpected answer",
+        };
+        refused_with(record, reason)
+    }
+
+    /// Returns the name of a node for an error, unless the node shard does not answer.
+    async fn name_of(&self, node: Option<u32>) -> Option<Arc<str>> {
+        let node = NodeId(node?);
+        self.read(1, move |catalog, _| name_of_node(catalog, node)).await.ok()
+    }
 }
 
 fn refused_with(record: &QueueRecord, reason: &str) -> AdminError {

@@ -24,7 +24,7 @@ use catalog::{
 };
 use queue::{Effect, Replay, Request};
 
-use super::ask::{NO_TICKET, refused};
+use super::ask::NO_TICKET;
 use super::messages::browsed;
 use super::reports::Asks;
 use super::{AdminApi, by_name};
@@ -262,7 +262,7 @@ impl AdminApi {
         let replay = Box::new(Replay { start, ..Replay::default() });
         match self.ask_queue(record.id, Request::Browse { ticket: NO_TICKET, replay, n: count }).await? {
             Effect::Fetched { deliveries, .. } => Ok(deliveries.into_iter().map(browsed).collect()),
-            other => Err(refused(&record, &other)),
+            other => Err(self.refused(&record, &other).await),
         }
     }
 

@@ -18,7 +18,7 @@ use queue::{ConsumerId, Delivery, Effect, Outcome, Refusal, Report, Request, Set
 use tokio::time::Instant;
 
 use super::AdminApi;
-use super::ask::{NO_TICKET, refused, refused_for};
+use super::ask::NO_TICKET;
 use crate::shard::questions::Act;
 
 /// The time for one move. It is half of the time of a request, because the other half is for the last batch. A move that
@@ -114,7 +114,7 @@ impl AdminApi {
         }
         let Report { ready, next_seq, damaged, .. } = self.report_of(&source).await?;
         if damaged {
-            return Err(refused_for(&source, Refusal::Damaged));
+            return Err(self.refused_for(&source, Refusal::Damaged).await);
         }
         let until = match &wanted.which {
             Which::All { until_seq, .. } => until_seq.unwrap_or(next_seq.saturating_sub(1)),
@@ -146,7 +146,7 @@ impl AdminApi {
     async fn report_of(&self, queue: &QueueRecord) -> Result<Report, AdminError> {
         match self.ask_queue(queue.id, Request::Report { ticket: NO_TICKET }).await? {
             Effect::Report { report, .. } => Ok(*report),
-            other => Err(refused(queue, &other)),
+            other => Err(self.refused(queue, &other).await),
         }
     }
 
@@ -189,7 +189,7 @@ impl Holding<'_> {
         let fetch = Request::Fetch { ticket: NO_TICKET, holder: self.holder, n, settled: false };
         match self.api.ask_queue(self.source.id, fetch).await? {
             Effect::Fetched { deliveries, .. } => Ok(deliveries),
-            other => Err(refused(self.source, &other)),
+            other => Err(self.api.refused(self.source, &other).await),
         }
     }
 

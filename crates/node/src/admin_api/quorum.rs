@@ -8,7 +8,7 @@ use catalog::QueueRecord;
 use queue::{PEEK_STEPS_MAX, Peek, PeekEnd, Peeked};
 
 use super::AdminApi;
-use super::ask::refused_for;
+
 use super::messages::peeked_row;
 use crate::shard::questions::{Act, PLACES_PER_PART};
 
@@ -94,7 +94,10 @@ impl AdminApi {
         let peek = Peek { count: peek.count.min(PLACES_PER_PART as u32), ..peek };
         let act = |to| Act::Peek { queue: record.id, peek, to };
         let peeked = self.act(self.inner.deadlines.change, home, act).await?;
-        let Peeked { messages, end } = peeked.map_err(|why| refused_for(&record, why))?;
+        let Peeked { messages, end } = match peeked {
+            Ok(peeked) => peeked,
+            Err(why) => return Err(self.refused_for(&record, why).await),
+        };
         let hint = match end {
             PeekEnd::Queue => None,
             PeekEnd::Enough(hint) => Some(hint),
@@ -118,14 +121,20 @@ impl AdminApi {
         let (record, home) = self.running(vhost, name).await?;
         let act = |to| Act::Checkpoint { queue: record.id, to };
         let index = self.act(self.inner.deadlines.change, home, act).await?;
-        index.map_err(|why| refused_for(&record, why))
+        match index {
+            Ok(index) => Ok(index),
+            Err(why) => Err(self.refused_for(&record, why).await),
+        }
     }
 
     pub(super) async fn reclaimed(&self, vhost: &str, name: &str) -> Result<Reclaimed, AdminError> {
         let (record, home) = self.running(vhost, name).await?;
         let act = |to| Act::Reclaim { queue: record.id, to };
         let reclaimed = self.act(self.inner.deadlines.change, home, act).await?;
-        reclaimed.map_err(|why| refused_for(&record, why))
+        match reclaimed {
+            Ok(reclaimed) => Ok(reclaimed),
+            Err(why) => Err(self.refused_for(&record, why).await),
+        }
     }
 
     pub(super) async fn member_changed(

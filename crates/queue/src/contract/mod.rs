@@ -399,6 +399,8 @@ pub enum RejectReason {
     Unavailable,
     /// No member of the queue's Raft group has led for some time ([`crate::NO_LEADER_MS`]). The message was never in an entry.
     NoLeader,
+    /// The queue is on a node that is out of reach, and was not sent the message.
+    OutOfReach,
     /// Messages of the queue are damaged; see [`Refusal::Damaged`].
     Damaged,
 }

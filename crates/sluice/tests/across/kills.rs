@@ -119,15 +119,17 @@ fn what_a_killed_node_held_returns_to_the_queues_of_others() {
 fn a_queue_of_a_node_that_is_down_is_refused_with_the_reason() {
     let mut cluster = Cluster::start("across-down", &[]);
     cluster.declare(QUEUE, "q", &[]);
+    let where_it_is =
+        format!("has its home on node {}, which is down or inaccessible", cluster.nodes[QUEUE].name);
     run(async {
         let (_publisher, publishing) = session(cluster.broker(PUBLISHER)).await;
         let sender = publishing.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
         cluster.nodes[QUEUE].kill();
         let outcome = sender.send(Message::data("refused").durable(true).encode()).await.unwrap();
         let DeliveryState::Rejected(Some(error)) = &outcome else { panic!("{outcome:?}") };
-        assert!(error.description.as_ref().is_some_and(|why| why.contains("queue 'q'")), "{error:?}");
+        assert_eq!(error.description, Some(format!("queue 'q' {where_it_is}")));
         let refused = consume(&publishing, "q").await.map(|_| ()).unwrap_err().to_string();
-        assert!(refused.contains("queue 'q'") && refused.contains("down or inaccessible"), "{refused}");
+        assert!(refused.contains("queue 'q'") && refused.contains(&where_it_is), "{refused}");
         // Other queues are not concerned.
         assert!(cluster.nodes[PUBLISHER].declare("other").0 < 300);
         publish(&publishing, "other").await;

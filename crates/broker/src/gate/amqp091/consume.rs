@@ -254,7 +254,8 @@ impl Gate {
                 }
             }
             Some(PeerEvent::Refused(why)) => {
-                let refused = refusal::by_queue(why, &consumer.outlet.queue_name, &self.peer.vhost);
+                let refused =
+                    refusal::by_queue(why, &consumer.outlet.queue_name, &self.peer.vhost, cx.catalog);
                 self.drop_place(channel, place, cx);
                 return self.refuse_method(channel, CONSUME, refused, cx);
             }

@@ -67,7 +67,7 @@ impl Gate {
             Effect::Fetched { deliveries, ready, .. } => (deliveries, *ready),
             Effect::Refused { why, .. } => {
                 self.drop_place(channel, place, cx);
-                let refused = refusal::by_queue(*why, queue, &self.peer.vhost);
+                let refused = refusal::by_queue(*why, queue, &self.peer.vhost, cx.catalog);
                 return self.refuse_method(channel, failed, refused, cx);
             }
             _ => {

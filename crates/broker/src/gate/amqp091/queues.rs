@@ -232,7 +232,7 @@ impl Gate {
                 | QueueStep::Deleted { name, .. },
                 Effect::Refused { why, .. },
             ) => {
-                let refused = refusal::by_queue(*why, &name, &self.peer.vhost);
+                let refused = refusal::by_queue(*why, &name, &self.peer.vhost, cx.catalog);
                 self.refuse_method(channel, method, refused, cx);
             }
             _ => {}

@@ -1,13 +1,14 @@
 //! Why a method is not carried out, as the errors of this protocol. The texts are RabbitMQ's, because clients look for them.
 
 use amqp091::{Fault, ReplyCode};
-use catalog::CatalogError;
 use catalog::access::AccessRefused;
+use catalog::ids::NodeId;
+use catalog::{Catalog, CatalogError};
 use message::BasicError;
 use queue::Refusal;
 
 use crate::intake::Awaited;
-use crate::placements::{NO_LEADER, out_of_reach, outcome_unknown};
+use crate::placements::{NO_LEADER, name_of_node, out_of_reach, outcome_unknown};
 use crate::unguessable::NoRandomness;
 
 /// Why a method is not carried out.
@@ -96,7 +97,8 @@ impl From<CatalogError> for Refused {
 }
 
 /// Maps a queue's refusal of what the client wants from it.
-pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
+pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str, catalog: &Catalog) -> Refused {
+    let name = |node: Option<u32>| node.map(|node| name_of_node(catalog, NodeId(node)));
     let (code, text) = match why {
         Refusal::NotFound => return not_found("queue", queue, vhost),
         Refusal::ExclusiveConsumer => {
@@ -116,12 +118,13 @@ pub(super) fn by_queue(why: Refusal, queue: &str, vhost: &str) -> Refused {
             ReplyCode::InternalError,
             format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
         ),
-        Refusal::OutOfReach { node } => {
-            (ReplyCode::NotFound, format!("queue '{queue}' in vhost '{vhost}' {}", out_of_reach(node)))
-        }
+        Refusal::OutOfReach { node } => (
+            ReplyCode::NotFound,
+            format!("queue '{queue}' in vhost '{vhost}' {}", out_of_reach(name(node).as_deref())),
+        ),
         Refusal::OutcomeUnknown { node } => (
             ReplyCode::PreconditionFailed,
-            format!("queue '{queue}' in vhost '{vhost}' {}", outcome_unknown(node)),
+            format!("queue '{queue}' in vhost '{vhost}' {}", outcome_unknown(name(node).as_deref())),
         ),
         Refusal::NoLeader => (ReplyCode::NotFound, format!("queue '{queue}' in vhost '{vhost}' {NO_LEADER}")),
         // This protocol has no browsers.

@@ -336,7 +336,7 @@ impl Gate {
 
     /// Ends a channel whose commit cannot settle deliveries of this queue: they will be delivered again.
     pub(super) fn fail_commit(&mut self, channel: u16, queue: &str, why: Refusal, cx: &mut Cx<'_>) {
-        let refused = refusal::by_queue(why, queue, &self.peer.vhost);
+        let refused = refusal::by_queue(why, queue, &self.peer.vhost, cx.catalog);
         self.refuse_method(channel, COMMIT, refused, cx);
     }
 
@@ -438,8 +438,8 @@ impl Gate {
         self.touch(channel, PUBLISHER);
         if let Some(failed) = unknown {
             // No answer is true, so the channel ends without one.
-            let why = Refusal::OutcomeUnknown { node: None };
-            let refused = refusal::by_queue(why, &name_of(cx.catalog, queue), &self.peer.vhost);
+            let why = Refusal::OutcomeUnknown { node: cx.placements.other_node(queue) };
+            let refused = refusal::by_queue(why, &name_of(cx.catalog, queue), &self.peer.vhost, cx.catalog);
             return self.refuse_method(channel, failed, refused, cx);
         }
         if committed > 0 {

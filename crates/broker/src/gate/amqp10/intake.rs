@@ -4,7 +4,7 @@ use amqp10::{
     AmqpError, Delivery, DeliveryState, DispositionRange, Map, ReceiverSettleMode, Symbol, Value, condition,
 };
 use catalog::Catalog;
-use catalog::ids::QueueId;
+use catalog::ids::{NodeId, QueueId};
 use queue::{Refusal, RejectReason, Verdict};
 use ranges::Ranges;
 
@@ -13,7 +13,7 @@ use super::{Gate, LinkRole, Session, error, parts, role_in};
 use crate::cx::Cx;
 use crate::intake::{Publication, Run};
 use crate::moving::name_of;
-use crate::placements::NO_LEADER;
+use crate::placements::{NO_LEADER, Placements, name_of_node, out_of_reach};
 
 /// What is stored of a delivery until its receipt.
 #[derive(Clone, Copy, Debug)]
@@ -86,11 +86,11 @@ impl Gate {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         let Session { links, dispositions, .. } = &mut **s;
         let Some(Some(LinkRole::Intake(intake))) = links.get_mut(link as usize) else { return };
-        let catalog = cx.catalog;
+        let (catalog, placements) = (cx.catalog, cx.placements);
         let mut is_unknown = false;
         intake.handle_receipts(range, verdict, cx, |run| {
             is_unknown |= run.verdict == Verdict::Unknown;
-            note_run(dispositions, &run, queue, catalog);
+            note_run(dispositions, &run, queue, (catalog, placements));
         });
         self.touch(session, link);
         if is_unknown {
@@ -100,9 +100,9 @@ impl Gate {
 
     /// Ends a link with a message whose outcome nobody knows: the message stays unsettled, as when a connection is lost.
     fn detach_in_doubt(&mut self, session: u16, link: u32, queue: QueueId, cx: &mut Cx<'_>) {
-        let why = Refusal::OutcomeUnknown { node: None };
+        let why = Refusal::OutcomeUnknown { node: cx.placements.other_node(queue) };
         let name = name_of(cx.catalog, queue);
-        let (condition, text) = refused_by_queue(why, &name, &self.peer.vhost);
+        let (condition, text) = refused_by_queue(why, &name, &self.peer.vhost, cx.catalog);
         self.detach(session, link, error(condition, text), cx);
     }
 
@@ -127,12 +127,12 @@ pub(super) fn note_run(
     dispositions: &mut Vec<DispositionRange>,
     run: &Run<Published>,
     queue: QueueId,
-    catalog: &Catalog,
+    (catalog, placements): (&Catalog, &Placements),
 ) {
     let state = match run.verdict {
         Verdict::Accepted => DeliveryState::Accepted,
         Verdict::Released => DeliveryState::Released,
-        Verdict::Rejected(reason) => rejected(reason, queue, catalog),
+        Verdict::Rejected(reason) => rejected(reason, queue, catalog, placements),
         // No outcome is true.
         Verdict::Unknown => return,
     };
@@ -151,7 +151,12 @@ fn note(
     }
 }
 
-fn rejected(reason: RejectReason, queue: QueueId, catalog: &Catalog) -> DeliveryState {
+fn rejected(
+    reason: RejectReason,
+    queue: QueueId,
+    catalog: &Catalog,
+    placements: &Placements,
+) -> DeliveryState {
     let name = catalog.queue_by_id(queue).map_or_else(String::new, |q| q.name.to_string());
     let (condition, reason, description) = match reason {
         RejectReason::MaxLength => {
@@ -165,6 +170,11 @@ fn rejected(reason: RejectReason, queue: QueueId, catalog: &Catalog) -> Delivery
         ),
         RejectReason::NoLeader => {
             (condition::PRECONDITION_FAILED, "unavailable", format!("queue '{name}' {NO_LEADER}"))
+        }
+        RejectReason::OutOfReach => {
+            let node = placements.other_node(queue).map(|node| name_of_node(catalog, NodeId(node)));
+            let why = out_of_reach(node.as_deref());
+            (condition::PRECONDITION_FAILED, "unavailable", format!("queue '{name}' {why}"))
         }
         RejectReason::Damaged => {
             (condition::INTERNAL_ERROR, "damaged", format!("queue '{name}' is damaged on the disk"))

@@ -441,7 +441,7 @@ impl Gate {
                     Reply::not_found(&self.peer.vhost, name)
                 }
                 (Verb::GetQueue { name } | Verb::PurgeQueue { name } | Verb::DeleteQueue { name }, why) => {
-                    Reply::error(400, refused_by_queue(why, name, &self.peer.vhost).1)
+                    Reply::error(400, refused_by_queue(why, name, &self.peer.vhost, cx.catalog).1)
                 }
                 _ => return,
             },

@@ -5,8 +5,9 @@ use amqp10::{
     Attach, Connection, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, Symbol, Tag, Value,
     condition,
 };
+use catalog::Catalog;
 use catalog::categories::{CHANNEL, PEER};
-use catalog::ids::QueueId;
+use catalog::ids::{NodeId, QueueId};
 use message::{Annotations, AnnotationsError, DeliveryMax, Format};
 use queue::{ConsumerId, DeliveryRef, Effect, GoneReason, Outcome, Refusal, Span};
 
@@ -16,7 +17,7 @@ use super::refusal::Refused;
 use super::{Gate, LinkRole, error, role_in};
 use crate::cx::Cx;
 use crate::outlet::{Outlet, PeerEvent};
-use crate::placements::{NO_LEADER, out_of_reach, outcome_unknown};
+use crate::placements::{NO_LEADER, name_of_node, out_of_reach, outcome_unknown};
 
 /// The link property that says whether this is the single active consumer (docs/compatibility.md, Consuming).
 const ACTIVE: &str = "rabbitmq:active";
@@ -166,7 +167,8 @@ impl Gate {
                 self.accept_consumer(session, link, &attach, &address, modes, cx);
             }
             Some(PeerEvent::Refused(why)) => {
-                let (condition, reason) = refused_by_queue(why, &outlet.queue_name, &self.peer.vhost);
+                let (condition, reason) =
+                    refused_by_queue(why, &outlet.queue_name, &self.peer.vhost, cx.catalog);
                 let refusal = error(condition, reason);
                 if let Some(attach) = attach.take() {
                     self.drop_link(session, link, true, cx);
@@ -180,12 +182,12 @@ impl Gate {
             }
             Some(PeerEvent::Gone(GoneReason::Damaged)) => {
                 let (condition, reason) =
-                    refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.peer.vhost);
+                    refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.peer.vhost, cx.catalog);
                 return self.detach(session, link, error(condition, reason), cx);
             }
             Some(PeerEvent::Gone(GoneReason::OutOfReach { node })) => {
                 let why = Refusal::OutOfReach { node };
-                let (_, reason) = refused_by_queue(why, &outlet.queue_name, &self.peer.vhost);
+                let (_, reason) = refused_by_queue(why, &outlet.queue_name, &self.peer.vhost, cx.catalog);
                 return self.detach(session, link, error(condition::ILLEGAL_STATE, reason), cx);
             }
             Some(PeerEvent::Revoked { numbers, first }) => {
@@ -402,7 +404,13 @@ fn annotations(modified: &Modified) -> Result<Option<Box<Annotations>>, (Symbol,
 }
 
 /// Maps a queue's refusal to a condition and a description.
-pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbol, String) {
+pub(super) fn refused_by_queue(
+    why: Refusal,
+    queue: &str,
+    vhost: &str,
+    catalog: &Catalog,
+) -> (Symbol, String) {
+    let name = |node: Option<u32>| node.map(|node| name_of_node(catalog, NodeId(node)));
     match why {
         Refusal::NotFound => (condition::NOT_FOUND, format!("no queue '{queue}' in vhost '{vhost}'")),
         Refusal::ExclusiveConsumer => (
@@ -425,11 +433,11 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         ),
         Refusal::OutOfReach { node } => (
             condition::PRECONDITION_FAILED,
-            format!("queue '{queue}' in vhost '{vhost}' {}", out_of_reach(node)),
+            format!("queue '{queue}' in vhost '{vhost}' {}", out_of_reach(name(node).as_deref())),
         ),
         Refusal::OutcomeUnknown { node } => (
             condition::INTERNAL_ERROR,
-            format!("queue '{queue}' in vhost '{vhost}' {}", outcome_unknown(node)),
+            format!("queue '{queue}' in vhost '{vhost}' {}", outcome_unknown(name(node).as_deref())),
         ),
         Refusal::NoLeader => {
             (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' {NO_LEADER}"))

@@ -137,8 +137,8 @@ impl Gate {
         let session = *session;
         let Some(Some(s)) = sessions.get_mut(usize::from(session)) else { return true };
         let Session { dispositions, past, has_ended, .. } = &mut **s;
-        let catalog = cx.catalog;
-        let tell = |run| note_run(dispositions, &run, queue, catalog);
+        let (catalog, placements) = (cx.catalog, cx.placements);
+        let tell = |run| note_run(dispositions, &run, queue, (catalog, placements));
         let confirmed = publisher.handle_receipts(range, verdict, unanswered, cx, tell);
         match has_ended {
             false => past.confirmed += confirmed,

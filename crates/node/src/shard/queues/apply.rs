@@ -217,7 +217,7 @@ impl Shard {
     pub(in crate::shard) fn refuse_request(&mut self, queue: QueueId, request: Request, why: Refusal) {
         let (verdict, reason, is_deleted) = match why {
             Refusal::OutOfReach { node } => {
-                (Verdict::Rejected(RejectReason::Unavailable), GoneReason::OutOfReach { node }, false)
+                (Verdict::Rejected(RejectReason::OutOfReach), GoneReason::OutOfReach { node }, false)
             }
             Refusal::NoLeader => {
                 (Verdict::Rejected(RejectReason::NoLeader), GoneReason::OutOfReach { node: None }, false)

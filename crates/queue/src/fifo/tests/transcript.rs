@@ -310,7 +310,9 @@ fn receipt(receipt: &Receipt) -> impl Iterator<Item = String> {
         Verdict::Rejected(RejectReason::NoLeader) => "no leader",
         Verdict::Rejected(RejectReason::Damaged) => "damaged",
         Verdict::Released => "released",
-        Verdict::Unknown => unreachable!("a queue knows what it has done"),
+        Verdict::Rejected(RejectReason::OutOfReach) | Verdict::Unknown => {
+            unreachable!("a queue is in its own reach, and knows what it has done")
+        }
     };
     (first..=last).map(move |seq| format!("{seq} {verdict}{}", if journaled { "!" } else { "" }))
 }

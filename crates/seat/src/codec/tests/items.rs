@@ -386,6 +386,7 @@ impl Maker {
                 Verdict::Rejected(RejectReason::Unavailable),
                 Verdict::Rejected(RejectReason::NoLeader),
                 Verdict::Rejected(RejectReason::Damaged),
+                Verdict::Rejected(RejectReason::OutOfReach),
                 Verdict::Unknown,
             ];
             let verdict = self.0.pick(&verdicts).unwrap_or(Verdict::Accepted);
