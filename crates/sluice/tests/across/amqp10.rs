@@ -260,5 +260,10 @@ fn a_large_message_crosses_the_nodes() {
             assert!(is_number(&receiver.recv().await.unwrap(), 1));
         });
     }
+    // Heartbeats have connections of their own.
+    for node in &cluster.nodes {
+        let logged = node.directory.logged();
+        assert!(!logged.contains("does not count as alive"), "{}: {logged}", node.name);
+    }
     cluster.stop();
 }
