@@ -24,9 +24,16 @@ pub enum HandshakeError {
         peer_min: u32,
         own: u32,
     },
-    /// One side has a secret, the other one certificates.
+    /// One side has a secret, and the other one relies on certificates alone.
     OtherWay {
         own: Way,
+    },
+    /// The peer speaks TLS, and this node does not.
+    PeerUsesTls,
+    /// The certificate of the peer is valid for nodes with these names, and not for the one that it says it is.
+    NotCertified {
+        name: String,
+        names: Vec<String>,
     },
     /// The proof of the peer is wrong.
     WrongSecret,
@@ -55,11 +62,11 @@ impl HandshakeError {
     pub(crate) fn refusal(&self) -> Option<(Reason, String)> {
         let reason = match self {
             Self::OlderFormat { .. } | Self::NewerFormat { .. } => Reason::FORMAT,
-            Self::OtherWay { .. } | Self::WrongSecret => {
+            Self::OtherWay { .. } | Self::WrongSecret | Self::PeerUsesTls => {
                 return Some((Reason::AUTHENTICATION, "authentication failed".to_owned()));
             }
             Self::OtherCluster { .. } => Reason::CLUSTER,
-            Self::OwnIdentity(_) => Reason::IDENTITY,
+            Self::OwnIdentity(_) | Self::NotCertified { .. } => Reason::IDENTITY,
             Self::NoCluster { .. } => Reason::NO_CLUSTER,
             Self::Malformed(_)
             | Self::Unexpected(_)
@@ -86,10 +93,20 @@ impl fmt::Display for HandshakeError {
                 "the peer is too new: it talks format {peer_min} or newer, and this node understands messages up to format {own}"
             ),
             Self::OtherWay { own: Way::Secret } => {
-                f.write_str("this node has a cluster secret, but the peer relies on certificates")
+                f.write_str("this node has a cluster secret, and the peer relies on its certificate alone")
             }
             Self::OtherWay { own: Way::Certificates } => {
-                f.write_str("this node relies on certificates, but the peer has a cluster secret")
+                f.write_str("this node relies on its certificate alone, and the peer has a cluster secret")
+            }
+            Self::PeerUsesTls => f.write_str(
+                "this node does not use TLS between nodes, and the peer does: set cluster.ssl_options on all nodes, or on none",
+            ),
+            Self::NotCertified { name, names } => {
+                write!(f, "the certificate of the node is not valid for the host of {name:?}: ")?;
+                match names.is_empty() {
+                    true => f.write_str("it is valid for no host in the list of nodes"),
+                    false => write!(f, "of the list of nodes, it is valid for {}", names.join(", ")),
+                }
             }
             Self::WrongSecret => f.write_str("the peer has another cluster secret"),
             Self::OtherCluster { own, peer } => {

@@ -41,7 +41,8 @@ impl fmt::Debug for Secret {
 pub enum Auth {
     /// Each side proves that it knows the secret. Without TLS, others can read and change the frames that follow the handshake.
     Secret(Secret),
-    /// The caller has verified the certificates of a TLS connection. The handshake has no proof.
+    /// The caller has verified the certificates of a TLS connection, and says with [`Handshake::certified_for`] which nodes the peer may be.
+    /// The key of the proofs is empty: they only say that a side has accepted the hello of the other one.
     Certificates,
 }
 
@@ -50,6 +51,14 @@ impl Auth {
         match self {
             Self::Secret(_) => Way::Secret,
             Self::Certificates => Way::Certificates,
+        }
+    }
+
+    /// Returns the key of the proofs.
+    fn key(&self) -> &[u8] {
+        match self {
+            Self::Secret(secret) => &secret.0,
+            Self::Certificates => &[],
         }
     }
 }
@@ -72,6 +81,8 @@ pub struct Handshake {
     side: Side,
     own: Greeting,
     auth: Auth,
+    /// The names of nodes for which the certificate of the peer is valid. `None` without TLS.
+    certified: Option<Vec<String>>,
     state: State,
     output: Vec<u8>,
 }
@@ -103,7 +114,15 @@ impl Handshake {
             return Err(HandshakeError::LongName(own.name.len()));
         }
         let own = Greeting { nonce, way: auth.way(), format_min: FORMAT_MIN, hello: own };
-        Ok(Self { side, own, auth, state: State::AwaitsHello, output: Vec::new() })
+        Ok(Self { side, own, auth, certified: None, state: State::AwaitsHello, output: Vec::new() })
+    }
+
+    /// Refuses a peer with another name than these: those of the nodes for which its certificate is valid. So the certificate of a client, or of
+    /// another node, is of no use to a peer.
+    #[must_use]
+    pub fn certified_for(mut self, names: Vec<String>) -> Self {
+        self.certified = Some(names);
+        self
     }
 
     /// Takes frames of the peer from the front of `buffer`. Returns the hello of the peer when the handshake is complete. What then
@@ -136,13 +155,12 @@ impl Handshake {
     }
 
     fn handle_frames(&mut self, buffer: &mut BytesMut) -> Result<Option<Hello>, HandshakeError> {
+        if matches!(self.state, State::AwaitsHello) && begins_tls(buffer) {
+            return Err(HandshakeError::PeerUsesTls);
+        }
         while let Some(frame) = Frame::take_within(buffer, HANDSHAKE_FRAME_MAX)? {
             match (std::mem::replace(&mut self.state, State::Ended), frame) {
-                (State::AwaitsHello, Frame::Hello(peer)) => {
-                    if let Some(hello) = self.handle_hello(peer)? {
-                        return Ok(Some(hello));
-                    }
-                }
+                (State::AwaitsHello, Frame::Hello(peer)) => self.handle_hello(peer)?,
                 (State::AwaitsProof(peer), Frame::Proof(proof)) => {
                     return self.handle_proof(peer, &proof).map(Some);
                 }
@@ -159,7 +177,7 @@ impl Handshake {
         Ok(None)
     }
 
-    fn handle_hello(&mut self, peer: Greeting) -> Result<Option<Hello>, HandshakeError> {
+    fn handle_hello(&mut self, peer: Greeting) -> Result<(), HandshakeError> {
         if self.side == Side::Acceptor {
             self.own.hello.role = peer.hello.role;
             // Before any refusal, so that the dialer finds out by itself what does not fit.
@@ -175,29 +193,22 @@ impl Handshake {
         if peer.way != self.own.way {
             return Err(HandshakeError::OtherWay { own: self.own.way });
         }
-        let Auth::Secret(secret) = &self.auth else {
-            self.admit(&peer.hello)?;
-            return Ok(Some(peer.hello));
-        };
         if self.side == Side::Dialer {
-            let proof = self.mac(secret, Side::Dialer, &peer).finalize().into_bytes();
+            let proof = self.mac(self.auth.key(), Side::Dialer, &peer).finalize().into_bytes();
             self.send(Frame::Proof(proof.into()));
         }
         self.state = State::AwaitsProof(peer);
-        Ok(None)
+        Ok(())
     }
 
     fn handle_proof(&mut self, peer: Greeting, proof: &[u8; 32]) -> Result<Hello, HandshakeError> {
-        let Auth::Secret(secret) = &self.auth else {
-            return Err(HandshakeError::Unexpected("proof"));
-        };
         let prover = if self.side == Side::Dialer { Side::Acceptor } else { Side::Dialer };
         // Compares in constant time.
-        let verified = self.mac(secret, prover, &peer).verify_slice(proof);
+        let verified = self.mac(self.auth.key(), prover, &peer).verify_slice(proof);
         verified.map_err(|_| HandshakeError::WrongSecret)?;
         self.admit(&peer.hello)?;
         if self.side == Side::Acceptor {
-            let proof = self.mac(secret, Side::Acceptor, &peer).finalize().into_bytes();
+            let proof = self.mac(self.auth.key(), Side::Acceptor, &peer).finalize().into_bytes();
             self.send(Frame::Proof(proof.into()));
         }
         Ok(peer.hello)
@@ -206,6 +217,11 @@ impl Handshake {
     /// Decides about a peer that has proved that it belongs to the cluster.
     fn admit(&self, peer: &Hello) -> Result<(), HandshakeError> {
         let own = &self.own.hello;
+        if let Some(names) = &self.certified
+            && !names.contains(&peer.name)
+        {
+            return Err(HandshakeError::NotCertified { name: peer.name.clone(), names: names.clone() });
+        }
         if peer.node == own.node {
             return Err(HandshakeError::OwnIdentity(own.node));
         }
@@ -224,7 +240,7 @@ impl Handshake {
 
     /// The input of a proof is the label, who proves, and the two hellos as they were sent. So a proof is of no use to the other
     /// side, in another handshake, or after a change of any field.
-    fn mac(&self, secret: &Secret, prover: Side, peer: &Greeting) -> Hmac<Sha256> {
+    fn mac(&self, key: &[u8], prover: Side, peer: &Greeting) -> Hmac<Sha256> {
         let (dialer, acceptor) = match self.side {
             Side::Dialer => (&self.own, peer),
             Side::Acceptor => (peer, &self.own),
@@ -233,10 +249,17 @@ impl Handshake {
         input.push(if prover == Side::Dialer { 1 } else { 2 });
         Frame::Hello(dialer.clone()).encode(&mut input);
         Frame::Hello(acceptor.clone()).encode(&mut input);
-        let mac = Hmac::<Sha256>::new_from_slice(&secret.0).expect("HMAC takes keys of any length");
+        let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
         mac.chain_update(input)
     }
 }
+
+/// Returns true if these bytes begin a record of TLS (RFC 8446, 5.1). A frame that begins like this would be longer than any of a handshake.
+fn begins_tls(bytes: &[u8]) -> bool {
+    matches!(bytes, [20..=24, 3, ..])
+}
+
+const _: () = assert!(HANDSHAKE_FRAME_MAX < 3 << 8, "a frame could begin like a record of TLS");
 
 #[cfg(test)]
 mod tests;

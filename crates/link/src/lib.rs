@@ -7,14 +7,15 @@
 //!  dialer                                     acceptor
 //!    hello, nonce             ───────────>
 //!                             <───────────    hello, nonce          all that an acceptor says before the proof
-//!    proof                    ───────────>                          only with a secret: HMAC-SHA-256 over a label, who
-//!                             <───────────    proof                 proves, and both hellos with their nonces
+//!    proof                    ───────────>                          HMAC-SHA-256 over a label, who proves, and both
+//!                             <───────────    proof                 hellos with their nonces
 //!
 //!                             <──────────>    refused, in place of the next frame: a reason, then the connection is closed
 //! ```
 //!
-//! With certificates, the connection is TLS and the proofs are left out. A secret protects the handshake only: without TLS, others on
-//! the path can read and change the frames that follow.
+//! The key of the proofs is the secret of the cluster. With certificates, the connection is TLS, and the handshake checks that the certificate of
+//! the peer is valid for the node that the peer says it is. Then there need be no secret, and the key is empty. A secret alone protects the
+//! handshake only: without TLS, others on the path can read and change the frames that follow.
 //!
 //! On a connection for heartbeats, both sides send words ([`put_word`], [`take_word`]): bytes that this crate does not interpret.
 //!

@@ -136,7 +136,7 @@ fn an_acceptor_that_does_not_know_the_secret_is_refused() {
     assert_eq!(give(&mut dialer, sent(&mut acceptor).remove(0)), Ok(None));
     // It accepts any proof, and makes its own with the secret that it has.
     let proof =
-        acceptor.mac(&Secret::new(b"b").unwrap(), Side::Acceptor, &dialer.own).finalize().into_bytes();
+        acceptor.mac(b"b", Side::Acceptor, &dialer.own).finalize().into_bytes();
     assert_eq!(give(&mut dialer, Frame::Proof(proof.into())), Err(HandshakeError::WrongSecret));
 }
 
@@ -215,9 +215,8 @@ fn refusals_name_what_is_wrong() {
             assert_eq!(at_acceptor, *found);
             assert!(at_acceptor.to_string().contains(text), "{at_acceptor}");
             assert_eq!(told, Some((*reason, at_acceptor.to_string())));
-            // The dialer of certificates finds some of them first: it has the acceptor's hello.
             if *reason != Reason::FORMAT {
-                error(at_dialer);
+                assert!(matches!(error(at_dialer), HandshakeError::Refused { .. }));
             }
         }
     }
@@ -303,7 +302,7 @@ fn a_proof_of_the_other_side_is_refused() {
     let (mut dialer, mut acceptor) = (dialer(secret("a")), acceptor(secret("a")));
     assert_eq!(give(&mut acceptor, sent(&mut dialer).remove(0)), Ok(None));
     let proof =
-        dialer.mac(&Secret::new(b"a").unwrap(), Side::Acceptor, &acceptor.own).finalize().into_bytes();
+        dialer.mac(b"a", Side::Acceptor, &acceptor.own).finalize().into_bytes();
     assert_eq!(give(&mut acceptor, Frame::Proof(proof.into())), Err(HandshakeError::WrongSecret));
 }
 
@@ -376,10 +375,14 @@ fn names_have_a_bound_and_long_reasons_are_cut() {
         Some(HandshakeError::LongName(256))
     );
     let mut acceptor = acceptor(Auth::Certificates);
-    let first = sent(&mut Handshake::dial(long(254), Auth::Certificates, [1; 32]).unwrap()).remove(0);
-    assert!(give(&mut acceptor, first).is_err());
-    let Frame::Refused { text, .. } = sent(&mut acceptor).remove(1) else { panic!("no reason") };
-    assert!((TEXT_MAX - 1..=TEXT_MAX).contains(&text.len()), "{}", text.len());
+    let mut dialer = Handshake::dial(long(254), Auth::Certificates, [1; 32]).unwrap();
+    let mut told = String::new();
+    talk_through(&mut dialer, &mut acceptor, |_, frame| {
+        if let Frame::Refused { text, .. } = frame {
+            told.clone_from(text);
+        }
+    });
+    assert!((TEXT_MAX - 1..=TEXT_MAX).contains(&told.len()), "{}", told.len());
 }
 
 #[test]
@@ -390,4 +393,49 @@ fn the_secret_is_never_printed() {
     assert!(printed.starts_with("Secret(Secret(..))"), "{printed}");
     assert!(!printed.contains("hunter2") && !printed.contains(&format!("{:?}", b"hunter2")));
     assert!(Secret::new(b"").is_none());
+}
+
+#[test]
+fn a_certificate_must_be_valid_for_the_name_of_its_node() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    for auth in [secret("a"), Auth::Certificates] {
+        let talk = |of_dialer: &[&str], of_acceptor: &[&str]| {
+            let mut dialer = dialer(auth.clone()).certified_for(names(of_acceptor));
+            let mut acceptor = acceptor(auth.clone()).certified_for(names(of_dialer));
+            talk(&mut dialer, &mut acceptor)
+        };
+        let good = talk(&["sluice@host1", "b@host1"], &["sluice@host2"]);
+        assert!(matches!(good, (Some(Ok(_)), Some(Ok(_)))), "{good:?}");
+
+        let (at_dialer, at_acceptor) = talk(&["sluice@host3"], &["sluice@host2"]);
+        let why = error(at_acceptor).to_string();
+        assert_eq!(
+            why,
+            r#"the certificate of the node is not valid for the host of "sluice@host1": of the list of nodes, it is valid for sluice@host3"#
+        );
+        assert_eq!(
+            error(at_dialer),
+            HandshakeError::Refused { reason: Reason::IDENTITY, text: why },
+            "the dialer learns why before it counts the connection as open"
+        );
+        let (_, at_acceptor) = talk(&[], &["sluice@host2"]);
+        assert!(error(at_acceptor).to_string().ends_with("it is valid for no host in the list of nodes"));
+        let (at_dialer, _) = talk(&["sluice@host1"], &["sluice@host1"]);
+        assert!(matches!(error(at_dialer), HandshakeError::NotCertified { .. }));
+    }
+}
+
+#[test]
+fn a_peer_with_tls_is_told_from_one_that_talks_nonsense() {
+    // The first bytes of a hello of TLS, and of an alert.
+    for record in [&b"\x16\x03\x01\x02\x00\x01\x00\x01"[..], b"\x15\x03\x03\x00\x02\x02\x32"] {
+        for mut side in [dialer(secret("a")), acceptor(secret("a"))] {
+            side.output.clear();
+            let error = side.handle_bytes(&mut BytesMut::from(record)).unwrap_err();
+            assert_eq!(error, HandshakeError::PeerUsesTls);
+            let mut output = Vec::new();
+            assert!(side.poll_output(&mut output), "the peer is told something");
+            assert!(!begins_tls(&output), "what the peer cannot take for TLS");
+        }
+    }
 }
