@@ -1,4 +1,4 @@
-//! The certificates and keys of a listener. They are read from files, checked as a whole, and read again when the files
+//! The certificates and keys of a listener, or between nodes. They are read from files, checked as a whole, and read again when the files
 //! change: new connections use the new ones, open connections notice nothing.
 
 use std::fs;
@@ -11,12 +11,13 @@ use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use crate::certificates::{Certificate, LoginFrom};
 use crate::depth::{Depth, LimitedDepth};
 use crate::error::{AtFault, TlsError, pem_error, wrong};
 use crate::keys::Password;
+use crate::nodes;
 use crate::pairs::{ByServerName, Pair, certificates};
 
 /// Whether clients must have a certificate (`ssl_options.verify`, `ssl_options.fail_if_no_peer_cert`).
@@ -31,7 +32,7 @@ pub enum Verify {
     Required,
 }
 
-/// The TLS settings of a listener, with the names of RabbitMQ's `ssl_options`.
+/// The TLS settings of a listener, or between nodes, with the names of RabbitMQ's `ssl_options`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// What these settings begin with, such as `ssl_options`. Errors name it.
@@ -52,6 +53,9 @@ pub struct Options {
     pub tls12: bool,
     pub tls13: bool,
     pub login_from: LoginFrom,
+    /// The host of this node, if these are the certificates between the nodes of a cluster. Then both sides show one, in TLS 1.3, and `verify`,
+    /// `depth` and the versions do not count.
+    pub host: Option<String>,
 }
 
 /// The certificates of a listener, as last read.
@@ -64,6 +68,8 @@ pub struct Tls {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
+    /// The configuration of sessions that this node begins itself; `None` for a listener.
+    dialing: Option<Arc<ClientConfig>>,
     /// The certificate of each pair, the default pair's first.
     certificates: Vec<Certificate>,
     /// What the files looked like when they were read.
@@ -79,14 +85,19 @@ impl Tls {
     /// A file cannot be read, has not what it should have, or they do not belong together.
     pub fn load(options: Options) -> Result<Self, TlsError> {
         let seen = options.look();
-        let (config, certificates) = options.read()?;
-        let current = Mutex::new(Current { config, certificates, seen, problem: None });
+        let Read { config, dialing, certificates } = options.read()?;
+        let current = Mutex::new(Current { config, dialing, certificates, seen, problem: None });
         Ok(Self { options, current })
     }
 
     /// Returns the configuration of new sessions.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.current().config.clone()
+    }
+
+    /// Returns the configuration of new sessions with other nodes that this node begins. `None` for a listener.
+    pub(crate) fn dialing(&self) -> Option<Arc<ClientConfig>> {
+        self.current().dialing.clone()
     }
 
     /// Returns the server's certificates and their files, the default pair's first.
@@ -117,8 +128,9 @@ impl Tls {
         let mut current = self.current();
         current.seen = seen;
         match read {
-            Ok((config, certificates)) => {
-                (current.config, current.certificates, current.problem) = (config, certificates, None);
+            Ok(Read { config, dialing, certificates }) => {
+                (current.config, current.dialing) = (config, dialing);
+                (current.certificates, current.problem) = (certificates, None);
                 Ok(true)
             }
             Err(error) => {
@@ -131,6 +143,13 @@ impl Tls {
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What the files have.
+struct Read {
+    config: Arc<ServerConfig>,
+    dialing: Option<Arc<ClientConfig>>,
+    certificates: Vec<Certificate>,
 }
 
 impl Options {
@@ -152,11 +171,16 @@ impl Options {
         self.files().map(look).collect()
     }
 
-    fn read(&self) -> Result<(Arc<ServerConfig>, Vec<Certificate>), TlsError> {
+    fn read(&self) -> Result<Read, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let setting = format!("{}.password", self.setting);
         let password = self.password.as_ref();
         let (default, certificate) = self.pair.read(password, &setting, &provider)?;
+        if let Some(host) = &self.host {
+            let (config, dialing) = nodes::configurations(self, host, default, &certificate, &provider)?;
+            let (config, dialing) = (Arc::new(config), Some(Arc::new(dialing)));
+            return Ok(Read { config, dialing, certificates: vec![certificate] });
+        }
         let (mut named, mut certificates) = (Vec::new(), vec![certificate]);
         for pair in &self.named {
             let (pair, certificate) = pair.read_named(password, &setting, &provider)?;
@@ -189,7 +213,7 @@ impl Options {
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
-        Ok((Arc::new(config), certificates))
+        Ok(Read { config: Arc::new(config), dialing: None, certificates })
     }
 
     fn verifier(

@@ -1,4 +1,5 @@
-//! TLS for all listeners: certificates from files ([`Tls`]), and the session of one connection without I/O ([`Session`]).
+//! TLS for all listeners and between nodes: certificates from files ([`Tls`]), and the session of one connection without I/O ([`Session`],
+//! [`NodeSession`]).
 //! The protocol is rustls's; decision 34 says why.
 #![forbid(unsafe_code)]
 
@@ -8,6 +9,7 @@ mod depth;
 mod error;
 mod files;
 mod keys;
+mod nodes;
 mod pairs;
 mod session;
 #[cfg(test)]
@@ -20,6 +22,7 @@ pub use depth::Depth;
 pub use error::{AtFault, TlsError};
 pub use files::{Options, Tls, Verify};
 pub use keys::Password;
+pub use nodes::{HANDSHAKE_BYTES_MAX, NodeSession, NodeTlsError};
 pub use pairs::{NAMED_PAIRS_MAX, Pair};
 pub use rustls::{ClientConfig, Error, ServerConfig};
 pub use session::{Received, Session, UNREAD_MAX};

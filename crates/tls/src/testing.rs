@@ -28,9 +28,14 @@ fn named(mut params: CertificateParams, name: &str) -> CertificateParams {
 
 impl Files {
     pub(crate) fn make(folder: &str) -> Self {
+        Self::make_named(folder, "authority")
+    }
+
+    /// Makes them with this name of the authority.
+    pub(crate) fn make_named(folder: &str, name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("sluice-tls-{}-{folder}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let mut authority = params("authority");
+        let mut authority = params(name);
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let made = authority.self_signed(&key).unwrap();
@@ -54,7 +59,12 @@ impl Files {
     pub(crate) fn pair(&self, name: &str, names: &[&str]) -> Pair {
         let (key, names) = (KeyPair::generate().unwrap(), names.iter().map(|name| (*name).to_owned()));
         let params = named(CertificateParams::new(names.collect::<Vec<_>>()).unwrap(), name);
-        let made = params.signed_by(&key, &self.issuer).unwrap();
+        self.write(name, &params, &key)
+    }
+
+    /// Signs a certificate, and writes it with its key to files of this name.
+    pub(crate) fn write(&self, name: &str, params: &CertificateParams, key: &KeyPair) -> Pair {
+        let made = params.signed_by(key, &self.issuer).unwrap();
         let pair =
             Pair { certificate: self.path(&format!("{name}.pem")), key: self.path(&format!("{name}.key")) };
         std::fs::write(&pair.certificate, made.pem()).unwrap();

@@ -47,7 +47,7 @@ impl Refusal {
         }
     }
 
-    fn of_certificate(why: &CertificateError) -> Option<Self> {
+    pub(crate) fn of_certificate(why: &CertificateError) -> Option<Self> {
         let seconds = |time: &UnixTime| Some(time.as_secs());
         match why {
             CertificateError::UnknownIssuer => Some(Self::UnknownAuthority),

@@ -135,8 +135,7 @@ fn an_acceptor_that_does_not_know_the_secret_is_refused() {
     assert_eq!(give(&mut acceptor, sent(&mut dialer).remove(0)), Ok(None));
     assert_eq!(give(&mut dialer, sent(&mut acceptor).remove(0)), Ok(None));
     // It accepts any proof, and makes its own with the secret that it has.
-    let proof =
-        acceptor.mac(b"b", Side::Acceptor, &dialer.own).finalize().into_bytes();
+    let proof = acceptor.mac(b"b", Side::Acceptor, &dialer.own).finalize().into_bytes();
     assert_eq!(give(&mut dialer, Frame::Proof(proof.into())), Err(HandshakeError::WrongSecret));
 }
 
@@ -301,8 +300,7 @@ fn a_reflected_proof_is_refused() {
 fn a_proof_of_the_other_side_is_refused() {
     let (mut dialer, mut acceptor) = (dialer(secret("a")), acceptor(secret("a")));
     assert_eq!(give(&mut acceptor, sent(&mut dialer).remove(0)), Ok(None));
-    let proof =
-        dialer.mac(b"a", Side::Acceptor, &acceptor.own).finalize().into_bytes();
+    let proof = dialer.mac(b"a", Side::Acceptor, &acceptor.own).finalize().into_bytes();
     assert_eq!(give(&mut acceptor, Frame::Proof(proof.into())), Err(HandshakeError::WrongSecret));
 }
 
