@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use link::{Frame, Role, put_word, take_word};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 
 use super::inputs::Input;
 use super::sockets::{self, Backoff, Introduction, NotOpened, Opened};
+use super::stream::Stream;
 use crate::cluster_settings::ListedNode;
 
 /// The words that may wait for a connection. Five are sent in a second, and the machine closes a connection that nobody acknowledges after
@@ -60,7 +59,7 @@ pub(super) async fn dial_for_ever(
 
 /// Sends words until the connection ends. Returns why the peer has refused it, if it said so.
 async fn send_words(
-    mut stream: TcpStream,
+    mut stream: Stream,
     mut words: mpsc::Receiver<Bytes>,
     mut input: BytesMut,
 ) -> Option<String> {
@@ -87,8 +86,8 @@ async fn send_words(
                 }
                 output.clear();
             }
-            read = stream.read_buf(&mut input) => {
-                if !read.is_ok_and(|read| read > 0) {
+            is_open = stream.read(&mut input) => {
+                if !is_open.unwrap_or(false) {
                     return None;
                 }
             }
@@ -111,7 +110,7 @@ pub(super) async fn read_words(peer: usize, connection: u64, opened: Opened, inp
             Err(_) => break,
         }
         input.reserve(READ);
-        if !stream.read_buf(&mut input).await.is_ok_and(|read| read > 0) {
+        if !stream.read(&mut input).await.unwrap_or(false) {
             break;
         }
     }
@@ -119,7 +118,7 @@ pub(super) async fn read_words(peer: usize, connection: u64, opened: Opened, inp
 }
 
 /// Tells a node that has connected why it is refused, and closes the connection.
-pub(super) async fn refuse(mut stream: TcpStream, why: String) {
+pub(super) async fn refuse(mut stream: Stream, why: String) {
     let mut text = why;
     text.truncate(text.floor_char_boundary(link::TEXT_MAX));
     let mut output = Vec::new();

@@ -170,7 +170,7 @@ impl Thread {
                 self.nodes.handle_closed(peer);
             }
             Input::NotDialed { peer, error } => {
-                self.say_of_dialed(peer, &error.to_string(), matches!(error, NotOpened::Handshake(_)));
+                self.say_of_dialed(peer, &error.to_string(), error.is_wrong());
                 match error {
                     NotOpened::Refused => self.nodes.handle_refused(peer),
                     error => self.nodes.handle_failed(peer, error.to_string()),

@@ -13,13 +13,13 @@ use bytes::BytesMut;
 use catalog::categories::PEER;
 use catalog::ids::ShardId;
 use link::{Hello, NodeIdentity, Role};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::receiving::{self, Sender};
 use super::sending::{self, Line, Target};
 use super::sockets::{Introduction, Opened};
+use super::stream::Detached;
 use crate::cluster_settings::ListedNode;
 use crate::incoming::Shards;
 use crate::links::Waiting;
@@ -43,7 +43,7 @@ pub(super) enum Order {
     /// At this place of the list is this member, and it can be reached.
     Target { place: usize, target: Target },
     /// Another node has opened a connection.
-    Accepted { stream: std::net::TcpStream, hello: Hello, rest: BytesMut },
+    Accepted { stream: Detached, hello: Hello, rest: BytesMut },
     /// This boot of a node was seen. What comes from its earlier boots is refused.
     Boot { node: NodeIdentity, boot: u64 },
     /// The node stops.
@@ -69,7 +69,7 @@ impl Orders {
     pub(super) fn accepted(&self, opened: Opened) {
         let Opened { stream, hello, rest } = opened;
         // If the system refuses, the connection is closed, and the node dials again.
-        if let Ok(stream) = stream.into_std() {
+        if let Ok(stream) = stream.detach() {
             self.give(Order::Accepted { stream, hello, rest });
         }
     }
@@ -98,7 +98,7 @@ pub(super) struct Messages {
     by_number: BTreeMap<u32, usize>,
     waiting: Waiting,
     running: Option<(Shards, Introduction)>,
-    early: VecDeque<(std::net::TcpStream, Hello, BytesMut)>,
+    early: VecDeque<(Detached, Hello, BytesMut)>,
     boots: HashMap<NodeIdentity, u64>,
     /// By node and shard there.
     receiving: HashMap<(NodeIdentity, u8), Receiving>,
@@ -206,7 +206,7 @@ impl Messages {
         });
     }
 
-    fn accept(&mut self, stream: std::net::TcpStream, hello: Hello, rest: BytesMut) {
+    fn accept(&mut self, stream: Detached, hello: Hello, rest: BytesMut) {
         let Some((shards, introduction)) = &self.running else {
             if self.early.len() >= EARLY_MAX {
                 self.early.pop_front();
@@ -227,7 +227,7 @@ impl Messages {
         if self.boots.get(&hello.node).is_some_and(|known| hello.boot < *known) {
             return;
         }
-        let Ok(stream) = TcpStream::from_std(stream) else { return };
+        let Ok(stream) = stream.attach() else { return };
         let sender = Sender { number: hello.number, name: hello.name.clone() };
         let reader = spawn_local(receiving::receive(stream, rest, sender, shards.clone())).abort_handle();
         let receiving = Receiving { boot: hello.boot, reader };

@@ -1,7 +1,7 @@
 //! The other nodes: finds them, forms a cluster with them, and carries messages between the shards of all.
 //!
 //! Decisions are made in crates without IO: `link` (handshake, frames, windows) and `nodes` (who is alive, who forms a cluster). This module has the
-//! sockets, in two threads:
+//! sockets, in two threads. With certificates, a third thread makes the steps of TLS handshakes:
 //!
 //! ```text
 //!  thread "nodes"                                     thread "links"
@@ -44,6 +44,7 @@ mod receiving;
 mod said;
 mod sending;
 mod sockets;
+mod stream;
 
 use std::fmt;
 use std::io;
@@ -63,7 +64,7 @@ use self::inputs::{INPUTS_MAX, Input, Running};
 use self::machine::{Channels, Step, Thread};
 use self::members::Progress;
 use self::messages::{Messages, Order, Orders};
-use self::sockets::Introduction;
+use self::sockets::{Introduction, NodesTls};
 use crate::admin_api::AdminApi;
 use crate::alarms::Publishers;
 use crate::cluster_settings::{ClusterSettings, ListedNode};
@@ -71,6 +72,7 @@ use crate::cluster_view::{ClusterView, SeenNodes};
 use crate::incoming::Shards;
 use crate::links::{MailWay, Waiting};
 use crate::runtime::Punctuality;
+use crate::tls_steps::TlsSteps;
 
 /// The address where the other nodes connect. It is bound before the data directory is touched, as the addresses of clients are.
 #[derive(Debug)]
@@ -118,10 +120,21 @@ impl Cluster {
     /// The list of nodes is of no use, or a thread cannot be started.
     pub(crate) fn start(bound: Bound, name: &str, identity: &Identity, is_empty: bool) -> io::Result<Self> {
         let Bound { settings, listener } = bound;
-        let ClusterSettings { secret, nodes: listed, wait, .. } = settings;
+        let ClusterSettings { secret, certificates, nodes: listed, wait, .. } = settings;
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
-        let secret =
-            Secret::new(secret.expose()).ok_or_else(|| invalid("cluster.secret is empty".to_owned()))?;
+        let auth = match (secret, &certificates) {
+            (Some(secret), _) => {
+                let secret = Secret::new(secret.expose());
+                Auth::Secret(secret.ok_or_else(|| invalid("cluster.secret is empty".to_owned()))?)
+            }
+            (None, Some(_)) => Auth::Certificates,
+            (None, None) => return Err(invalid("there is neither a secret nor a certificate".to_owned())),
+        };
+        let tls = |certificates| {
+            let steps = TlsSteps::start_for_nodes()?;
+            Ok::<_, io::Error>(NodesTls { certificates, steps, listed: listed.clone().into() })
+        };
+        let tls = certificates.map(tls).transpose()?;
         let node = NodeIdentity(identity.node);
         let (cluster, number) = match identity.membership {
             Some(Membership { cluster, number }) => (ClusterId(cluster), number),
@@ -153,7 +166,7 @@ impl Cluster {
             format: FORMAT,
             name: name.to_owned(),
         };
-        let introduction = Introduction { hello, auth: Auth::Secret(secret) };
+        let introduction = Introduction { hello, auth, tls };
         let (to_inputs, inputs) = mpsc::channel(INPUTS_MAX);
         let (to_steps, steps) = std::sync::mpsc::channel();
         let (orders, to_messages) = Orders::new();

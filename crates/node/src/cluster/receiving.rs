@@ -6,9 +6,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use catalog::categories::PEER;
 use link::{FRAME_MAX, PIECE_MAX};
-use tokio::net::TcpStream;
 
-use super::sockets;
+use super::stream::Stream;
 use crate::incoming::{Incoming, Shards};
 use crate::links::{PeerBytes, Taken};
 
@@ -22,9 +21,9 @@ pub(super) struct Sender {
 }
 
 /// Passes on the messages until the connection ends.
-pub(super) async fn receive(stream: TcpStream, input: BytesMut, sender: Sender, shards: Shards) {
+pub(super) async fn receive(mut stream: Stream, input: BytesMut, sender: Sender, shards: Shards) {
     let Sender { number, name } = &sender;
-    match pass_on(&stream, input, *number, &shards).await {
+    match pass_on(&mut stream, input, *number, &shards).await {
         Ok(()) => tracing::debug!(name: PEER, "a connection of node {name} for messages has ended"),
         Err(error) => {
             tracing::info!(name: PEER, "a connection of node {name} for messages has ended: {error}")
@@ -32,7 +31,7 @@ pub(super) async fn receive(stream: TcpStream, input: BytesMut, sender: Sender, 
     }
 }
 
-async fn pass_on(stream: &TcpStream, mut input: BytesMut, from: u32, shards: &Shards) -> io::Result<()> {
+async fn pass_on(stream: &mut Stream, mut input: BytesMut, from: u32, shards: &Shards) -> io::Result<()> {
     let mut incoming = link::Incoming::default();
     let taken = Arc::new(Taken::default());
     let (mut output, mut sent) = (Vec::new(), 0);
@@ -56,13 +55,13 @@ async fn pass_on(stream: &TcpStream, mut input: BytesMut, from: u32, shards: &Sh
         tokio::select! {
             ready = stream.readable(), if taken.has_room() => {
                 ready?;
-                if !sockets::try_read(stream, &mut input)? {
+                if !stream.try_read(&mut input)? {
                     return Ok(());
                 }
             }
-            ready = stream.writable(), if sent < output.len() => {
+            ready = stream.writable(), if sent < output.len() || stream.is_behind() => {
                 ready?;
-                sent += sockets::try_write(stream, &output[sent..])?;
+                sent += stream.try_write(&output[sent..])?;
                 if sent == output.len() {
                     output.clear();
                     sent = 0;

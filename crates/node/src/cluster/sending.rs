@@ -8,10 +8,10 @@ use bytes::BytesMut;
 use catalog::categories::PEER;
 use catalog::ids::ShardId;
 use link::{NodeIdentity, Outgoing, Role};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::sockets::{self, Backoff, Introduction, Opened};
+use super::stream::Stream;
 use crate::cluster_settings::ListedNode;
 use crate::incoming::Incoming;
 use crate::links::WaitingPart;
@@ -73,20 +73,20 @@ pub(super) async fn send_for_ever(mut line: Line) {
 impl Line {
     /// Sends over an open connection until it ends. The shard knows when it may send.
     async fn hold(&mut self, opened: Opened, node: u32) {
-        let Opened { stream, rest, .. } = opened;
+        let Opened { mut stream, rest, .. } = opened;
         // What was meant for an earlier connection.
         while self.mail.try_recv().is_ok() {}
         if self.to_shard.send(Incoming::Link { node, up: true }).is_err() {
             return;
         }
-        let ended = self.send(&stream, rest).await;
+        let ended = self.send(&mut stream, rest).await;
         self.waiting.set(0);
         tracing::debug!(name: PEER, node, shard = self.shard, "a connection for messages has ended: {ended:?}");
         // A shard that has ended needs to know nothing.
         drop(self.to_shard.send(Incoming::Link { node, up: false }));
     }
 
-    async fn send(&mut self, stream: &TcpStream, mut input: BytesMut) -> io::Result<()> {
+    async fn send(&mut self, stream: &mut Stream, mut input: BytesMut) -> io::Result<()> {
         let mut queue = Outgoing::default();
         let (mut output, mut sent, mut mail) = (Vec::new(), 0, Vec::new());
         loop {
@@ -108,13 +108,13 @@ impl Line {
                         let _ = queue.push(lane, shard, bytes);
                     }
                 }
-                ready = stream.writable(), if sent < output.len() => {
+                ready = stream.writable(), if sent < output.len() || stream.is_behind() => {
                     ready?;
-                    sent += sockets::try_write(stream, &output[sent..])?;
+                    sent += stream.try_write(&output[sent..])?;
                 }
                 ready = stream.readable() => {
                     ready?;
-                    if !sockets::try_read(stream, &mut input)? {
+                    if !stream.try_read(&mut input)? {
                         return Ok(());
                     }
                 }

@@ -1,21 +1,24 @@
-//! Opens connections between nodes: resolves, connects, and shakes hands.
+//! Opens connections between nodes: resolves, connects, and shakes hands, over TLS if this node has certificates.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use link::{Auth, Handshake, HandshakeError, Hello, Nonce, Role};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tls::{NodeSession, NodeTlsError, Tls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
+use super::stream::Stream;
 use crate::cluster_settings::ListedNode;
+use crate::tls_steps::TlsSteps;
 
-/// The longest time for which a connection may take to open, and for which its handshake may take. Both take some round trips. Nobody
-/// waits for a node that takes longer.
+/// The longest time for which a connection may take to open, and for which its handshakes may take together, that of TLS among them. They take some
+/// round trips. Nobody waits for a node that takes longer.
 pub(super) const OPEN_MAX: Duration = Duration::from_secs(5);
 
 /// The time after which the system gives up a connection whose data nobody acknowledges. The machine of the nodes closes dead connections
@@ -38,6 +41,17 @@ const READ: usize = 2048;
 pub(super) struct Introduction {
     pub hello: Hello,
     pub auth: Auth,
+    /// `None`: connections are not encrypted.
+    pub tls: Option<NodesTls>,
+}
+
+/// What this node needs for TLS with other nodes.
+#[derive(Clone, Debug)]
+pub(super) struct NodesTls {
+    pub certificates: Arc<Tls>,
+    pub steps: TlsSteps,
+    /// The list of nodes.
+    pub listed: Arc<[ListedNode]>,
 }
 
 impl Introduction {
@@ -49,7 +63,7 @@ impl Introduction {
 /// An open connection whose peer has proved that it belongs to the cluster.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub stream: TcpStream,
+    pub stream: Stream,
     /// What the peer is.
     pub hello: Hello,
     /// What has arrived after the handshake.
@@ -65,7 +79,22 @@ pub(super) enum NotOpened {
     Io(io::Error),
     /// The node does not answer.
     Silent,
+    /// TLS has failed.
+    Tls(NodeTlsError),
     Handshake(HandshakeError),
+}
+
+impl NotOpened {
+    /// The peer has ended the connection too early.
+    pub(super) fn closed() -> Self {
+        let why = "it closed the connection during the handshake";
+        Self::Io(io::Error::new(io::ErrorKind::UnexpectedEof, why))
+    }
+
+    /// Returns true if a setting may be wrong, of this node or of the other one. Otherwise the node may only be away.
+    pub(super) fn is_wrong(&self) -> bool {
+        matches!(self, Self::Handshake(_) | Self::Tls(_))
+    }
 }
 
 impl fmt::Display for NotOpened {
@@ -74,6 +103,7 @@ impl fmt::Display for NotOpened {
             Self::Refused => f.write_str("nothing listens there"),
             Self::Io(error) => error.fmt(f),
             Self::Silent => write!(f, "there was no answer within {} s", OPEN_MAX.as_secs()),
+            Self::Tls(error) => error.fmt(f),
             Self::Handshake(error) => error.fmt(f),
         }
     }
@@ -81,7 +111,10 @@ impl fmt::Display for NotOpened {
 
 impl From<io::Error> for NotOpened {
     fn from(error: io::Error) -> Self {
-        Self::Io(error)
+        match error.downcast::<NodeTlsError>() {
+            Ok(error) => Self::Tls(error),
+            Err(error) => Self::Io(error),
+        }
     }
 }
 
@@ -101,18 +134,19 @@ pub(super) async fn dial(
     role: Role,
     introduction: &Introduction,
 ) -> Result<Opened, NotOpened> {
-    let stream = timeout(OPEN_MAX, connect(node)).await.map_err(|_| NotOpened::Silent)??;
+    let socket = timeout(OPEN_MAX, connect(node)).await.map_err(|_| NotOpened::Silent)??;
     let handshake = Handshake::dial(introduction.hello(role), introduction.auth.clone(), nonce()?);
-    shake(stream, handshake.map_err(NotOpened::Handshake)?).await
+    let begin = |tls: &Tls| NodeSession::dial(tls, &node.host);
+    shake(socket, handshake.map_err(NotOpened::Handshake)?, introduction, begin).await
 }
 
 /// Shakes hands with a node that has connected.
-pub(super) async fn welcome(stream: TcpStream, introduction: &Introduction) -> Result<Opened, NotOpened> {
-    prepare(&stream)?;
+pub(super) async fn welcome(socket: TcpStream, introduction: &Introduction) -> Result<Opened, NotOpened> {
+    prepare(&socket)?;
     // The role is that of the dialer.
     let own = introduction.hello(Role::Heartbeats);
     let handshake = Handshake::accept(own, introduction.auth.clone(), nonce()?);
-    shake(stream, handshake.map_err(NotOpened::Handshake)?).await
+    shake(socket, handshake.map_err(NotOpened::Handshake)?, introduction, NodeSession::accept).await
 }
 
 /// Accepts the next connection. Waits a little after an error: its cause may be a lack of descriptors or of memory, which may pass.
@@ -157,15 +191,35 @@ fn nonce() -> io::Result<Nonce> {
     crate::randomness::random()
 }
 
-async fn shake(mut stream: TcpStream, handshake: Handshake) -> Result<Opened, NotOpened> {
+/// Shakes hands over a new connection. With certificates, first that of TLS, which `begin` begins.
+async fn shake(
+    socket: TcpStream,
+    handshake: Handshake,
+    introduction: &Introduction,
+    begin: impl Fn(&Tls) -> Result<NodeSession, NodeTlsError>,
+) -> Result<Opened, NotOpened> {
     let mut rest = BytesMut::new();
-    let shaken = timeout(OPEN_MAX, exchange(&mut stream, handshake, &mut rest)).await;
-    let hello = shaken.map_err(|_| NotOpened::Silent)??;
+    let shaking = async {
+        let (mut stream, handshake) = match &introduction.tls {
+            None => (Stream::plain(socket), handshake),
+            Some(tls) => {
+                let session = begin(&tls.certificates).map_err(NotOpened::Tls)?;
+                let stream = Stream::encrypted(socket, session, &tls.steps, &mut rest).await?;
+                let certified = tls.listed.iter().filter(|node| stream.is_certified_for(&node.host));
+                let names = certified.map(|node| node.name.clone()).collect();
+                (stream, handshake.certified_for(names))
+            }
+        };
+        let hello = exchange(&mut stream, handshake, &mut rest).await?;
+        Ok::<_, NotOpened>((stream, hello))
+    };
+    let shaken = timeout(OPEN_MAX, shaking).await;
+    let (stream, hello) = shaken.map_err(|_| NotOpened::Silent)??;
     Ok(Opened { stream, hello, rest })
 }
 
 async fn exchange(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     mut handshake: Handshake,
     input: &mut BytesMut,
 ) -> Result<Hello, NotOpened> {
@@ -173,34 +227,18 @@ async fn exchange(
     loop {
         let peer = handshake.handle_bytes(input);
         handshake.poll_output(&mut output);
-        stream.write_all(&output).await?;
+        let written = stream.write_all(&output).await;
         output.clear();
         if let Some(peer) = peer.map_err(NotOpened::Handshake)? {
-            return Ok(peer);
+            return written.map(|()| peer).map_err(NotOpened::from);
         }
+        // A peer that has refused this node and is gone may have said why, so what it said is read even if nothing can be written.
         input.reserve(READ);
-        if stream.read_buf(input).await? == 0 {
-            let error =
-                io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection during the handshake");
-            return Err(NotOpened::Io(error));
+        match stream.read(input).await {
+            Ok(true) => {}
+            Ok(false) => return Err(written.map_or_else(NotOpened::from, |()| NotOpened::closed())),
+            Err(error) => return Err(error.into()),
         }
-    }
-}
-
-/// Reads what has arrived. Call it when the stream is readable. Returns false at the end of the stream.
-pub(super) fn try_read(stream: &TcpStream, input: &mut BytesMut) -> io::Result<bool> {
-    match stream.try_read_buf(input) {
-        Ok(read) => Ok(read > 0),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
-/// Writes as much as fits. Call it when the stream is writable. Returns how many bytes were written.
-pub(super) fn try_write(stream: &TcpStream, output: &[u8]) -> io::Result<usize> {
-    match stream.try_write(output) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-        written => written,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The connections for messages, over real sockets. The whole program is in `crates/sluice/tests/cluster.rs`.
+//! The connections for messages, over real sockets, with TLS and without. The whole program is in `crates/sluice/tests/cluster.rs`.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
+use self::certificates::Files;
 use super::messages::{Messages, Order, Orders};
 use super::sending::Target;
 use super::sockets::{self, Introduction, NotOpened, Opened};
@@ -15,6 +16,11 @@ use crate::cluster_settings::ListedNode;
 use crate::incoming::Incoming;
 use crate::links::{MailWay, Waiting};
 use crate::shard::PeerMail;
+
+mod certificates;
+
+/// Every certificate here is for this host.
+const HOST: &str = "127.0.0.1";
 
 /// A node that has connections for messages only.
 struct Node {
@@ -39,11 +45,11 @@ fn introduction(number: u32, secret: &str) -> Introduction {
         format: FORMAT,
         name: format!("node-{number}"),
     };
-    Introduction { hello, auth: Auth::Secret(Secret::new(secret.as_bytes()).unwrap()) }
+    Introduction { hello, auth: Auth::Secret(Secret::new(secret.as_bytes()).unwrap()), tls: None }
 }
 
 /// Makes two nodes that do not run yet. Each accepts connections of the other one.
-async fn two_nodes(shards: usize) -> [Node; 2] {
+async fn two_nodes(shards: usize, files: Option<&Files>) -> [Node; 2] {
     let (one, two) =
         (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
     let listed: Vec<ListedNode> = [&one, &two]
@@ -51,12 +57,13 @@ async fn two_nodes(shards: usize) -> [Node; 2] {
         .enumerate()
         .map(|(at, listener)| ListedNode {
             name: format!("node-{}", at + 1),
-            host: "127.0.0.1".to_owned(),
+            host: HOST.to_owned(),
             port: listener.local_addr().unwrap().port(),
         })
         .collect();
     [(1, one), (2, two)].map(|(number, listener)| {
-        let introduction = introduction(number, "the secret");
+        let mut introduction = introduction(number, "the secret");
+        introduction.tls = files.map(|files| files.of_nodes("node", &listed));
         let (orders, receiver) = Orders::new();
         let (mail, to_send) = MailWay::new();
         let waiting = Waiting::new(listed.len());
@@ -116,10 +123,9 @@ fn run(test: impl Future<Output = ()>) {
     LocalSet::new().block_on(&runtime, test);
 }
 
-#[test]
-fn messages_arrive_in_order_and_pass_a_large_one() {
+fn messages_arrive(files: Option<&Files>) {
     run(async {
-        let [mut one, mut two] = two_nodes(2).await;
+        let [mut one, mut two] = two_nodes(2, files).await;
         one.meet(&two);
         one.run();
         // The other node is a member, and its shards do not run yet.
@@ -147,9 +153,14 @@ fn messages_arrive_in_order_and_pass_a_large_one() {
 }
 
 #[test]
-fn messages_that_no_shard_takes_are_bounded() {
+fn messages_arrive_in_order_and_pass_a_large_one() {
+    messages_arrive(None);
+    messages_arrive(Some(&Files::make("arrive")));
+}
+
+fn messages_are_bounded(files: Option<&Files>) {
     run(async {
-        let [mut one, mut two] = two_nodes(2).await;
+        let [mut one, mut two] = two_nodes(2, files).await;
         one.run();
         two.run();
         one.meet(&two);
@@ -181,9 +192,15 @@ fn messages_that_no_shard_takes_are_bounded() {
 }
 
 #[test]
+fn messages_that_no_shard_takes_are_bounded() {
+    messages_are_bounded(None);
+    messages_are_bounded(Some(&Files::make("bounded")));
+}
+
+#[test]
 fn an_earlier_boot_is_refused() {
     run(async {
-        let [mut one, mut two] = two_nodes(1).await;
+        let [mut one, mut two] = two_nodes(1, None).await;
         one.run();
         two.run();
         one.meet(&two);
