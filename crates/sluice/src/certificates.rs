@@ -1,4 +1,4 @@
-//! The certificates of the TLS listeners. They are read at the start, and again when their files change or on SIGHUP.
+//! The certificates of the TLS listeners, and those between nodes. They are read at the start, and again when their files change or on SIGHUP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,14 @@ use crate::config::{Config, SetValues};
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The certificates of the listeners that the configuration has.
+/// The certificates that the configuration has.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     pub amqp: Option<Arc<Tls>>,
     pub management: Option<Arc<Tls>>,
     pub metrics: Option<Arc<Tls>>,
+    /// Those between the nodes of a cluster.
+    pub cluster: Option<Arc<Tls>>,
     /// All of them. Listeners with the same files share theirs.
     pub all: Vec<Arc<Tls>>,
 }
@@ -39,7 +41,9 @@ impl Certificates {
             of(config.management_tls.is_some(), &config.management_certificates, "management.ssl.port");
         let metrics =
             of(config.prometheus_tls.is_some(), &config.prometheus_certificates, "prometheus.ssl.port");
-        if problems.is_empty() { Ok(Self { amqp, management, metrics, all }) } else { Err(problems) }
+        let cluster = &config.cluster_certificates;
+        let cluster = of(cluster.is_some(), cluster, "cluster.listener");
+        if problems.is_empty() { Ok(Self { amqp, management, metrics, cluster, all }) } else { Err(problems) }
     }
 }
 

@@ -140,6 +140,8 @@ pub(crate) struct Config {
     pub storage: StorageLimits,
     /// How the node forms a cluster; `None` if no nodes are listed.
     pub cluster: Option<ClusterSettings>,
+    /// The certificates between the nodes of the cluster.
+    pub cluster_certificates: Option<tls::Options>,
     /// Who may use what is in the data directory.
     pub sharing: Sharing,
     /// True if the broker starts even if definitions may have been lost.
@@ -306,6 +308,7 @@ impl TlsKeys {
             tls12: speaks(TlsVersion::Tls12),
             tls13: speaks(TlsVersion::Tls13),
             login_from: LoginFrom::default(),
+            host: None,
         })
     }
 }
@@ -569,7 +572,6 @@ impl Draft {
         settings.declare_rules.log_vhost =
             self.log.has_exchange.then(|| settings.default_vhost.as_str().into());
         Config {
-            settings,
             amqp_listeners: self.tcp.addresses(Some(AMQP_DEFAULT)),
             tls_listeners: self.ssl.addresses(None),
             unix_listener: self.unix_listener,
@@ -600,6 +602,7 @@ impl Draft {
                 disk_free: self.disk_free_instead.unwrap_or(self.alarms.disk_free),
             },
             storage: self.storage,
+            cluster_certificates: self.cluster.certificates(&settings.node_name),
             cluster: self.cluster.settings(),
             sharing: if self.has_group_access { Sharing::Group } else { Sharing::Owner },
             accept_lost_definitions: self.accept_lost_definitions,
@@ -618,6 +621,7 @@ impl Draft {
             tracks_login_sources: self.tracks_login_sources,
             log: self.log,
             warnings,
+            settings,
         }
     }
 }

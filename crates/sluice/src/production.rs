@@ -73,6 +73,13 @@ fn listeners(config: &Config, found: &mut Vec<(&'static str, String)>) {
         );
         found.push(("management.tcp", why));
     }
+    let cluster = config.cluster.as_ref().filter(|_| config.cluster_certificates.is_none());
+    if let Some(at) = cluster.and_then(|cluster| open(cluster.listener)) {
+        let why = format!(
+            "messages and definitions cross the network at {at} without TLS; use cluster.ssl_options.certfile"
+        );
+        found.push(("cluster.listener", why));
+    }
     for (key, at) in [("prometheus.tcp", config.prometheus), ("prometheus.ssl", config.prometheus_tls)] {
         if let Some(at) = at.and_then(open) {
             let why = format!(
@@ -162,6 +169,17 @@ mod tests {
         assert_eq!(keys(&[&good[..], &anonymous].concat()), ["listeners.tcp"]);
         let unix = ["listeners.unix.default=/run/sluice.sock", "listeners.unix.mode=0666"];
         assert_eq!(keys(&[&good[..], &unix].concat()), ["listeners.unix.mode"]);
+        let cluster = [
+            "node.name=a@h1",
+            "cluster.listener=10.0.0.1:25672",
+            "cluster_formation.classic_config.nodes.1=a@h1:25672",
+        ];
+        let secret = ["cluster.secret=a secret of more than 20 bytes"];
+        assert_eq!(keys(&[&good[..], &cluster, &secret].concat()), ["cluster.listener"]);
+        let certificates =
+            ["certfile", "keyfile", "cacertfile"].map(|key| format!("cluster.ssl_options.{key}=/f"));
+        let certificates = certificates.each_ref().map(String::as_str);
+        assert_eq!(keys(&[&good[..], &cluster, &certificates].concat()), [""; 0]);
         let asked = ["auth_backends.1=http", "auth_http.user_path=http://logins.example/user"];
         assert_eq!(keys(&[&good[..], &asked].concat()), ["auth_http.user_path"]);
     }

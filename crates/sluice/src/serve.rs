@@ -8,7 +8,7 @@ use std::sync::Arc;
 use broker::settings::SLUICE_VERSION;
 use catalog::access::{Access, Identity, User};
 use clap::Args;
-use node::{Backends, Listening, Node, NodeOptions, StartError};
+use node::{Backends, ClusterSettings, Listening, Node, NodeOptions, StartError};
 use tls::Tls;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -69,8 +69,8 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
         Ok::<_, io::Error>((ending, Signals::new()?))
     };
     let signals = config.cluster.is_some().then(signals).transpose().map_err(|error| failed(&error))?;
-    let node = start(&config, &serve.data_dir, !has_users, backends, listeners.http.len())
-        .map_err(|error| failed(&error))?;
+    let node =
+        start(&config, &serve.data_dir, !has_users, backends, &listeners).map_err(|error| failed(&error))?;
     if let Some((ending, mut signals)) = signals {
         ending.abort();
         let is_ready = runtime.block_on(async {
@@ -189,7 +189,7 @@ fn start(
     data_dir: &Path,
     with_default_user: bool,
     backends: Option<Backends>,
-    http_ports: usize,
+    listeners: &Listeners,
 ) -> Result<Node, StartError> {
     let hashing = config.password_hashing;
     let mut settings = config.settings.clone();
@@ -206,6 +206,8 @@ fn start(
         permissions: [(config.settings.default_vhost.as_str().into(), config.default_permissions.clone())]
             .into(),
     };
+    let certificates = listeners.cluster.clone();
+    let cluster = config.cluster.clone().map(|cluster| ClusterSettings { certificates, ..cluster });
     Node::start(NodeOptions {
         settings,
         access: Access::new(with_default_user.then_some(user))
@@ -219,8 +221,8 @@ fn start(
         sharing: config.sharing,
         alarms: config.alarms,
         storage: config.storage,
-        reserved_descriptors: http_ports as u64 * limits::http_connections(),
-        cluster: config.cluster.clone(),
+        reserved_descriptors: listeners.http.len() as u64 * limits::http_connections(),
+        cluster,
         accept_lost_definitions: config.accept_lost_definitions,
     })
 }
@@ -265,6 +267,8 @@ struct Listeners {
     amqp: Vec<(TcpListener, Listening)>,
     unix: Option<UnixSocket>,
     http: Vec<HttpPort>,
+    /// The certificates between the nodes of a cluster.
+    cluster: Option<Arc<Tls>>,
     /// All certificates.
     certificates: Vec<Arc<Tls>>,
 }
@@ -276,7 +280,7 @@ impl Listeners {
                 |error| format!("cannot listen on {address}: {error}; the address is set by {setting}");
             TcpListener::bind(address).await.map_err(failed)
         }
-        let Certificates { amqp: amqp_tls, management, metrics, all: certificates } =
+        let Certificates { amqp: amqp_tls, management, metrics, cluster, all: certificates } =
             Certificates::load(config, values).map_err(|problems| problems.join("\n"))?;
         let (mut amqp, mut http) = (Vec::new(), Vec::new());
         let proxies = config.proxies.clone().map(Arc::new);
@@ -308,7 +312,7 @@ impl Listeners {
             }
             None => None,
         };
-        Ok(Self { amqp, unix, http, certificates })
+        Ok(Self { amqp, unix, http, cluster, certificates })
     }
 
     /// Returns the addresses at which users log in: all but those of the metrics.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa,
-    Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber, SigningKey as _, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber,
+    SigningKey as _, date_time_ymd,
 };
 use tls::ClientOptions;
 use tokio_rustls::rustls::ClientConnection;
@@ -40,6 +41,15 @@ impl Authority {
         let made = params.signed_by(&key, &self.issuer).unwrap();
         std::fs::write(self.folder.join(format!("{file}.pem")), made.pem()).unwrap();
         std::fs::write(self.folder.join(format!("{file}.key")), key.serialize_pem()).unwrap();
+    }
+
+    /// Writes `file.pem` and `file.key`. The certificate is for this host, and has this extended key usage.
+    pub(crate) fn sign_for(&self, file: &str, host: &str, usage: Option<ExtendedKeyUsagePurpose>) {
+        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, file);
+        params.extended_key_usages = usage.into_iter().collect();
+        self.sign_params(file, params);
     }
 
     /// Writes `file.pem` and `file.key`. The certificate has this serial number.
@@ -208,9 +218,15 @@ pub(crate) fn port(broker: &Broker, protocol: &str) -> u64 {
 
 /// Returns the subject of the certificate that a client gets which asks for this name.
 pub(crate) fn server_of(port: u64, authority: &Authority, name: &str) -> Result<String, String> {
-    let config = authority.client(None).load().unwrap();
-    let mut client = ClientConnection::new(config, name.to_owned().try_into().unwrap()).unwrap();
-    let mut socket = std::net::TcpStream::connect(("127.0.0.1", u16::try_from(port).unwrap())).unwrap();
+    server_at(("127.0.0.1", u16::try_from(port).unwrap()), authority.path("ca.pem"), name)
+}
+
+/// Returns the subject of the certificate that somebody gets who trusts these authorities, connects to this address, and asks for this name.
+pub(crate) fn server_at(address: (&str, u16), authorities: String, name: &str) -> Result<String, String> {
+    let options = ClientOptions { authorities: Some(authorities.into()), identity: None };
+    let name = name.to_owned().try_into().unwrap();
+    let mut client = ClientConnection::new(options.load().unwrap(), name).unwrap();
+    let mut socket = std::net::TcpStream::connect(address).unwrap();
     while client.is_handshaking() {
         client.complete_io(&mut socket).map_err(|error| error.to_string())?;
     }

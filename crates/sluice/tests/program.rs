@@ -15,6 +15,7 @@ mod backup;
 mod bench;
 mod budgets;
 mod cluster;
+mod cluster_tls;
 mod configuration;
 mod counts;
 mod damage;

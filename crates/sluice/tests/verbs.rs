@@ -587,7 +587,10 @@ fn a_broker_that_cannot_start_says_why() {
     let cluster = "cluster_formation.classic_config.nodes.1 = sluice@localhost:25672\ncluster.listener = 127.0.0.1:25672\n";
     std::fs::write(&file, cluster).unwrap();
     let without_secret = finish(serve(&other).arg("--config").arg(&file), b"");
-    without_secret.refused(2, &["sluice.conf:1", "cluster.secret or cluster.secret_file"]);
+    without_secret.refused(
+        2,
+        &["sluice.conf:1", "cluster.secret, cluster.secret_file or cluster.ssl_options.certfile"],
+    );
     let cluster = cluster.replace("127.0.0.1:25672", &format!("127.0.0.1:{}", broker.amqp_port));
     std::fs::write(&file, format!("{cluster}cluster.secret = Zq0-marker-0123456789\n")).unwrap();
     let refused = finish(serve(&other).arg("--config").arg(&file), b"");

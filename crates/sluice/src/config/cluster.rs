@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use amqp10::sasl::Secret;
 use node::{ClusterSettings, ListedNode};
 
 use super::key::{Key, key, put};
-use super::values::{node_name, number, text};
+use super::values::{file, node_name, number, password, text};
 use super::wrong::Wrong;
 
 /// The beginning of the keys that list the nodes. A number from 1 on follows.
@@ -20,6 +21,13 @@ const LISTED_NODES: &str = "cluster_formation.classic_config.nodes";
 const LISTENER: &str = "cluster.listener";
 const SECRET: &str = "cluster.secret";
 const SECRET_FILE: &str = "cluster.secret_file";
+
+/// The beginning of the keys of TLS between nodes, and the keys.
+const TLS: &str = "cluster.ssl_options";
+const AUTHORITIES: &str = "cluster.ssl_options.cacertfile";
+const CERTIFICATE: &str = "cluster.ssl_options.certfile";
+const KEY: &str = "cluster.ssl_options.keyfile";
+const PASSWORD: &str = "cluster.ssl_options.password";
 
 /// The bounds of the number of a listed node. Every node has connections to every other one, so their number grows with the square
 /// of this. Clusters of three or five nodes are usual.
@@ -62,6 +70,25 @@ pub(super) const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.cluster.secret_of_file, secret_of_file(v)),
     ),
     key(
+        CERTIFICATE,
+        "",
+        "The file of the certificate that this node shows to the others, and of those of its authorities, in PEM. It is a certificate of a server for the host in node.name. With it, all connections between nodes use TLS. It is read again when it changes.",
+        |c, _, v| put(&mut c.cluster.certificate, file(v)),
+    ),
+    key(KEY, "", "The file of its private key, in PEM.", |c, _, v| put(&mut c.cluster.key, file(v))),
+    Key {
+        secret: true,
+        ..key(PASSWORD, "", "The password of that key, if it is encrypted.", |c, _, v| {
+            put(&mut c.cluster.password, password(v))
+        })
+    },
+    key(
+        AUTHORITIES,
+        "",
+        "The file of the authorities that sign the certificates of the nodes, in PEM.",
+        |c, _, v| put(&mut c.cluster.authorities, file(v)),
+    ),
+    key(
         "cluster_formation.peer_discovery_backend",
         "classic_config",
         "How nodes find each other: classic_config, which means the list of the next key.",
@@ -87,6 +114,10 @@ pub(super) struct ClusterKeys {
     listener: Option<SocketAddr>,
     secret: Option<Secret>,
     secret_of_file: Option<Secret>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    password: Option<tls::Password>,
+    authorities: Option<PathBuf>,
     /// The listed nodes, by the numbers of their keys.
     nodes: BTreeMap<u32, ListedNode>,
     wait_s: u64,
@@ -94,8 +125,17 @@ pub(super) struct ClusterKeys {
 
 impl Default for ClusterKeys {
     fn default() -> Self {
-        let nodes = BTreeMap::new();
-        Self { listener: None, secret: None, secret_of_file: None, nodes, wait_s: WAIT_S_DEFAULT }
+        Self {
+            listener: None,
+            secret: None,
+            secret_of_file: None,
+            certificate: None,
+            key: None,
+            password: None,
+            authorities: None,
+            nodes: BTreeMap::new(),
+            wait_s: WAIT_S_DEFAULT,
+        }
     }
 }
 
@@ -122,8 +162,9 @@ impl ClusterKeys {
             problems.push((first.clone(), problem.to_owned()));
         }
         match (&self.secret, &self.secret_of_file) {
+            (None, None) if self.has_tls_keys() => {}
             (None, None) => {
-                let problem = "it needs cluster.secret or cluster.secret_file: without a secret, anybody who can connect could join the cluster";
+                let problem = "it needs cluster.secret, cluster.secret_file or cluster.ssl_options.certfile: without a secret and a certificate, anybody who can connect could join the cluster";
                 problems.push((first.clone(), problem.to_owned()));
             }
             (Some(_), Some(_)) => {
@@ -132,6 +173,7 @@ impl ClusterKeys {
             }
             _ => {}
         }
+        problems.extend(self.tls_problems());
         if !self.nodes.values().any(|node| node.name == own_name) {
             let problem = format!(
                 "this node is not in the list: its name is {own_name}. List it, or set node.name to the name that it has in the list"
@@ -152,6 +194,44 @@ impl ClusterKeys {
         problems
     }
 
+    /// Returns the keys of TLS, and whether each is set.
+    fn tls_keys(&self) -> [(bool, &'static str); 4] {
+        [
+            (self.certificate.is_some(), CERTIFICATE),
+            (self.key.is_some(), KEY),
+            (self.password.is_some(), PASSWORD),
+            (self.authorities.is_some(), AUTHORITIES),
+        ]
+    }
+
+    fn has_tls_keys(&self) -> bool {
+        self.tls_keys().iter().any(|(is_set, _)| *is_set)
+    }
+
+    /// Returns what the keys of TLS lack: all of them are needed, except for the password.
+    fn tls_problems(&self) -> Vec<(String, String)> {
+        let keys = self.tls_keys();
+        let Some((_, set)) = keys.into_iter().find(|(is_set, _)| *is_set) else { return Vec::new() };
+        let missing = keys.into_iter().filter(|(is_set, key)| !is_set && *key != PASSWORD);
+        missing.map(|(_, key)| (set.to_owned(), format!("it has no effect without {key}"))).collect()
+    }
+
+    /// Returns the certificates between nodes; `None` if there are none. `own_name` is the name of this node.
+    pub(super) fn certificates(&self, own_name: &str) -> Option<tls::Options> {
+        if self.nodes.is_empty() {
+            return None;
+        }
+        let (_, host) = own_name.split_once('@')?;
+        Some(tls::Options {
+            setting: TLS,
+            pair: tls::Pair { certificate: self.certificate.clone()?, key: self.key.clone()? },
+            password: self.password.clone(),
+            authorities: Some(self.authorities.clone()?),
+            host: Some(host.to_owned()),
+            ..tls::Options::default()
+        })
+    }
+
     /// Returns the keys that have no effect because no node is listed. Somebody would take this node for one of a cluster.
     fn without_nodes(&self) -> Vec<(String, String)> {
         let keys = [
@@ -159,7 +239,7 @@ impl ClusterKeys {
             (self.secret.is_some(), SECRET),
             (self.secret_of_file.is_some(), SECRET_FILE),
         ];
-        let set = keys.into_iter().filter(|(is_set, _)| *is_set);
+        let set = keys.into_iter().chain(self.tls_keys()).filter(|(is_set, _)| *is_set);
         set.map(|(_, key)| (key.to_owned(), format!("it has no effect without {LISTED_NODES}.1"))).collect()
     }
 
@@ -170,7 +250,9 @@ impl ClusterKeys {
         }
         Some(ClusterSettings {
             listener: self.listener?,
-            secret: self.secret.or(self.secret_of_file)?,
+            secret: self.secret.or(self.secret_of_file),
+            // They are read later.
+            certificates: None,
             nodes: self.nodes.into_values().collect(),
             wait: Duration::from_secs(self.wait_s),
         })

@@ -54,7 +54,7 @@ fn a_cluster_is_a_list_of_nodes() {
     let nodes: Vec<_> = cluster.nodes.iter().map(|n| (n.name.as_str(), n.host.as_str(), n.port)).collect();
     assert_eq!(nodes, [("a@h1", "h1", 25672), ("b@h2", "h2", 25672), ("c.d@192.0.2.3", "192.0.2.3", 1)]);
     assert_eq!(cluster.listener, "10.0.0.2:25672".parse().unwrap());
-    assert_eq!((cluster.secret.expose(), cluster.wait.as_secs()), (SECRET.as_bytes(), 30));
+    assert_eq!((cluster.secret.unwrap().expose(), cluster.wait.as_secs()), (SECRET.as_bytes(), 30));
     let more = "cluster_formation.wait = 0\ncluster_formation.peer_discovery_backend = classic_config\n\
                 cluster_formation.classic_config.nodes.3 =\ncluster_formation.classic_config.nodes.64 = e@h5:5\n";
     let cluster = parse(&format!("{}\n{more}", LINES.join("\n"))).unwrap().cluster.unwrap();
@@ -65,10 +65,10 @@ fn a_cluster_is_a_list_of_nodes() {
 
 #[test]
 fn a_node_without_a_list_is_alone() {
-    assert_eq!(Config::default().cluster, None);
+    assert!(Config::default().cluster.is_none());
     let alone = "cluster_formation.wait = 5\ncluster_formation.peer_discovery_backend = classic_config\n\
                  cluster_formation.classic_config.nodes.1 = a@h1:1\ncluster_formation.classic_config.nodes.1 =\n";
-    assert_eq!(parse(alone).unwrap().cluster, None);
+    assert!(parse(alone).unwrap().cluster.is_none());
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_part_of_a_cluster_names_the_line_that_is_missing() {
         (1, "it needs cluster.listener, the address where the other nodes connect, such as 10.0.0.1:25672"),
         (
             2,
-            "it needs cluster.secret or cluster.secret_file: without a secret, anybody who can connect could join the cluster",
+            "it needs cluster.secret, cluster.secret_file or cluster.ssl_options.certfile: without a secret and a certificate, anybody who can connect could join the cluster",
         ),
         (
             4,
@@ -151,7 +151,7 @@ fn a_secret_is_long_and_never_shown() {
         assert!(why.starts_with(start) && !why.contains("Zq0"), "{why}");
     }
     let config = format!("{:?}", parse(&LINES.join("\n")).unwrap());
-    assert!(!config.contains("Zq0") && config.contains("secret: ***"), "{config}");
+    assert!(!config.contains("Zq0") && config.contains("secret: Some(***)"), "{config}");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_secret_can_be_in_a_file() {
         let mut lines = LINES;
         let line = format!("cluster.secret_file = {}", path.display());
         lines[2] = &line;
-        parse(&lines.join("\n")).map(|config| config.cluster.unwrap().secret)
+        parse(&lines.join("\n")).map(|config| config.cluster.unwrap().secret.unwrap())
     };
     for end in ["", "\n", "\r\n"] {
         let file = Written::new("good", format!("{SECRET}{end}").as_bytes());
@@ -191,4 +191,35 @@ fn a_secret_can_be_in_a_file() {
     );
     let alone = format!("cluster.secret_file = {}", file.path().display());
     assert!(parse(&alone).unwrap_err().contains("it has no effect without"));
+}
+
+#[test]
+fn certificates_are_enough() {
+    let tls = "cluster.ssl_options.certfile = /c\ncluster.ssl_options.keyfile = /k\n\
+               cluster.ssl_options.cacertfile = /a\ncluster.ssl_options.password = Zq0\n";
+    let without_secret: Vec<&str> = LINES.into_iter().filter(|line| !line.contains("secret")).collect();
+    for lines in [&LINES[..], &without_secret] {
+        let config = parse(&format!("{}\n{tls}", lines.join("\n"))).unwrap();
+        assert!(!format!("{config:?}").contains("Zq0"));
+        let options = config.cluster_certificates.unwrap();
+        assert_eq!((options.setting, options.host.as_deref()), ("cluster.ssl_options", Some("h2")));
+        assert_eq!((options.pair.certificate.to_str(), options.pair.key.to_str()), (Some("/c"), Some("/k")));
+        assert_eq!(options.authorities.as_deref(), Some(Path::new("/a")));
+        assert_eq!(options.password, Some(tls::Password::new("Zq0")));
+        assert_eq!(config.cluster.unwrap().secret.is_some(), lines.len() == LINES.len());
+    }
+    assert!(parse(&LINES.join("\n")).unwrap().cluster_certificates.is_none());
+    for missing in ["certfile", "keyfile", "cacertfile"] {
+        let rest: Vec<&str> = tls.lines().filter(|line| !line.contains(&format!(".{missing} "))).collect();
+        let why = parse(&format!("{}\n{}", without_secret.join("\n"), rest.join("\n"))).unwrap_err();
+        let set = if missing == "certfile" { "keyfile" } else { "certfile" };
+        let expected =
+            format!("f:6: cluster.ssl_options.{set}: it has no effect without cluster.ssl_options.{missing}");
+        assert_eq!(why, expected);
+    }
+    for line in tls.lines() {
+        let why = parse(line).unwrap_err();
+        assert!(why.ends_with("it has no effect without cluster_formation.classic_config.nodes.1"), "{why}");
+        assert!(!why.contains("Zq0"), "{why}");
+    }
 }
