@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use self::pipes::Pipes;
+use crate::authority::Authority;
 use crate::broker::{Broker, Directory, Starting};
 
 const SECRET: &str = "a secret of more than 20 bytes";
@@ -53,6 +54,20 @@ fn addresses(count: usize) -> Vec<SocketAddr> {
         .collect()
 }
 
+/// Returns the settings with which a node proves that it belongs to the cluster: the secret, or certificates if the variable NODES_TLS is set. The files
+/// are in `directory`.
+fn proofs(directory: &Directory, authority: Option<&Authority>, host: &str) -> Vec<String> {
+    let Some(authority) = authority else { return vec![format!("cluster.secret={SECRET}")] };
+    let file = directory.path().join("node");
+    authority.sign_for(file.to_str().unwrap(), host, None);
+    let file = file.display();
+    vec![
+        format!("cluster.ssl_options.cacertfile={}", authority.path("ca.pem")),
+        format!("cluster.ssl_options.certfile={file}.pem"),
+        format!("cluster.ssl_options.keyfile={file}.key"),
+    ]
+}
+
 /// Returns the nodes of a new cluster. None runs yet. `port_of(from, to)` is the port through which a node reaches another one, on the address
 /// 127.0.0.1.
 fn nodes_at(
@@ -62,25 +77,25 @@ fn nodes_at(
     port_of: impl Fn(usize, usize) -> u16,
 ) -> Vec<Node> {
     let name = |at: usize| format!("node-{}@{}", at + 1, host_of(at));
-    let node = |from: usize| {
+    let directories: Vec<Directory> = addresses.iter().map(|_| Directory::new(what)).collect();
+    let has_tls = std::env::var_os("NODES_TLS").is_some();
+    let authority = has_tls.then(|| Authority::make(directories[0].path(), "ca"));
+    let node = |(from, directory): (usize, Directory)| {
         let listed = (0..addresses.len()).map(|to| {
             let port = if to == from { addresses[to].port() } else { port_of(from, to) };
             format!("cluster_formation.classic_config.nodes.{}={}:{port}", to + 1, name(to))
         });
-        let own = [
-            format!("node.name={}", name(from)),
-            format!("cluster.listener={}", addresses[from]),
-            format!("cluster.secret={SECRET}"),
-        ];
+        let own = [format!("node.name={}", name(from)), format!("cluster.listener={}", addresses[from])];
+        let proofs = proofs(&directory, authority.as_ref(), &host_of(from));
         Node {
             name: name(from),
-            directory: Directory::new(what),
-            sets: own.into_iter().chain(listed).collect(),
+            directory,
+            sets: own.into_iter().chain(proofs).chain(listed).collect(),
             place: None,
             broker: None,
         }
     };
-    (0..addresses.len()).map(node).collect()
+    directories.into_iter().enumerate().map(node).collect()
 }
 
 /// Returns the nodes of a new cluster, which reach each other directly. None runs yet.
