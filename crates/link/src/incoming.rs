@@ -30,8 +30,8 @@ struct Unfinished {
 /// The receiving side of one connection.
 ///
 /// The bytes of an unfinished message count as taken when they arrive, because the rest of a message longer than the window could
-/// not come otherwise. They are bounded by [`UNFINISHED_MAX`]. So the window bounds the messages that have arrived whole and that
-/// nobody has taken.
+/// not come otherwise. They are bounded by [`UNFINISHED_MAX`]. So the window bounds only the last pieces of messages that have arrived whole and that
+/// nobody has taken. Whoever keeps such messages bounds their bytes, and feeds nothing more above the bound, as `node::links` does.
 #[derive(Default)]
 pub struct Incoming {
     /// By lane.

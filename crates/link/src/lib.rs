@@ -34,7 +34,8 @@
 //!
 //! Nothing is sent twice and nothing is stored. When a connection ends, what was queued, on its way or unfinished is dropped, and
 //! whoever sends messages must be prepared for that. Each frame of a peer is checked before it has an effect. A frame that breaks a rule is a
-//! typed error, which ends the connection. All memory is bounded by the constants of this crate.
+//! typed error, which ends the connection. All memory that this crate keeps is bounded by its constants. Messages that have arrived whole are the
+//! caller's: the window counts their last pieces only, so the caller bounds their bytes.
 
 #![forbid(unsafe_code)]
 

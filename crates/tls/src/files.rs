@@ -17,7 +17,7 @@ use crate::certificates::{Certificate, LoginFrom};
 use crate::depth::{Depth, LimitedDepth};
 use crate::error::{AtFault, TlsError, pem_error, wrong};
 use crate::keys::Password;
-use crate::nodes;
+use crate::mutual;
 use crate::pairs::{ByServerName, Pair, certificates};
 
 /// Whether clients must have a certificate (`ssl_options.verify`, `ssl_options.fail_if_no_peer_cert`).
@@ -177,7 +177,13 @@ impl Options {
         let password = self.password.as_ref();
         let (default, certificate) = self.pair.read(password, &setting, &provider)?;
         if let Some(host) = &self.host {
-            let (config, dialing) = nodes::configurations(self, host, default, &certificate, &provider)?;
+            let path = self.authorities.as_ref().ok_or_else(|| {
+                let text = format!("it needs {}.cacertfile: the authorities of the nodes", self.setting);
+                TlsError::new(AtFault::Key("certfile"), text)
+            })?;
+            let file = &self.pair.certificate;
+            let own = mutual::Own { host, file, pair: default, certificate: &certificate };
+            let (config, dialing) = mutual::configurations(path, own, &provider)?;
             let (config, dialing) = (Arc::new(config), Some(Arc::new(dialing)));
             return Ok(Read { config, dialing, certificates: vec![certificate] });
         }

@@ -9,6 +9,7 @@ mod depth;
 mod error;
 mod files;
 mod keys;
+mod mutual;
 mod nodes;
 mod pairs;
 mod session;

@@ -13,7 +13,7 @@ use tls::{NodeSession, NodeTlsError, Tls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::stream::Stream;
+use super::stream::{self, Stream};
 use crate::cluster_settings::ListedNode;
 use crate::tls_steps::TlsSteps;
 
@@ -85,12 +85,6 @@ pub(super) enum NotOpened {
 }
 
 impl NotOpened {
-    /// The peer has ended the connection too early.
-    pub(super) fn closed() -> Self {
-        let why = "it closed the connection during the handshake";
-        Self::Io(io::Error::new(io::ErrorKind::UnexpectedEof, why))
-    }
-
     /// Returns true if a setting may be wrong, of this node or of the other one. Otherwise the node may only be away.
     pub(super) fn is_wrong(&self) -> bool {
         matches!(self, Self::Handshake(_) | Self::Tls(_))
@@ -236,7 +230,7 @@ async fn exchange(
         input.reserve(READ);
         match stream.read(input).await {
             Ok(true) => {}
-            Ok(false) => return Err(written.map_or_else(NotOpened::from, |()| NotOpened::closed())),
+            Ok(false) => return Err(written.err().unwrap_or_else(stream::closed).into()),
             Err(error) => return Err(error.into()),
         }
     }

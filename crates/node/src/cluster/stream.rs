@@ -7,7 +7,6 @@ use bytes::BytesMut;
 use tls::NodeSession;
 use tokio::net::TcpStream;
 
-use super::sockets::NotOpened;
 use crate::tls_steps::TlsSteps;
 
 /// The encrypted bytes that are read at once: about as many as a record of TLS has.
@@ -57,13 +56,13 @@ impl Stream {
     /// Makes the handshake of TLS. Appends what the peer has sent behind it to `rest`.
     ///
     /// # Errors
-    /// The peer is refused, or the socket fails. The peer has been told then, if it reads.
+    /// The socket fails, or the peer is refused: then the error has a [`tls::NodeTlsError`], and the peer has been told, if it reads.
     pub(super) async fn encrypted(
         socket: TcpStream,
         session: NodeSession,
         steps: &TlsSteps,
         rest: &mut BytesMut,
-    ) -> Result<Self, NotOpened> {
+    ) -> io::Result<Self> {
         let mut session = Box::new(session);
         loop {
             while session.wants_write() {
@@ -81,7 +80,7 @@ impl Stream {
                 }
             };
             if read == 0 {
-                return Err(NotOpened::closed());
+                return Err(closed());
             }
             let step = move || {
                 let mut plain = Vec::new();
@@ -94,7 +93,7 @@ impl Stream {
             if let Err(error) = result {
                 // The alert is short. Who does not read it learns from the end of the connection that it is refused.
                 drop(session.write_to(&mut Writing(&socket)));
-                return Err(NotOpened::Tls(error));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
             }
         }
     }
@@ -200,6 +199,11 @@ impl Detached {
     pub(super) fn attach(self) -> io::Result<Stream> {
         Ok(Stream { socket: TcpStream::from_std(self.socket)?, session: self.session })
     }
+}
+
+/// Returns the error of a peer that has ended the connection too early.
+pub(super) fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection during the handshake")
 }
 
 /// Returns `None` if a socket had nothing, or had no room.

@@ -1,6 +1,8 @@
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 
 use super::*;
+use crate::error::TlsError;
+use crate::files::Options;
 use crate::pairs::Pair;
 use crate::testing::Files;
 
