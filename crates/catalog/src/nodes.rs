@@ -159,10 +159,11 @@ impl Catalog {
         joined.chain(self.proposals.iter().map(|(node, known)| asked(*node, known)))
     }
 
-    /// Decides that a node joins the cluster. A node that has joined is not joined again.
+    /// Decides that a node joins the cluster. A node that has joined keeps its number, and may have another name now.
     pub(super) fn admit_node(&self, known: KnownNode) -> Result<Decision, CatalogError> {
         let refused = |reason: String| Err(CatalogError::PreconditionFailed { reason });
-        if self.nodes.values().any(|node| node.identity == known.identity) {
+        let member = self.nodes.iter().find(|(_, node)| node.identity == known.identity);
+        if member.is_some_and(|(_, member)| member.name == known.name) {
             return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
         }
         if known.name.is_empty() || known.name.len() > NODE_NAME_MAX {
@@ -174,6 +175,12 @@ impl Catalog {
                 known.name,
                 u128::from_be_bytes(node.identity)
             ));
+        }
+        if let Some((node, _)) = member {
+            return Ok(Decision {
+                changes: vec![Change::NodeJoined { node: *node, known }],
+                answer: Answer::Done { changed: true },
+            });
         }
         // Two identities that begin alike would be one node in ids. That is as good as impossible, unless somebody makes them.
         if self.number_of(known.id()).is_some() {

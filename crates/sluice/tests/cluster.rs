@@ -95,6 +95,49 @@ fn nodes_with_different_secrets_form_no_cluster() {
     }
 }
 
+/// A node is who its directory says, whatever its name and its address are.
+#[test]
+fn a_node_with_another_name_and_address_is_the_same_one() {
+    let mut nodes = nodes("cluster-renamed", 3);
+    start(&mut nodes, &[0, 1, 2]);
+    wait_until_all_vote(&nodes);
+    assert_eq!(nodes[1].declare("q").0, 201);
+    for node in &mut nodes {
+        assert!(node.broker.take().unwrap().terminate().success());
+    }
+    let old = nodes[1].name.clone();
+    let (_, host) = old.split_once('@').unwrap();
+    let (network, _) = host.rsplit_once('.').unwrap();
+    let new = format!("renamed@{network}.99");
+    for node in &mut nodes {
+        for set in &mut node.sets {
+            *set = set
+                .replace(&old, &new)
+                .replace(&format!("listener={host}:"), &format!("listener={network}.99:"));
+        }
+    }
+    nodes[1].name.clone_from(&new);
+    start(&mut nodes, &[0, 1, 2]);
+    wait_until("all know the new name", || {
+        nodes.iter().all(|node| {
+            let (_, rows) = node.broker().get("/api/nodes");
+            let names: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["name"].clone()).collect();
+            names.len() == 3 && names.contains(&Value::from(&*new))
+        })
+    });
+    wait_until("its queue is there", || {
+        let (status, row) = nodes[0].broker().get("/api/queues/%2F/q");
+        status == 200 && row["node"] == new.as_str() && row["state"] == "running"
+    });
+    assert!(
+        !nodes[2].directory.logged().contains("the cluster knows this node"),
+        "only one has another name"
+    );
+    for node in nodes {
+        assert!(node.broker.unwrap().terminate().success());
+    }
+}
+
 #[test]
 fn a_node_that_has_lost_its_data_does_not_replace_the_one_it_was() {
     let mut nodes = nodes("cluster-wiped", 2);

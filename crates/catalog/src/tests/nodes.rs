@@ -53,12 +53,24 @@ fn a_node_that_joins_again_keeps_its_number() {
     assert_eq!(admit(&mut catalog, node(10, "a@h")), Ok(true));
     assert_eq!(admit(&mut catalog, node(20, "b@h")), Ok(true));
     assert_eq!(names(&catalog), [(1, "a@h"), (2, "b@h")]);
-    // The identity counts, whatever the name is now.
-    for again in [node(20, "b@h"), node(20, "c@h"), node(10, "b@h"), node(10, "")] {
+    for again in [node(20, "b@h"), node(10, "a@h")] {
         assert_eq!(admit(&mut catalog, again), Ok(false));
     }
     assert_eq!(names(&catalog), [(1, "a@h"), (2, "b@h")]);
     assert_eq!([10, 20, 30].map(|id| catalog.number_of(NodeId(id))), [Some(1), Some(2), None]);
+}
+
+#[test]
+fn a_member_may_have_another_name() {
+    let mut catalog = Catalog::default();
+    _ = admit(&mut catalog, node(10, "a@h"));
+    _ = admit(&mut catalog, node(20, "b@h"));
+    assert_eq!(admit(&mut catalog, node(20, "c@h")), Ok(true));
+    assert_eq!(names(&catalog), [(1, "a@h"), (2, "c@h")], "the identity counts");
+    assert!(refusal(admit(&mut catalog, node(20, "a@h"))).contains("would replace node 1 of the same name"));
+    assert_eq!(refusal(admit(&mut catalog, node(20, ""))), "a node's name has 1 to 255 bytes");
+    assert_eq!(admit(&mut catalog, node(10, "b@h")), Ok(true), "nobody has this name any more");
+    assert_eq!(names(&catalog), [(1, "b@h"), (2, "c@h")]);
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub(super) async fn tend(
     progress: watch::Sender<Progress>,
 ) {
     let own = known(me.node, &me.name);
-    let mut last = Vec::new();
+    let (mut last, mut said) = (Vec::new(), None);
     loop {
         // A shard that is busy is asked again.
         if let Ok(catalog) = api.membership(own.id()).await {
@@ -76,6 +76,9 @@ pub(super) async fn tend(
             let is_first = me.number == 1 && catalog.boot == 0;
             let is_started = has_catalog && (is_first || catalog.boot == me.boot as u32);
             progress.send_replace(Progress { has_catalog, is_started });
+            if is_started && !catalog.nodes.iter().any(|(_, known)| *known == own) {
+                rename(&api, &own, &mut said).await;
+            }
             let members = members(&catalog);
             if members != last {
                 last.clone_from(&members);
@@ -86,6 +89,18 @@ pub(super) async fn tend(
         }
         let is_started = progress.borrow().is_started;
         tokio::time::sleep(if is_started { READY } else { STARTING }).await;
+    }
+}
+
+/// Tells the cluster the present name of this node. `said` is why that has failed before.
+async fn rename(api: &AdminApi, own: &KnownNode, said: &mut Option<String>) {
+    match api.admit_node(own.clone()).await {
+        Ok(()) => tracing::info!("the cluster knows this node as {} now", own.name),
+        Err(error) if said.as_ref() != Some(&error) => {
+            tracing::warn!("the cluster knows this node by another name than {}: {error}", own.name);
+            *said = Some(error);
+        }
+        Err(_) => {}
     }
 }
 
