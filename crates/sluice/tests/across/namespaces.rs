@@ -136,8 +136,11 @@ fn in_a_namespace() {
     let knows = |node: &Node| queues.into_iter().all(|queue| node.has_queue(queue));
     wait_until("all nodes have the queues", || nodes.iter().all(knows));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut seed_before = 0;
     for round in 0..rounds {
-        let traffic = Traffic::new(random.next());
+        let seeds = [random.next(), seed_before];
+        seed_before = seeds[0];
+        let traffic = Traffic::new(seeds);
         let clients = runtime.block_on(async { traffic.start(&nodes) });
         let first = round as usize * FAULTS_PER_ROUND;
         let mut fault = |at: usize| match FAULTS.get(at) {
