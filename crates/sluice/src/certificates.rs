@@ -122,6 +122,16 @@ impl Watched {
     }
 }
 
+/// Reads changed certificates again, until the task ends. For a node that waits for its cluster: it has no alarms yet.
+pub(crate) async fn watch_before_start(all: Vec<Arc<Tls>>) {
+    loop {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        for tls in &all {
+            read_again(tls, false).await;
+        }
+    }
+}
+
 async fn read_again(tls: &Arc<Tls>, anyway: bool) {
     let files: Vec<_> = tls.certificates().iter().map(|(file, _)| file.display().to_string()).collect();
     let files = files.join(", ");

@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 
 use crate::backends::backends;
-use crate::certificates::{Certificates, Watched};
+use crate::certificates::{Certificates, Watched, watch_before_start};
 use crate::config::{Config, Loaded, SetValues, Sources};
 use crate::definitions;
 use crate::failure::{FAILED, Failure};
@@ -66,12 +66,13 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     let signals = || {
         let _inside = runtime.enter();
         let ending = end_at_signal(Signals::new()?);
-        Ok::<_, io::Error>((ending, Signals::new()?))
+        let watching = tokio::spawn(watch_before_start(listeners.certificates.clone())).abort_handle();
+        Ok::<_, io::Error>((ending, watching, Signals::new()?))
     };
     let signals = config.cluster.is_some().then(signals).transpose().map_err(|error| failed(&error))?;
     let node =
         start(&config, &serve.data_dir, !has_users, backends, &listeners).map_err(|error| failed(&error))?;
-    if let Some((ending, mut signals)) = signals {
+    if let Some((ending, watching, mut signals)) = signals {
         ending.abort();
         let is_ready = runtime.block_on(async {
             tokio::select! {
@@ -80,6 +81,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
                 () = node.ready() => true,
             }
         });
+        watching.abort();
         if !is_ready {
             tracing::info!("stopping");
             let stopped = node.stop("Node was shut down");

@@ -175,6 +175,29 @@ fn a_certificate_that_is_not_of_the_node_is_refused() {
 }
 
 #[test]
+fn a_node_that_waits_for_its_cluster_takes_a_better_certificate() {
+    let directory = Directory::new("cluster-tls-waits");
+    let path = directory.path();
+    let (ours, theirs) = (Authority::make(path, "ours"), Authority::make(path, "theirs"));
+    let mut nodes = nodes("cluster-tls-better", 2);
+    for (at, node) in nodes.iter_mut().enumerate() {
+        let authority = if at == 0 { &ours } else { &theirs };
+        authority.sign_for(&format!("node-{at}"), node.host(), None);
+        node.use_files(path, &format!("node-{at}"), "ours.pem");
+    }
+    let started: Vec<Starting> = nodes.iter().map(Node::spawn).collect();
+    wait_until("it is refused", || nodes[1].logs("the peer refuses the certificate of this node"));
+    ours.sign_for("node-1", nodes[1].host(), None);
+    for (node, starting) in nodes.iter_mut().zip(started) {
+        node.broker = Some(starting.finish());
+    }
+    assert_eq!(nodes[1].declare("first").0, 201);
+    for node in nodes {
+        assert!(node.broker.unwrap().terminate().success());
+    }
+}
+
+#[test]
 fn the_certificates_of_a_try_are_enough_for_nodes() {
     let directory = Directory::new("cluster-tls-try");
     let made = directory.path().join("made");
