@@ -1,6 +1,8 @@
 //! `/api/overview` and `/api/whoami`.
 
-use broker::admin_api::{Overview, ProtocolRow};
+use std::sync::Arc;
+
+use broker::admin_api::{OfOthers, Overview, ProtocolRow};
 use catalog::ExchangeKind;
 use catalog::access::Authority;
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ pub(crate) async fn overview(call: &Call<'_>) -> Result<Reply, Failure> {
     let row = NodeRow::new(call.api.overview(&call.who).await?, Process::default());
     let body = match row.overview().limited {
         true => limited(call, row.overview(), &ranges).await?,
-        false => whole(call, &row, &ranges),
+        false => whole(call, &row, &ranges).await?,
     };
     Ok(Reply::Json(shape::columns(body, &call.query)))
 }
@@ -27,7 +29,7 @@ pub(crate) async fn overview(call: &Call<'_>) -> Result<Reply, Failure> {
 /// Shows the overview of the virtual hosts of the user, as RabbitMQ does, with the sums of their figures.
 async fn limited(call: &Call<'_>, overview: &Overview, ranges: &Ranges) -> Result<Value, Failure> {
     let mut body = about(call, overview);
-    let connections = call.api.connections_here(&call.who).await?;
+    let connections = call.api.connections(&call.who).await?;
     let open = connections.iter().map(|row| match &row.protocol {
         ProtocolRow::Amqp10(row) => (row.sessions.len(), 0),
         ProtocolRow::Amqp091(row) => (0, row.channels.len()),
@@ -48,9 +50,11 @@ async fn limited(call: &Call<'_>, overview: &Overview, ranges: &Ranges) -> Resul
         return Ok(body);
     }
     let mut sum = json!({ "message_stats": {} });
-    for (vhost, numbers) in &call.api.vhost_numbers(&call.who).await? {
-        add(&mut sum, call.ports.samples().vhost(vhost, numbers, ranges).into());
+    let sums = call.api.vhost_numbers(&call.who).await?;
+    for vhost in sums.numbers.keys() {
+        add(&mut sum, call.ports.samples().vhost(vhost, &sums, ranges).into());
     }
+    name_missing(call, &mut body, &sums.missing);
     if stats {
         body["message_stats"] = sum["message_stats"].take();
     }
@@ -116,10 +120,13 @@ pub(crate) fn whoami(call: &Call<'_>) -> Reply {
     Reply::Json(shape::columns(body, &call.query))
 }
 
-/// Shows the overview of the whole node as RabbitMQ does. `disable_stats` omits all figures that have a rate;
+/// Shows the overview of all nodes as RabbitMQ does. `disable_stats` omits all figures that have a rate;
 /// `enable_queue_totals` adds the numbers of messages again.
-fn whole(call: &Call<'_>, row: &NodeRow, ranges: &Ranges) -> Value {
+async fn whole(call: &Call<'_>, row: &NodeRow, ranges: &Ranges) -> Result<Value, Failure> {
     let o = row.overview();
+    let OfOthers { answered, missing } = call.api.totals_of_others(&call.who).await?;
+    let others: Vec<_> =
+        answered.into_iter().map(|(name, totals)| (name, NodeRow::of_other(totals))).collect();
     let listeners: Vec<Value> = o
         .listeners
         .iter()
@@ -128,18 +135,28 @@ fn whole(call: &Call<'_>, row: &NodeRow, ranges: &Ranges) -> Value {
         })
         .collect();
     let mut body = about(call, o);
+    let mut totals = *row.totals();
+    others.iter().for_each(|(_, other)| totals += *other.totals());
     body["object_totals"] = json!({
-        "connections": o.connections,
+        "connections": totals.connections,
         // RabbitMQ counts sessions of AMQP 1.0 as channels.
-        "channels": o.sessions + o.channels,
-        "sessions": o.sessions,
-        "consumers": o.consumers,
+        "channels": totals.sessions + totals.channels,
+        "sessions": totals.sessions,
+        "consumers": totals.consumers,
         "exchanges": o.exchanges,
         "queues": o.queues,
     });
     body["listeners"] = listeners.into();
     body["contexts"] = parts::contexts(o).into();
-    let fields = |part| Value::Object(call.ports.samples().node(part, row, ranges));
+    name_missing(call, &mut body, &missing);
+    let samples = call.ports.samples();
+    let fields = |part| {
+        let mut sum = Value::Object(samples.node(part, row, ranges));
+        for (name, other) in &others {
+            add(&mut sum, samples.other_node(name, part, other, ranges).into());
+        }
+        sum
+    };
     let stats = !call.query.flag("disable_stats");
     if stats {
         body["message_stats"] = fields(Part::Messages);
@@ -148,9 +165,20 @@ fn whole(call: &Call<'_>, row: &NodeRow, ranges: &Ranges) -> Value {
     if stats {
         body["queue_totals"] = fields(Part::Lengths);
     } else if call.query.flag("enable_queue_totals") {
-        body["queue_totals"] = Value::Object(plain(&NODE_FIGURES, Part::Lengths, row));
+        let mut sum = Value::Object(plain(&NODE_FIGURES, Part::Lengths, row));
+        for (_, other) in &others {
+            add(&mut sum, plain(&NODE_FIGURES, Part::Lengths, other).into());
+        }
+        body["queue_totals"] = sum;
     }
-    body
+    Ok(body)
+}
+
+/// Names the nodes of a cluster whose parts are missing in sums.
+pub(crate) fn name_missing(call: &Call<'_>, body: &mut Value, missing: &[Arc<str>]) {
+    if call.api.is_in_cluster() {
+        body["missing_nodes"] = missing.iter().map(|name| Value::from(&**name)).collect();
+    }
 }
 
 /// Returns what every user may know of the broker.

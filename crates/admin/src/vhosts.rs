@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::account_changes::set;
 use crate::call::Call;
 use crate::limits::{limits_map, maximum};
+use crate::overview::name_missing;
 use crate::reply::{Failure, Reply};
 use crate::samples::Ranges;
 use crate::tags::tags_of;
@@ -35,16 +36,19 @@ pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, Failure> {
 async fn with_numbers(call: &Call<'_>, vhosts: &[NamedVhost], sorts: bool) -> Result<Vec<Value>, Failure> {
     let ranges = Ranges::of(&call.query)?;
     let shows = call.query.get("columns").is_none_or(|wanted| wanted.split(',').any(is_counted));
-    let numbers = match !call.query.flag("disable_stats") && (shows || sorts) {
+    let sums = match !call.query.flag("disable_stats") && (shows || sorts) {
         true => Some(call.api.vhost_numbers(&call.who).await?),
         false => None,
     };
+    let state = |is_alive| if is_alive { "running" } else { "nodedown" };
+    let states = call.api.nodes_alive().into_iter().map(|(name, is_alive)| (name, state(is_alive)));
+    let states: Value = states.map(|(name, state)| (name.to_string(), Value::from(state))).collect();
     let shown = vhosts.iter().map(|(name, settings)| {
         let mut body = row(call, name, settings);
-        body["cluster_state"] = json!({ call.ports.node(): "running" });
-        if let Some(numbers) = &numbers {
-            let numbers = numbers.get(name).copied().unwrap_or_default();
-            shape::add(&mut body, call.ports.samples().vhost(name, &numbers, &ranges));
+        body["cluster_state"] = states.clone();
+        if let Some(sums) = &sums {
+            shape::add(&mut body, call.ports.samples().vhost(name, sums, &ranges));
+            name_missing(call, &mut body, &sums.missing);
         }
         body
     });

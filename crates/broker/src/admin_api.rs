@@ -5,6 +5,7 @@ pub mod amqp10_rows;
 mod moving;
 mod passed_counts;
 mod quorum;
+mod totals;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use self::amqp091_rows::Amqp091Row;
 pub use self::moving::{Move, MoveEnd, MoveRefusal, MoveTo, Moved, Redrive, RedriveTo, Which};
 pub use self::passed_counts::{PassedCounts, VhostNumbers};
 pub use self::quorum::{GroupRow, MemberChange, PeekedPart, PeekedRow, Reclaimed, ShownMessage};
+pub use self::totals::{Churn, NodeTotals, OfOthers, VhostSums};
 use crate::counters::{Counters, Deprecated};
 use crate::exchange_counts::ExchangeCounts;
 use crate::load::BusyTime;

@@ -256,15 +256,15 @@ impl Deliveries {
         self.manual_ack + self.auto_ack + self.get_manual_ack + self.get_auto_ack
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds what was counted elsewhere, perhaps on another node.
     pub fn add(&mut self, other: &Self) {
         let Self { manual_ack, auto_ack, get_manual_ack, get_auto_ack, redelivered, acknowledged } = other;
-        self.manual_ack += manual_ack;
-        self.auto_ack += auto_ack;
-        self.get_manual_ack += get_manual_ack;
-        self.get_auto_ack += get_auto_ack;
-        self.redelivered += redelivered;
-        self.acknowledged += acknowledged;
+        self.manual_ack = self.manual_ack.saturating_add(*manual_ack);
+        self.auto_ack = self.auto_ack.saturating_add(*auto_ack);
+        self.get_manual_ack = self.get_manual_ack.saturating_add(*get_manual_ack);
+        self.get_auto_ack = self.get_auto_ack.saturating_add(*get_auto_ack);
+        self.redelivered = self.redelivered.saturating_add(*redelivered);
+        self.acknowledged = self.acknowledged.saturating_add(*acknowledged);
     }
 }
 

@@ -16,6 +16,7 @@ mod permit;
 mod quorum;
 mod reports;
 mod statistics;
+mod totals;
 mod traces;
 mod troubles;
 

@@ -17,10 +17,14 @@
 //!                   what 1 reports      count u16 | queue u64 ...
 //!                        2 connections  from u32 | names: list of text, see [`rows`]
 //!                        3 close        name text | connected at u64 | reason text
+//!                        4 totals
+//!                        5 vhosts       from u32
 //!    9 looked     boot u32 | number u64 | shard u8 | shards u8 | is last u8 | what u8 | ...
 //!                   what 1 reports      count u16 | row ...
 //!                        2 connections  has more u8 | list of connections, see [`rows`]
 //!                        3 close        closed u8
+//!                        4 totals       see [`totals`]
+//!                        5 vhosts       has more u8 | list of virtual hosts, see [`totals`]
 //!   64 to 70      a frame of a session about queues: see [`seat::Frame`]
 //!  row            queue u64 | delivered u64 | lives here u8 | if it does: report, see [`seat::put_report`] | has group u8
 //!                   | if it has: leads u8 | rests u8 | term u64 | indexes: last, written, commit, applied, base u64
@@ -33,6 +37,7 @@
 mod fields;
 mod looks;
 mod rows;
+mod totals;
 
 use std::sync::Arc;
 
@@ -47,6 +52,8 @@ use self::fields::get_flag;
 pub use self::looks::{FarAsk, FarLook, FarLooked, FarNumbers, FarRow, FarRows, FarSeen};
 pub(crate) use self::looks::{LOOK_ROWS_MAX, put_row};
 pub(crate) use self::rows::put_connection;
+pub use self::totals::FarVhost;
+pub(crate) use self::totals::put_vhost;
 
 const RAFT: u8 = 1;
 const PROPOSE: u8 = 2;

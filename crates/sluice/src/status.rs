@@ -156,6 +156,10 @@ fn totals(overview: &Value) -> Vec<(&'static str, String)> {
             rate("ack_details")
         ),
     ));
+    let missing: Vec<String> = overview["missing_nodes"].as_array().into_iter().flatten().map(cell).collect();
+    if !missing.is_empty() {
+        lines.push(("not counted", format!("{}, which did not answer", missing.join(", "))));
+    }
     lines
 }
 
@@ -251,6 +255,10 @@ unfinished_deliveries           512           1024        50
 backlog                           0              0         0
 ";
         assert_eq!(show(&node(), Some(&overview)), expected);
+        let mut without_one = overview.clone();
+        without_one["missing_nodes"] = json!(["sluice@i"]);
+        let line = "\nnot counted        sluice@i, which did not answer\n";
+        assert!(show(&node(), Some(&without_one)).contains(line));
         let without = show(&node(), None);
         assert!(
             !without.contains("listeners") && without.contains("\nuptime            12 s\n"),

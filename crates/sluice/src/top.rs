@@ -127,7 +127,9 @@ impl Top {
 fn queue(row: &Value) -> (String, Counts, Value) {
     let stats = &row["message_stats"];
     let counts = ["publish", "deliver_get", "ack"].map(|field| stats[field].as_u64().unwrap_or_default());
-    (format!("{}\0{}", row["vhost"], row["name"]), counts.to_vec(), row.clone())
+    // A queue whose node does not answer has no counts. When it has some again, they are no rate.
+    let counts = if stats.is_object() { counts.to_vec() } else { Vec::new() };
+    (format!("{}\0{}", row["vhost"], row["name"]), counts, row.clone())
 }
 
 fn link(row: Value) -> (String, Counts, Value) {
@@ -188,13 +190,23 @@ impl What {
             Self::Links => LINKS,
         };
         let (old, new) = (&before.overview["message_stats"], &now.overview["message_stats"]);
-        let total = |field: &str| {
-            rate(old[field].as_u64().unwrap_or_default(), new[field].as_u64().unwrap_or_default())
+        let missing = |seen: &Seen| seen.overview["missing_nodes"].clone();
+        // The sums of other nodes are no rate.
+        let is_same = missing(before) == missing(now);
+        let total = |field: &str| match is_same {
+            true => rate(old[field].as_u64().unwrap_or_default(), new[field].as_u64().unwrap_or_default())
+                .to_string(),
+            false => "-".to_owned(),
+        };
+        let without: Vec<String> = missing(now).as_array().into_iter().flatten().map(cell).collect();
+        let without = match without.is_empty() {
+            true => String::new(),
+            false => format!("  without {}", without.join(", ")),
         };
         let shards = now.shards.as_ref().map(|shards| format!("shards: {shards}\n")).unwrap_or_default();
         let (objects, queues) = (&now.overview["object_totals"], &now.overview["queue_totals"]);
         format!(
-            "{}  {} connections  {} channels  {} consumers  {} queues  {} ready  {} unacknowledged\n\
+            "{}  {} connections  {} channels  {} consumers  {} queues  {} ready  {} unacknowledged{without}\n\
              per second: {} published  {} confirmed  {} delivered  {} acknowledged\n{shards}\n{}",
             cell(&now.overview["node"]),
             objects["connections"],

@@ -318,7 +318,21 @@ fn each_node_lists_the_queues_of_all_nodes_with_their_numbers() {
         first["messages"] == 1 && second["messages_ready"] == 3 && used["consumers"] == 1
     };
     wait_until("all list the same numbers", || nodes.iter().all(is_right));
+    let totals = |node: &Node, messages: u64, missing: &[&str]| {
+        let (status, overview) = node.broker().get("/api/overview");
+        assert_eq!(status, 200, "{overview}");
+        let (_, vhost) = node.broker().get("/api/vhosts/%2F");
+        let (_, vhosts) = node.broker().get("/api/vhosts");
+        assert_eq!(vhosts[0]["messages"], vhost["messages"]);
+        let missing_in =
+            [&overview, &vhost, &vhosts[0]].map(|shown| shown["missing_nodes"] == json!(missing));
+        (overview["queue_totals"]["messages"] == messages && vhost["messages"] == messages)
+            && missing_in == [true; 3]
+            && overview["object_totals"]["consumers"] == 1
+            && overview["object_totals"]["connections"] == 1
+    };
     for node in &nodes {
+        wait_until("totals are over all nodes", || totals(node, 4, &[]));
         let [first, second] = node.listed("/api/queues?sort=name", ["first", "second"]);
         assert_eq!((&first["node"], &second["node"]), (&json!(nodes[0].name), &json!(nodes[1].name)));
         assert_eq!((&second["state"], &second["messages"]), (&json!("running"), &json!(3)));
@@ -355,6 +369,14 @@ fn each_node_lists_the_queues_of_all_nodes_with_their_numbers() {
         }
         let (status, second) = node.broker().get("/api/queues/%2F/second");
         assert_eq!((status, &second["state"]), (200, &json!("down")), "{second}");
+        // Totals are without it, and say so.
+        assert!(totals(node, 1, &[&nodes[1].name]), "{}", node.broker().get("/api/overview").1);
+        let status = node.says(&["status"]);
+        assert!(status.contains(&format!("{}, which did not answer", nodes[1].name)), "{status}");
+        let (status, why) = node.broker().get("/api/explain/queues/%2F/second");
+        assert_eq!(status, 503, "{why}");
+        let reason = why["reason"].as_str().unwrap();
+        assert!(reason.contains(&nodes[1].name) && reason.contains("does not answer"), "{reason}");
         assert!(node.says(&["list", "queues"]).contains("second"));
     }
     nodes[1].broker().resume();
@@ -409,6 +431,14 @@ fn each_node_lists_and_closes_the_connections_of_all_nodes() {
     let (second, third) = (format!("/api/connections/{}", row(1)), format!("/api/connections/{}", row(2)));
     let (status, shown) = nodes[0].broker().get(&second);
     assert_eq!((status, &shown["node"], &shown["user"]), (200, &json!(nodes[1].name), &json!("guest")));
+    let (status, why) = nodes[0].broker().get(&format!("/api/explain/connections/{}", row(1)));
+    let reason = why["reason"].as_str().unwrap();
+    assert!(
+        status == 400 && reason.ends_with(&format!("is on node '{}': ask that node", nodes[1].name)),
+        "{why}"
+    );
+    let (status, why) = nodes[1].broker().get(&format!("/api/explain/connections/{}", row(1)));
+    assert_eq!(status, 200, "{why}");
 
     // A node that stands still is waited for once. Its rows are missing, and nothing of it is closed.
     nodes[1].broker().stop();

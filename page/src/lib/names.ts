@@ -166,6 +166,8 @@ export interface Overview {
   churn_rates?: Record<string, unknown>;
   queue_totals?: Record<string, unknown>;
   object_totals?: Record<string, unknown>;
+  /** The nodes of a cluster that did not answer. The totals are without them. */
+  missing_nodes?: string[];
   listeners?: { node?: string; protocol?: string; ip_address?: string; port?: number }[];
 }
 

@@ -31,6 +31,7 @@ export function OverviewView(): JSX.Element {
         {data && <span class="total">{data.cluster_name} · Sluice {data.sluice_version ?? DASH} (as RabbitMQ {data.product_version ?? DASH}) · up {duration(data.uptime)}</span>}
       </div>
       <Troubles />
+      {data?.missing_nodes?.length ? <p class="hint" role="status">These numbers are without {data.missing_nodes.join(", ")}, which did not answer.</p> : null}
       <Answer of={overview}>
         {(now) => (
           <div class="tiles">

@@ -56,7 +56,7 @@ export function Queues(): JSX.Element {
         // The broker's rule for rows, which knows less of a queue than its list of troubles does.
         { param: "problem", label: "Only if damaged, if members are missing, or if a queue has messages and no consumer", hint: <>The <a href="#/">overview</a> also lists queues that are full, refuse messages or have no leader.</> },
         { param: "type", label: "Type", values: ["classic", "quorum", "stream"] },
-        { param: "state", label: "State", values: ["running", "damaged"] },
+        { param: "state", label: "State", values: ["running", "damaged", "down"] },
         { param: "policy", label: "Policy", values: usePolicyNames(vhost) },
       ]}
       actions={mayAny(me.use(), "configure", vhost) && <CreateQueue vhost={vhost || "/"} />}

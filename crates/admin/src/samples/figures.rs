@@ -1,7 +1,6 @@
 //! The figures that are sampled, by RabbitMQ's names. The same tables make the fields of the answers.
 
-use broker::admin_api::{ConnectionRow, Overview, PassedCounts, QueueRow, VhostNumbers};
-use broker::counters::{Deliveries, Traffic};
+use broker::admin_api::{ConnectionRow, NodeTotals, Overview, PassedCounts, QueueRow, VhostNumbers};
 use broker::exchange_counts::ExchangeCounts;
 
 use crate::process::Process;
@@ -55,10 +54,9 @@ pub(super) fn values<R, const N: usize>(figures: &[Figure<R>; N], row: &R) -> [u
     std::array::from_fn(|i| (figures[i].of)(row))
 }
 
-/// What is sampled of the node. Its sums over protocols and queue types are made once per sample.
+/// What is sampled of a node. Its totals are made once per sample.
 pub(crate) struct NodeRow {
-    traffic: Traffic,
-    deliveries: Deliveries,
+    totals: NodeTotals,
     overview: Overview,
     process: Process,
 }
@@ -66,8 +64,18 @@ pub(crate) struct NodeRow {
 impl NodeRow {
     /// `process` is needed for [`Part::Node`] only.
     pub(crate) fn new(overview: Overview, process: Process) -> Self {
-        let traffic = overview.counters.traffic();
-        Self { deliveries: traffic.deliveries(), traffic, overview, process }
+        let Overview { counters, depth, sessions, channels, .. } = &overview;
+        let totals = NodeTotals::new(counters, *depth, *sessions, *channels);
+        Self { totals, overview, process }
+    }
+
+    /// A row of another node. Its figures of [`Part::Node`] are unknown.
+    pub(crate) fn of_other(totals: NodeTotals) -> Self {
+        Self { totals, overview: Overview::default(), process: Process::default() }
+    }
+
+    pub(crate) fn totals(&self) -> &NodeTotals {
+        &self.totals
     }
 
     pub(crate) fn overview(&self) -> &Overview {
@@ -85,28 +93,28 @@ pub(super) const NODE: usize = 25;
 pub(crate) const NODE_FIGURES: [Figure<NodeRow>; NODE] = {
     use Part::{Churn, Messages};
     [
-        length("messages", |row| row.overview.depth.messages()),
-        length("messages_ready", |row| row.overview.depth.ready),
-        length("messages_unacknowledged", |row| row.overview.depth.unsettled),
-        counter(Messages, "publish", |row| row.traffic.received),
-        counter(Messages, "confirm", |row| row.traffic.confirmed),
-        counter(Messages, "drop_unroutable", |row| row.traffic.unroutable_dropped),
-        counter(Messages, "return_unroutable", |row| row.traffic.unroutable_returned),
-        counter(Messages, "deliver", |row| row.deliveries.manual_ack),
-        counter(Messages, "deliver_no_ack", |row| row.deliveries.auto_ack),
-        counter(Messages, "get", |row| row.deliveries.get_manual_ack),
-        counter(Messages, "get_no_ack", |row| row.deliveries.get_auto_ack),
-        counter(Messages, "get_empty", |row| row.traffic.get_empty),
-        counter(Messages, "deliver_get", |row| row.deliveries.sent()),
-        counter(Messages, "redeliver", |row| row.deliveries.redelivered),
-        counter(Messages, "ack", |row| row.deliveries.acknowledged),
-        counter(Churn, "connection_created", |row| row.overview.counters.connections_opened),
-        counter(Churn, "connection_closed", |row| row.overview.counters.connections_closed),
-        counter(Churn, "channel_created", |row| row.overview.counters.channels_opened),
-        counter(Churn, "channel_closed", |row| row.overview.counters.channels_closed),
-        counter(Churn, "queue_declared", |row| row.overview.counters.queues_declared),
-        counter(Churn, "queue_created", |row| row.overview.counters.queues_created),
-        counter(Churn, "queue_deleted", |row| row.overview.counters.queues_deleted),
+        length("messages", |row| row.totals.depth.messages()),
+        length("messages_ready", |row| row.totals.depth.ready),
+        length("messages_unacknowledged", |row| row.totals.depth.unsettled),
+        counter(Messages, "publish", |row| row.totals.passed.received),
+        counter(Messages, "confirm", |row| row.totals.passed.confirmed),
+        counter(Messages, "drop_unroutable", |row| row.totals.passed.dropped),
+        counter(Messages, "return_unroutable", |row| row.totals.passed.returned),
+        counter(Messages, "deliver", |row| row.totals.passed.deliveries.manual_ack),
+        counter(Messages, "deliver_no_ack", |row| row.totals.passed.deliveries.auto_ack),
+        counter(Messages, "get", |row| row.totals.passed.deliveries.get_manual_ack),
+        counter(Messages, "get_no_ack", |row| row.totals.passed.deliveries.get_auto_ack),
+        counter(Messages, "get_empty", |row| row.totals.passed.get_empty),
+        counter(Messages, "deliver_get", |row| row.totals.passed.deliveries.sent()),
+        counter(Messages, "redeliver", |row| row.totals.passed.deliveries.redelivered),
+        counter(Messages, "ack", |row| row.totals.passed.deliveries.acknowledged),
+        counter(Churn, "connection_created", |row| row.totals.churn.connections_opened),
+        counter(Churn, "connection_closed", |row| row.totals.churn.connections_closed),
+        counter(Churn, "channel_created", |row| row.totals.churn.channels_opened),
+        counter(Churn, "channel_closed", |row| row.totals.churn.channels_closed),
+        counter(Churn, "queue_declared", |row| row.totals.churn.queues_declared),
+        counter(Churn, "queue_created", |row| row.totals.churn.queues_created),
+        counter(Churn, "queue_deleted", |row| row.totals.churn.queues_deleted),
         // 0 where the system does not tell.
         usage("mem_used", |row| row.process.resident_bytes.unwrap_or(0)),
         usage("fd_used", |row| row.process.open_fds.unwrap_or(0)),

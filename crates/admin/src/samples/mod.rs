@@ -5,7 +5,8 @@
 //!   a request for an object ──> Watched::ask: its rate so far; it is sampled for the next five minutes
 //! ```
 //!
-//! The node is always sampled: that costs one question to each shard. Virtual hosts, queues, exchanges, connections, channels and
+//! The node is always sampled: that costs one question to each shard. So are the totals of the other nodes of a cluster, each in rings of its own:
+//! a node that starts again begins at 0, and the sums over all nodes would fall. Virtual hosts, queues, exchanges, connections, channels and
 //! sessions are sampled every 5 seconds only while somebody asks for them. The queues and exchanges that messages pass through also have a history of a day
 //! ([`Kept`]), with a sample a minute. So the first answer about one of them has a rate, too: the rate since that sample.
 
@@ -15,11 +16,11 @@ mod kept;
 mod series;
 mod watched;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::admin_api::{
-    AdminError, ConnectionRow, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, ShardRow, VhostNumbers,
+    AdminError, ConnectionRow, ExchangeRow, PassedCounts, ProtocolRow, QueueRow, ShardRow, VhostSums,
 };
 use catalog::ExchangeId;
 use catalog::access::Identity;
@@ -77,6 +78,8 @@ impl Default for Samples {
 #[derive(Debug)]
 struct State {
     node: Series<NODE>,
+    /// The other nodes of the cluster, by name.
+    others: HashMap<Arc<str>, Series<NODE>>,
     /// For each shard, for how long its thread was awake, and out of how much time.
     shards: Vec<Series<2>>,
     queues: Watched<QueueId, QUEUE>,
@@ -88,6 +91,9 @@ struct State {
     /// Virtual hosts, and what passes over all of their channels and sessions.
     vhosts: Watched<Arc<str>, VHOST>,
     vhost_traffic: Watched<Arc<str>, CHANNEL>,
+    /// The nodes whose parts are missing in these samples. When others are missing, the samples begin again: a sum over fewer nodes is no sample of
+    /// the same thing.
+    vhosts_lack: Vec<Arc<str>>,
     connections: Watched<Arc<str>, CONNECTION>,
     /// Channels of AMQP 0.9.1 and sessions of AMQP 1.0, by the name of their connection and their number.
     channels: Watched<(Arc<str>, u16), CHANNEL>,
@@ -97,6 +103,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             node: Series::new(&NODE_RINGS),
+            others: HashMap::new(),
             shards: Vec::new(),
             queues: Watched::new(HISTORY),
             exchanges: Watched::new(HISTORY),
@@ -105,6 +112,7 @@ impl Default for State {
             kept_ms: None,
             vhosts: Watched::new(HISTORY),
             vhost_traffic: Watched::new(HISTORY),
+            vhosts_lack: Vec::new(),
             connections: Watched::new(HISTORY),
             channels: Watched::new(HISTORY),
         }
@@ -145,6 +153,19 @@ impl Samples {
                 series.push(Sample { at_ms: now_ms, values: times(row) });
             }
         }
+        let others = api.totals_of_others(&who).await?;
+        {
+            let mut state = self.state();
+            let is_known = |name: &Arc<str>| {
+                others.missing.contains(name) || others.answered.iter().any(|(known, _)| known == name)
+            };
+            state.others.retain(|name, _| is_known(name));
+            for (name, totals) in &others.answered {
+                let values = values(&NODE_FIGURES, &NodeRow::of_other(*totals));
+                let series = state.others.entry(name.clone()).or_insert_with(|| Series::new(&NODE_RINGS));
+                series.push(Sample { at_ms: now_ms, values });
+            }
+        }
         for ids in queues.chunks(QUEUES_PER_REQUEST) {
             let rows = api.sampled_queues(&who, ids).await?;
             let mut state = self.state();
@@ -162,8 +183,13 @@ impl Samples {
             }
         }
         if !vhosts.is_empty() {
-            let numbers = api.vhost_numbers(&who).await?;
+            let VhostSums { numbers, missing } = api.vhost_numbers(&who).await?;
             let mut state = self.state();
+            if state.vhosts_lack != missing {
+                state.vhosts.forget_samples();
+                state.vhost_traffic.forget_samples();
+                state.vhosts_lack = missing;
+            }
             for vhost in &vhosts {
                 // A virtual host without connections and messages has no entry.
                 let numbers = numbers.get(vhost).copied().unwrap_or_default();
@@ -243,6 +269,17 @@ impl Samples {
         fields(&NODE_FIGURES, part, row, self.history(Some(&self.state().node)), ranges)
     }
 
+    /// As [`Self::node`], about another node.
+    pub(crate) fn other_node(
+        &self,
+        name: &Arc<str>,
+        part: Part,
+        row: &NodeRow,
+        ranges: &Ranges,
+    ) -> Map<String, Value> {
+        fields(&NODE_FIGURES, part, row, self.history(self.state().others.get(name)), ranges)
+    }
+
     /// Returns in which part of the time the thread of a shard was awake, from 0 to 1, with at most four digits. It is the part between
     /// the last two samples, as a rate is.
     pub(crate) fn busy(&self, row: &ShardRow) -> f64 {
@@ -282,18 +319,16 @@ impl Samples {
     }
 
     /// Returns the fields of a virtual host, with rates: its messages, its data, and its `message_stats`. It is sampled from
-    /// now on.
-    pub(crate) fn vhost(
-        &self,
-        name: &Arc<str>,
-        numbers: &VhostNumbers,
-        ranges: &Ranges,
-    ) -> Map<String, Value> {
+    /// now on. The rates are unknown if the samples are sums over other nodes than `sums`.
+    pub(crate) fn vhost(&self, name: &Arc<str>, sums: &VhostSums, ranges: &Ranges) -> Map<String, Value> {
+        let numbers = &sums.numbers.get(name).copied().unwrap_or_default();
         let mut state = self.state();
-        let traffic = state.vhost_traffic.ask(name, ranges.is_any());
+        let State { vhosts, vhost_traffic, vhosts_lack, .. } = &mut *state;
+        let is_same = *vhosts_lack == sums.missing;
+        let traffic = vhost_traffic.ask(name, ranges.is_any()).filter(|_| is_same);
         let traffic = self.history(traffic);
         let stats = fields(&CHANNEL_FIGURES, Part::Messages, &numbers.counts, traffic, ranges);
-        let series = self.history(state.vhosts.ask(name, ranges.is_any()));
+        let series = self.history(vhosts.ask(name, ranges.is_any()).filter(|_| is_same));
         let mut shown = fields(&VHOST_FIGURES, Part::Lengths, numbers, series, ranges);
         shown.extend(fields(&VHOST_FIGURES, Part::Data, numbers, series, ranges));
         shown.insert("message_stats".into(), stats.into());

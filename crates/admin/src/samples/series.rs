@@ -117,9 +117,13 @@ impl<const N: usize> Series<N> {
     /// Adds a sample. If the clock was set back, the earlier samples are forgotten, because they lie in the future.
     pub(super) fn push(&mut self, sample: Sample<N>) {
         if self.newest().is_some_and(|newest| newest.at_ms >= sample.at_ms) {
-            self.rings.iter_mut().for_each(|ring| ring.samples.clear());
+            self.clear();
         }
         self.rings.iter_mut().for_each(|ring| ring.push(sample));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.rings.iter_mut().for_each(|ring| ring.samples.clear());
     }
 
     /// Changes how many samples the finest ring keeps. The oldest ones leave at once.

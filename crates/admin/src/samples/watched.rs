@@ -170,6 +170,11 @@ impl<K: Clone + Eq + Hash, const N: usize> Watched<K, N> {
         self.order.values().cloned().collect()
     }
 
+    /// Forgets all samples. The objects stay.
+    pub(super) fn forget_samples(&mut self) {
+        self.objects.values_mut().for_each(|object| object.series.clear());
+    }
+
     /// Adds a sample of an object. Does nothing if the object was forgotten meanwhile.
     pub(super) fn push(&mut self, key: &K, sample: Sample<N>) {
         if let Some(object) = self.objects.get_mut(key) {

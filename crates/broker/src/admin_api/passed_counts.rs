@@ -2,6 +2,8 @@
 
 use std::ops::AddAssign;
 
+use queue::Depth;
+
 use crate::counters::Deliveries;
 
 /// What passed over a channel or a session since it was opened. All of the numbers only grow.
@@ -21,15 +23,29 @@ pub struct PassedCounts {
     pub get_empty: u64,
 }
 
+/// Adds to a sum. Other nodes say some of the numbers, so no number may overflow it.
+pub(super) fn add_to(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+/// As [`add_to`], for all of its numbers.
+pub(super) fn add_depth(sum: &mut Depth, more: Depth) {
+    let Depth { ready, unsettled, delayed, leaving } = more;
+    add_to(&mut sum.ready, ready);
+    add_to(&mut sum.unsettled, unsettled);
+    add_to(&mut sum.delayed, delayed);
+    add_to(&mut sum.leaving, leaving);
+}
+
 impl AddAssign for PassedCounts {
     fn add_assign(&mut self, other: Self) {
         let Self { received, confirmed, returned, dropped, deliveries, get_empty } = other;
-        self.received += received;
-        self.confirmed += confirmed;
-        self.returned += returned;
-        self.dropped += dropped;
+        add_to(&mut self.received, received);
+        add_to(&mut self.confirmed, confirmed);
+        add_to(&mut self.returned, returned);
+        add_to(&mut self.dropped, dropped);
         self.deliveries.add(&deliveries);
-        self.get_empty += get_empty;
+        add_to(&mut self.get_empty, get_empty);
     }
 }
 
@@ -37,7 +53,7 @@ impl AddAssign for PassedCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VhostNumbers {
     /// The messages of its queues and streams now.
-    pub depth: queue::Depth,
+    pub depth: Depth,
     /// The bytes that its connections have received and sent, with those of connections that have closed.
     pub recv_bytes: u64,
     pub send_bytes: u64,
@@ -48,9 +64,9 @@ pub struct VhostNumbers {
 impl AddAssign for VhostNumbers {
     fn add_assign(&mut self, other: Self) {
         let Self { depth, recv_bytes, send_bytes, counts } = other;
-        self.depth += depth;
-        self.recv_bytes += recv_bytes;
-        self.send_bytes += send_bytes;
+        add_depth(&mut self.depth, depth);
+        add_to(&mut self.recv_bytes, recv_bytes);
+        add_to(&mut self.send_bytes, send_bytes);
         self.counts += counts;
     }
 }

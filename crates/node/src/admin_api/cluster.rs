@@ -1,5 +1,7 @@
 //! What a node asks of its own catalog about the cluster.
 
+use std::sync::Arc;
+
 use broker::admin_api::AdminError;
 use catalog::access::{Identity, Verb};
 use catalog::ids::{NodeId, NodeNumber, Origin};
@@ -34,6 +36,12 @@ impl AdminApi {
     pub async fn cluster_health(&self, who: &Identity) -> Result<ClusterView, AdminError> {
         self.permit(who, "", Verb::ReadOverview, &[]).await?;
         self.cluster_view().await
+    }
+
+    /// Returns the names of all nodes, and whether each counts as alive.
+    pub fn nodes_alive(&self) -> Vec<(Arc<str>, bool)> {
+        let view = self.inner.nodes.now(&self.inner.node);
+        view.nodes.into_iter().map(|node| (node.name, node.state.is_alive())).collect()
     }
 
     /// See [`Self::cluster`].

@@ -15,11 +15,11 @@ use crate::shard::far_looks::LOOK_MS;
 use crate::shard::questions::{Act, PLACES_PER_PART};
 
 /// Another node of the cluster, and its name.
-type Other = (NodeId, Arc<str>);
+pub(super) type Other = (NodeId, Arc<str>);
 
 impl AdminApi {
     /// Returns the other nodes of the cluster, whether in sight or not.
-    async fn others(&self) -> Result<Vec<Other>, AdminError> {
+    pub(super) async fn others(&self) -> Result<Vec<Other>, AdminError> {
         if !self.is_in_cluster() {
             return Ok(Vec::new());
         }

@@ -211,7 +211,7 @@ impl AdminApi {
     }
 
     /// Returns true if the node is in a cluster.
-    pub(super) fn is_in_cluster(&self) -> bool {
+    pub fn is_in_cluster(&self) -> bool {
         self.inner.identity.membership.is_some()
     }
 }

@@ -1,9 +1,9 @@
 //! Statistics of everything in all virtual hosts, for metrics and samples.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use broker::admin_api::{AdminError, ConnectionCursor, ConnectionRow, ExchangeRow, QueueRow, VhostNumbers};
+use broker::admin_api::{AdminError, ConnectionCursor, ConnectionRow, ExchangeRow, QueueRow};
 use broker::exchange_counts::ExchangeCounts;
 use catalog::ExchangeId;
 use catalog::access::{Identity, Verb};
@@ -92,18 +92,6 @@ impl AdminApi {
         let mut rows = self.all_exchanges().await?;
         self.count_exchanges(&mut rows).await?;
         Ok(rows)
-    }
-
-    /// Returns the statistics of the virtual hosts that the user may see, in any order. They are the sums over all queues and
-    /// connections, which are visited for it.
-    pub async fn vhost_numbers(&self, who: &Identity) -> Result<HashMap<Arc<str>, VhostNumbers>, AdminError> {
-        let mut sums = HashMap::<Arc<str>, VhostNumbers>::new();
-        for (vhost, numbers) in self.list_everywhere(|from| looks::NumbersOfVhosts { from }).await? {
-            *sums.entry(vhost).or_default() += numbers;
-        }
-        let mut visible: Vec<_> = sums.into_iter().collect();
-        self.keep_visible(who, Verb::ReadVhost, &mut visible, |(vhost, _)| vhost).await;
-        Ok(visible.into_iter().collect())
     }
 
     /// Returns the counts of these exchanges, in this order. Those of an exchange that was deleted are 0. See

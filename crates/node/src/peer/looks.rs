@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
-use broker::admin_api::{ConnectionRow, GroupRow, QueueNumbers};
+use broker::admin_api::{ConnectionRow, GroupRow, NodeTotals, QueueNumbers, VhostNumbers};
 use bytes::{Buf, BufMut, Bytes};
 use catalog::ids::{QueueId, ShardId};
 use hashbrown::HashMap;
 
 use super::fields::{get_count, get_flag, get_list, get_text, put_list, put_text};
 use super::rows::{get_connection, put_connection};
+use super::totals::{FarVhost, get_totals, get_vhost, put_totals, put_vhost};
 
 /// The most queues or names of a look, and the most rows of a part of its answer: as many as the admin API asks a shard of its own node for at
 /// once.
 pub(crate) const LOOK_ROWS_MAX: usize = 500;
+
+/// The most virtual hosts of which the sums of another node are taken in. A node has far fewer. Without the bound, a node could make another one take
+/// any memory. The sums of further ones are left out.
+const VHOSTS_MAX: usize = 100_000;
 
 /// What another node says about queues. Queues that do not live there are missing.
 pub type FarNumbers = HashMap<QueueId, FarRow>;
@@ -21,6 +26,8 @@ pub type FarNumbers = HashMap<QueueId, FarRow>;
 const REPORTS: u8 = 1;
 const CONNECTIONS: u8 = 2;
 const CLOSE: u8 = 3;
+const TOTALS: u8 = 4;
+const VHOSTS: u8 = 5;
 
 /// The length of an id, and of the shortest row.
 const ID_BYTES: usize = 8;
@@ -45,6 +52,10 @@ pub enum FarAsk {
     Connections { names: Vec<Arc<str>>, from: u32 },
     /// To close the connection that has this name and began at this time. The asker has checked the permission.
     Close { name: Arc<str>, connected_at_ms: u64, reason: Arc<str> },
+    /// The sums over the whole node.
+    Totals,
+    /// The sums by virtual host over the queues and connections from place `from` on, as [`Self::Connections`].
+    Vhosts { from: u32 },
 }
 
 /// A part of the answer of one shard to a look.
@@ -72,6 +83,12 @@ pub enum FarRows {
     },
     /// Whether the shard had the connection, and closes it.
     Closed(bool),
+    Totals(Box<NodeTotals>),
+    /// `has_more` as for connections.
+    Vhosts {
+        rows: Vec<FarVhost>,
+        has_more: bool,
+    },
 }
 
 /// What all shards of another node have said.
@@ -85,6 +102,12 @@ pub enum FarSeen {
     },
     /// Whether a shard had the connection.
     Closed(bool),
+    Totals(Box<NodeTotals>),
+    /// See [`FarRows::Vhosts`].
+    Vhosts {
+        sums: HashMap<Arc<str>, VhostNumbers>,
+        has_more: bool,
+    },
 }
 
 impl FarSeen {
@@ -94,6 +117,8 @@ impl FarSeen {
             FarAsk::Reports(_) => Self::Reports(FarNumbers::new()),
             FarAsk::Connections { .. } => Self::Connections { rows: Vec::new(), has_more: false },
             FarAsk::Close { .. } => Self::Closed(false),
+            FarAsk::Totals => Self::Totals(Box::default()),
+            FarAsk::Vhosts { .. } => Self::Vhosts { sums: HashMap::new(), has_more: false },
         }
     }
 
@@ -115,6 +140,15 @@ impl FarSeen {
                 *has_more |= more;
             }
             (Self::Closed(seen), FarRows::Closed(closed)) => *seen |= closed,
+            (Self::Totals(seen), FarRows::Totals(totals)) => **seen += *totals,
+            (Self::Vhosts { sums, has_more }, FarRows::Vhosts { rows, has_more: more }) => {
+                for (vhost, numbers) in rows {
+                    if sums.len() < VHOSTS_MAX || sums.contains_key(&vhost) {
+                        *sums.entry(vhost).or_default() += numbers;
+                    }
+                }
+                *has_more |= more;
+            }
             _ => return false,
         }
         true
@@ -151,6 +185,11 @@ pub(super) fn put_look(look: &FarLook, out: &mut Vec<u8>) {
             out.put_u64_le(*connected_at_ms);
             put_text(reason, out);
         }
+        FarAsk::Totals => out.put_u8(TOTALS),
+        FarAsk::Vhosts { from } => {
+            out.put_u8(VHOSTS);
+            out.put_u32_le(*from);
+        }
     }
 }
 
@@ -173,6 +212,8 @@ pub(super) fn get_look(mut bytes: Bytes) -> Option<FarLook> {
             connected_at_ms: bytes.try_get_u64_le().ok()?,
             reason: get_text(&mut bytes)?.into(),
         },
+        TOTALS => FarAsk::Totals,
+        VHOSTS => FarAsk::Vhosts { from: bytes.try_get_u32_le().ok()? },
         _ => return None,
     };
     bytes.is_empty().then_some(FarLook { boot, number, ask })
@@ -194,6 +235,14 @@ pub(super) fn put_looked(looked: &FarLooked, out: &mut Vec<u8>) {
             put_list(rows, out, put_connection);
         }
         FarRows::Closed(closed) => out.extend([CLOSE, u8::from(*closed)]),
+        FarRows::Totals(totals) => {
+            out.put_u8(TOTALS);
+            put_totals(totals, out);
+        }
+        FarRows::Vhosts { rows, has_more } => {
+            out.extend([VHOSTS, u8::from(*has_more)]);
+            put_list(rows, out, put_vhost);
+        }
     }
 }
 
@@ -214,6 +263,11 @@ pub(super) fn get_looked(mut bytes: Bytes) -> Option<FarLooked> {
             (rows.len() <= LOOK_ROWS_MAX).then_some(FarRows::Connections { rows, has_more })?
         }
         CLOSE => FarRows::Closed(get_flag(&mut bytes)?),
+        TOTALS => FarRows::Totals(Box::new(get_totals(&mut bytes)?)),
+        VHOSTS => {
+            let has_more = get_flag(&mut bytes)?;
+            FarRows::Vhosts { rows: get_list(&mut bytes, get_vhost)?, has_more }
+        }
         _ => return None,
     };
     bytes.is_empty().then_some(FarLooked { boot, number, shard, shards, is_last, rows })

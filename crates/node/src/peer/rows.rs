@@ -375,7 +375,7 @@ fn get_consumer(bytes: &mut Bytes) -> Option<ConsumerRow> {
     })
 }
 
-fn put_passed(counts: &PassedCounts, out: &mut Vec<u8>) {
+pub(super) fn put_passed(counts: &PassedCounts, out: &mut Vec<u8>) {
     let PassedCounts { received, confirmed, returned, dropped, get_empty, deliveries } = *counts;
     let Deliveries { manual_ack, auto_ack, get_manual_ack, get_auto_ack, redelivered, acknowledged } =
         deliveries;
@@ -384,7 +384,7 @@ fn put_passed(counts: &PassedCounts, out: &mut Vec<u8>) {
     passed.into_iter().chain(deliveries).for_each(|count| out.put_u64_le(count));
 }
 
-fn get_passed(bytes: &mut Bytes) -> Option<PassedCounts> {
+pub(super) fn get_passed(bytes: &mut Bytes) -> Option<PassedCounts> {
     Some(PassedCounts {
         received: get_count(bytes)?,
         confirmed: get_count(bytes)?,

@@ -1,6 +1,6 @@
 //! Messages are read as they were written, and no bytes of another node do harm.
 
-use broker::admin_api::{GroupRow, QueueNumbers};
+use broker::admin_api::{Churn, GroupRow, NodeTotals, PassedCounts, QueueNumbers, VhostNumbers};
 use catalog::ids::{NodeId, Origin, QueueId};
 use catalog::{Arguments, Catalog, DeclareQueue, KnownNode, ParameterKey};
 use proptest::prelude::*;
@@ -181,6 +181,8 @@ fn look() -> impl Strategy<Value = PeerMessage> {
             connected_at_ms,
             reason: reason.into()
         }),
+        Just(FarAsk::Totals),
+        any::<u32>().prop_map(|from| FarAsk::Vhosts { from }),
     ];
     (any::<u32>(), any::<u64>(), ask)
         .prop_map(|(boot, number, ask)| PeerMessage::Look(FarLook { boot, number, ask }))
@@ -239,6 +241,43 @@ fn group() -> impl Strategy<Value = GroupRow> {
     )
 }
 
+fn depth() -> impl Strategy<Value = queue::Depth> {
+    prop::array::uniform4(count()).prop_map(|[ready, unsettled, delayed, leaving]| queue::Depth {
+        ready,
+        unsettled,
+        delayed,
+        leaving,
+    })
+}
+
+fn totals() -> impl Strategy<Value = NodeTotals> {
+    (depth(), prop::array::uniform11(count())).prop_map(|(depth, numbers)| {
+        let [connections, sessions, channels, consumers, rest @ ..] = numbers;
+        let [connections_opened, connections_closed, channels_opened, channels_closed, rest @ ..] = rest;
+        let [queues_declared, queues_created, queues_deleted] = rest;
+        let passed = PassedCounts { received: consumers, get_empty: sessions, ..PassedCounts::default() };
+        let churn = Churn {
+            connections_opened,
+            connections_closed,
+            channels_opened,
+            channels_closed,
+            queues_declared,
+            queues_created,
+            queues_deleted,
+        };
+        NodeTotals { connections, sessions, channels, consumers, depth, passed, churn }
+    })
+}
+
+fn vhost() -> impl Strategy<Value = FarVhost> {
+    (".{0,8}", depth(), prop::array::uniform3(count())).prop_map(
+        |(name, depth, [recv_bytes, send_bytes, received])| {
+            let counts = PassedCounts { received, ..PassedCounts::default() };
+            (name.into(), VhostNumbers { depth, recv_bytes, send_bytes, counts })
+        },
+    )
+}
+
 fn looked() -> impl Strategy<Value = PeerMessage> {
     let numbers =
         (report(), prop::option::of(group())).prop_map(|(report, group)| QueueNumbers { report, group });
@@ -250,6 +289,9 @@ fn looked() -> impl Strategy<Value = PeerMessage> {
         prop::collection::vec(row, 0..4).prop_map(FarRows::Reports),
         connections.prop_map(|(rows, has_more)| FarRows::Connections { rows, has_more }),
         any::<bool>().prop_map(FarRows::Closed),
+        totals().prop_map(|totals| FarRows::Totals(Box::new(totals))),
+        (prop::collection::vec(vhost(), 0..3), any::<bool>())
+            .prop_map(|(rows, has_more)| FarRows::Vhosts { rows, has_more }),
     ];
     let shard = (1..=u8::MAX).prop_flat_map(|shards| (0..shards, Just(shards)));
     (any::<(u32, u64)>(), shard, any::<bool>(), rows).prop_map(
@@ -382,13 +424,23 @@ fn looked_at_one(numbers: Option<QueueNumbers>) -> PeerMessage {
     PeerMessage::Looked(FarLooked { boot: 1, number: 2, shard: 3, shards: 4, is_last: true, rows })
 }
 
+fn looked_with(rows: FarRows) -> PeerMessage {
+    PeerMessage::Looked(FarLooked { boot: 1, number: 2, shard: 3, shards: 4, is_last: true, rows })
+}
+
+fn one_vhost() -> FarVhost {
+    ("v".into(), VhostNumbers { recv_bytes: 3, ..VhostNumbers::default() })
+}
+
 /// Each flipped bit of an answer is read without panic, and so is each beginning.
 #[test]
 fn damaged_numbers_are_read_without_panic() {
     let group = GroupRow { leads: true, term: 1, last_index: 9, ..GroupRow::default() };
     let report = queue::Report { ready: 3, consumers: 1, ..queue::Report::default() };
     let queues = looked_at_one(Some(QueueNumbers { report, group: Some(group) }));
-    for bytes in [queues, looked_at(vec![row_of_10()])].map(|message| message.encode()) {
+    let totals = looked_with(FarRows::Totals(Box::default()));
+    let vhosts = looked_with(FarRows::Vhosts { rows: vec![one_vhost()], has_more: false });
+    for bytes in [queues, looked_at(vec![row_of_10()]), totals, vhosts].map(|message| message.encode()) {
         for at in 0..bytes.len() {
             check(&bytes[..at]);
             for bit in 0..8 {
@@ -430,7 +482,7 @@ fn impossible_looks_and_answers_are_refused() {
 fn messages_have_these_bytes() {
     let command = Command::ForgetQueue { queue: QueueId(7) };
     let propose = Propose { term: 4, boot: 1, number: 2, low: 1, shard: 3, by: Some("ann".into()), command };
-    let golden: [(PeerMessage, &[u8]); 11] = [
+    let golden: [(PeerMessage, &[u8]); 13] = [
         (
             PeerMessage::Propose(propose),
             b"\x02\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x03\x03ann\xc0\x05\x02\x50\x02\x53\x07",
@@ -464,6 +516,11 @@ fn messages_have_these_bytes() {
         (
             look_for(close()),
             b"\x08\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\x01\0\0\0n\x05\0\0\0\0\0\0\0\x03\0\0\0why",
+        ),
+        (look_for(FarAsk::Totals), b"\x08\x01\0\0\0\x02\0\0\0\0\0\0\0\x04"),
+        (
+            look_for(FarAsk::Vhosts { from: 500 }),
+            b"\x08\x01\0\0\0\x02\0\0\0\0\0\0\0\x05\xf4\x01\0\0",
         ),
         (
             looked_at_one(None),
@@ -525,6 +582,10 @@ fn write_corpus() {
         ("look", look_for(FarAsk::Reports(vec![QueueId(7), QueueId(8)]))),
         ("look_connections", look_for(FarAsk::Connections { names: vec!["n".into()], from: 500 })),
         ("look_close", look_for(close())),
+        ("look_totals", look_for(FarAsk::Totals)),
+        ("look_vhosts", look_for(FarAsk::Vhosts { from: 500 })),
+        ("looked_totals", looked_with(FarRows::Totals(Box::default()))),
+        ("looked_vhosts", looked_with(FarRows::Vhosts { rows: vec![one_vhost()], has_more: true })),
         ("looked_connections", looked_at(vec![row_of_10()])),
         ("looked", looked_at_one(Some(QueueNumbers::default()))),
         ("this_far", PeerMessage::ThisFar { boot: 1, number: 2, index: 3 }),

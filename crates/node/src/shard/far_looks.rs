@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use broker::admin_api::{ConnectionRow, ProtocolRow, QueueNumbers};
+use broker::admin_api::{ConnectionRow, NodeTotals, ProtocolRow, QueueNumbers};
 use broker::mail::Mail;
 use bytes::Bytes;
 use catalog::categories::PEER;
@@ -21,9 +21,10 @@ use catalog::ids::{NodeId, NodeNumber, QueueId, ShardId};
 use super::Shard;
 use super::peers::lanes;
 use crate::peer::{
-    FarAsk, FarLook, FarLooked, FarRow, FarRows, FarSeen, LOOK_ROWS_MAX, PeerMessage, put_connection, put_row,
+    FarAsk, FarLook, FarLooked, FarRow, FarRows, FarSeen, LOOK_ROWS_MAX, PeerMessage, put_connection,
+    put_row, put_vhost,
 };
-use crate::shard::looks::Connections;
+use crate::shard::looks::{Connections, Totals};
 use crate::shard::questions::{AnswerTo, AnyLook, Look, PLACES_PER_PART, Part, Question};
 
 /// How long a look waits for the answers of another node, in milliseconds: as long as one waits for a shard of this node.
@@ -123,6 +124,8 @@ impl AnyLook for LookOf {
                 Part::<()>::len_of(*from as usize, shard.connections.places())
             }
             FarAsk::Close { .. } => 1,
+            FarAsk::Totals => 0,
+            FarAsk::Vhosts { from } => Part::<()>::len_of(*from as usize, shard.vhost_places()),
         }
     }
 
@@ -202,7 +205,7 @@ impl Shard {
         {
             let Open { node, number, to, .. } = first.remove();
             if self.far_looks.silent.insert(node, now_ms + SILENT_MS).is_none() {
-                tracing::info!(name: PEER, node = number, "a node did not answer in time: its queues are shown without numbers, and its connections are not shown");
+                tracing::info!(name: PEER, node = number, "a node did not answer in time: its queues are shown without numbers, its connections are not shown, and totals are without it");
             }
             to.send(None);
             is_over = true;
@@ -248,6 +251,18 @@ impl Shard {
             }
             FarAsk::Close { name, connected_at_ms, reason } => {
                 vec![FarRows::Closed(self.close_for_another(&name, connected_at_ms, &reason))]
+            }
+            FarAsk::Totals => {
+                let Totals { depth, sessions, channels, counters, .. } = self.totals();
+                vec![FarRows::Totals(Box::new(NodeTotals::new(&counters, depth, sessions, channels)))]
+            }
+            FarAsk::Vhosts { from } => {
+                let Part { rows, next } = self.vhost_numbers(from as usize);
+                let has_more = next.is_some();
+                in_parts(rows, put_vhost, |rows, is_last| FarRows::Vhosts {
+                    rows,
+                    has_more: is_last && has_more,
+                })
             }
         };
         let last = parts.len() - 1;

@@ -272,3 +272,30 @@ fn a_long_list_of_connections_comes_in_parts() {
         pair.sent.iter().filter(|sent| is_looked(sent)).map(|sent| sent.encode().len()).collect();
     assert!(parts.len() > 2 && parts.iter().all(|bytes| *bytes < 66_000), "{parts:?}");
 }
+
+#[test]
+fn the_totals_of_another_node_are_known() {
+    for shards in [1, 3] {
+        let mut pair = Pair::with_shards(shards);
+        filled(&mut pair);
+        // It has no home yet, and counts nothing.
+        pair.change(queue("empty"));
+        let answers = Answers::default();
+        ask_for(&mut pair, FarAsk::Totals, &answers);
+        ask_for(&mut pair, FarAsk::Vhosts { from: 0 }, &answers);
+        pair.run(200);
+        let answered = answers.take();
+        let [Some(FarSeen::Totals(totals)), Some(FarSeen::Vhosts { sums, has_more: false })] = &answered[..]
+        else {
+            panic!("{answered:?}");
+        };
+        assert_eq!((totals.connections, totals.channels, totals.consumers), (1, 1, 1));
+        assert_eq!((totals.depth.ready, totals.depth.unsettled), (MESSAGES - 1, 1));
+        assert_eq!((totals.passed.received, totals.passed.deliveries.manual_ack), (MESSAGES, 1));
+        assert_eq!((totals.churn.connections_opened, totals.churn.queues_created), (1, 1));
+        let names: Vec<&str> = sums.keys().map(|name| &**name).collect();
+        assert_eq!(names, ["/"]);
+        let numbers = sums["/"];
+        assert_eq!((numbers.depth, numbers.counts.received), (totals.depth, MESSAGES));
+    }
+}
