@@ -1,13 +1,15 @@
 //! Explains why nothing moves, from two observations of all shards. A third one tells how fast clients acknowledge.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::admin_api::AdminError;
+use broker::admin_api::{AdminError, ConnectionRow, ProtocolRow, Seen};
 use broker::explain::{
     AddressFacts, Cause, ConnectionFacts, Explanation, LinkId, Look, QueueFacts, Subject, Wanted,
 };
 use catalog::access::{Identity, Resource, Verb};
+use catalog::{CatalogError, QueueRecord};
 
 use super::AdminApi;
 use super::reports::{Asks, Found};
@@ -40,15 +42,23 @@ impl AdminApi {
             self.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)]).await?;
         }
         let begin = Instant::now();
-        let before = self.observe(who, subject).await?;
+        let (before, _) = self.observe(who, subject).await?;
         tokio::time::sleep(LOOK_AGAIN).await;
-        let now = self.observe(who, subject).await?;
-        let mut explanation = now.explain(&before, subject).map_err(AdminError::Catalog)?;
+        let (now, notes) = self.observe(who, subject).await?;
+        let mut explanation = match now.explain(&before, subject) {
+            Err(missed @ CatalogError::NotFound { .. }) => {
+                return Err(match self.place_of(who, subject).await? {
+                    Some(place) => AdminError::Refused(place),
+                    None => AdminError::Catalog(missed),
+                });
+            }
+            explained => explained.map_err(AdminError::Catalog)?,
+        };
         if explanation.wants_pace() {
             tokio::time::sleep(LOOK_LATER).await;
             let ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
             // The subject may have gone meanwhile. What was seen before is still an answer.
-            if let Ok(later) = self.observe(who, subject).await {
+            if let Ok((later, _)) = self.observe(who, subject).await {
                 explanation =
                     now.explain_with_pace(&before, subject, &later, ms).map_err(AdminError::Catalog)?;
             }
@@ -57,6 +67,7 @@ impl AdminApi {
             let alarms = self.raised_alarms().into_iter();
             explanation.notes.extend(alarms.map(|(what, node)| format!("{what} alarm of node '{node}'")));
         }
+        explanation.notes.extend(notes);
         // A cause may have been found at another user's link. Then the cause is shown, but not the place.
         explanation.at = self.place_seen(who, &now, explanation.at.take()).await;
         for reason in &mut explanation.causes {
@@ -77,17 +88,48 @@ impl AdminApi {
         self.permit(who, &connection.vhost, Verb::ExplainConnection, &[resource]).await
     }
 
-    /// Collects everything that may stop the subject, as it is now.
-    async fn observe(&self, who: &Identity, subject: &Subject) -> Result<Look, AdminError> {
-        let mut look = Look::default();
+    /// Says on which other node a connection or a link is, if the user may see it.
+    async fn place_of(&self, who: &Identity, subject: &Subject) -> Result<Option<String>, AdminError> {
+        let (what, link, connection, in_vhost) = match subject {
+            Subject::Connection { name } => (format!("connection '{name}'"), None, Some(name), None),
+            Subject::Link { vhost, name, connection } => {
+                (format!("link '{name}'"), Some(name), connection.as_ref(), vhost.as_ref())
+            }
+            Subject::Queue { .. } => return Ok(None),
+        };
+        let names: Option<Vec<Arc<str>>> = connection.map(|name| vec![name.as_str().into()]);
+        let mut rows = self.connections_of_others(names.as_deref()).await?;
+        rows.retain(|row| in_vhost.is_none_or(|vhost| *row.vhost == **vhost));
+        rows.retain(|row| link.is_none_or(|link| has_link(row, link)));
+        for row in rows {
+            let resource = Resource::Connection(row.owner());
+            if self.permit(who, &row.vhost, Verb::ReadVhost, &[]).await.is_ok()
+                && self.permit(who, &row.vhost, Verb::ExplainConnection, &[resource]).await.is_ok()
+            {
+                return Ok(Some(format!("{what} is on node '{}': ask that node", row.node)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Collects everything that may stop the subject, as it is now, with notes about what this node cannot see.
+    async fn observe(&self, who: &Identity, subject: &Subject) -> Result<(Look, Vec<String>), AdminError> {
+        let (mut look, mut notes) = (Look::default(), Vec::new());
         let mut active = None;
         let wanted = match subject {
             Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },
             Subject::Connection { name } => Wanted::Connection(name.clone()),
             Subject::Queue { vhost, name } => {
                 let record = self.listed(self.inner.deadlines.numbers, vhost, name).await?;
-                let mut numbers = self.reports(Asks::AllNodes, std::slice::from_ref(&record)).await?;
-                let numbers = numbers.remove(0).numbers;
+                let mut found = self.reports(Asks::AllNodes, std::slice::from_ref(&record)).await?;
+                let Found { numbers, seen, node } = found.remove(0);
+                match seen {
+                    Seen::Here => {}
+                    Seen::Elsewhere => {
+                        notes.push(format!("the queue is on node '{node}', which sees more of it"))
+                    }
+                    Seen::Unknown => return Err(AdminError::Impossible(silent(&record, &node))),
+                }
                 active = numbers.report.active_consumer;
                 let wanted = Wanted::Consumers(record.id);
                 look.queues.push(QueueFacts::new(&record, numbers.report, self.inner.clock.now_ms()));
@@ -111,7 +153,7 @@ impl AdminApi {
         }
         if let Subject::Queue { .. } = subject {
             self.find_homes(&mut look).await?;
-            return Ok(look);
+            return Ok((look, notes));
         }
         let mut first_refused = None;
         for connection in std::mem::take(&mut look.connections) {
@@ -139,15 +181,39 @@ impl AdminApi {
         records.dedup_by_key(|record| record.id);
         let reports = self.reports(Asks::AllNodes, &records).await?;
         let now_ms = self.inner.clock.now_ms();
-        let facts = |(record, found): (&_, Found)| QueueFacts::new(record, found.numbers.report, now_ms);
-        look.queues = records.iter().map(|record| &**record).zip(reports).map(facts).collect();
+        for (record, Found { numbers, seen, node }) in records.iter().zip(reports) {
+            match seen {
+                // Without numbers, the queue would look empty.
+                Seen::Unknown => notes.push(silent(record, &node)),
+                Seen::Here | Seen::Elsewhere => {
+                    look.queues.push(QueueFacts::new(record, numbers.report, now_ms));
+                }
+            }
+        }
         self.find_homes(&mut look).await?;
-        Ok(look)
+        Ok((look, notes))
     }
 
     async fn find_homes(&self, look: &mut Look) -> Result<(), AdminError> {
         let homes = self.homes(look.queues.iter().map(|queue| queue.id)).await?;
         look.set_homes(&homes);
         Ok(())
+    }
+}
+
+/// Says that nothing is known of a queue.
+fn silent(record: &QueueRecord, node: &str) -> String {
+    format!("queue '{}' in vhost '{}' is on node '{node}', which does not answer", record.name, record.vhost)
+}
+
+/// Returns true if the connection has a link or a consumer of this name.
+fn has_link(row: &ConnectionRow, name: &str) -> bool {
+    match &row.protocol {
+        ProtocolRow::Amqp10(ours) => {
+            ours.sessions.iter().flat_map(|session| &session.links).any(|link| *link.name == *name)
+        }
+        ProtocolRow::Amqp091(ours) => {
+            ours.channels.iter().flat_map(|channel| &channel.consumers).any(|consumer| *consumer.tag == *name)
+        }
     }
 }
