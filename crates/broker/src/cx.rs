@@ -77,6 +77,14 @@ impl Cx<'_> {
         }
     }
 
+    /// Has a new token of a client checked that has logged in. If the catalog may lack what the client may do now, the node catches up first.
+    pub fn check_renewal(&mut self, ticket: Ticket, login: Login) {
+        match self.may_lag {
+            true => self.post.unsure.push((ticket, Some(login))),
+            false => self.post.logins.push((ticket, login)),
+        }
+    }
+
     /// Draws a number for exchanges that choose at random. No two messages of the node get the same
     /// number.
     pub fn draw(&mut self) -> u64 {

@@ -366,6 +366,9 @@ impl Peer {
         let because = |reason: String| OpenRefused::Denied(AccessRefused::because(reason));
         let Some(identity) = &self.identity else { return Err(because("login required".to_owned())) };
         cx.access.check_origin(identity, self.address).map_err(OpenRefused::Denied)?;
+        if let Some(why) = cx.access.refuses_all() {
+            return Err(OpenRefused::Full(format!("connection refused: {why}")));
+        }
         if self.is_expired(cx.now_ms) {
             return Err(because("credential expired".to_owned()));
         }

@@ -109,6 +109,17 @@ pub struct Settings {
     pub default_vhost: String,
     /// The user of an ANONYMOUS login (`anonymous_login_user`). `None` disables it.
     pub anonymous_login_user: Option<String>,
+    /// What a node does with logins while it is in a minority of its cluster (`cluster.minority_logins`).
+    pub minority_logins: MinorityLogins,
+}
+
+/// What a node does with logins while it is in a minority of its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinorityLogins {
+    /// It checks them with the users that it has.
+    Allow,
+    /// It refuses them. Connections that are open go on.
+    Refuse,
 }
 
 /// How the link credit of publishers is set.
@@ -162,6 +173,7 @@ impl Default for Settings {
             declare_rules: catalog::DeclareRules::default(),
             default_vhost: catalog::DEFAULT_VHOST.into(),
             anonymous_login_user: Some("guest".into()),
+            minority_logins: MinorityLogins::Allow,
         }
     }
 }

@@ -18,13 +18,14 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::{HashMap, HashSet};
 
 pub use self::connection_counts::{
-    ConnectionCounts, ConnectionLimits, CountedConnection, Full, Maximum, SessionLimits, SessionsFull,
-    UserLimits,
+    ConnectionCounts, ConnectionLimits, CountedConnection, Full, LimitedCounts, Maximum, SessionLimits,
+    SessionsFull, UserLimits,
 };
 pub use self::grants::{Grants, matches_wildcard};
 use self::guesses::Guesses;
@@ -336,7 +337,13 @@ pub struct Access {
     hashing: Hashing,
     connection_counts: ConnectionCounts,
     sources: Sources,
+    /// See [`Access::set_refusing`].
+    is_refusing: AtomicBool,
 }
+
+/// Tells a client why it cannot log in.
+const IN_MINORITY: &str =
+    "this node sees no majority of its cluster, and refuses logins until it does: connect to another node";
 
 impl Access {
     /// Creates the state with the first users. They count only while the catalog has never had a user.
@@ -369,6 +376,16 @@ impl Access {
     /// Returns the counts of logins by source.
     pub fn sources(&self) -> &Sources {
         &self.sources
+    }
+
+    /// Refuses all logins, or accepts them again. Returns true if that is news.
+    pub fn set_refusing(&self, is_refusing: bool) -> bool {
+        self.is_refusing.swap(is_refusing, Ordering::Relaxed) != is_refusing
+    }
+
+    /// Returns why all logins are refused now, whoever asks. `None` while they are not.
+    pub fn refuses_all(&self) -> Option<&'static str> {
+        self.is_refusing.load(Ordering::Relaxed).then_some(IN_MINORITY)
     }
 
     /// Returns the open connections of the node.

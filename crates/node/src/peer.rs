@@ -25,6 +25,7 @@
 //!                        3 close        closed u8
 //!                        4 totals       see [`totals`]
 //!                        5 vhosts       has more u8 | list of virtual hosts, see [`totals`]
+//!   10 clients    see [`limited`]
 //!   64 to 70      a frame of a session about queues: see [`seat::Frame`]
 //!  row            queue u64 | delivered u64 | lives here u8 | if it does: report, see [`seat::put_report`] | has group u8
 //!                   | if it has: leads u8 | rests u8 | term u64 | indexes: last, written, commit, applied, base u64
@@ -35,6 +36,7 @@
 //! A decoder accepts what the encoder writes. It never panics, and allocates no more than the length of the input.
 
 mod fields;
+mod limited;
 mod looks;
 mod rows;
 mod totals;
@@ -42,6 +44,7 @@ mod totals;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use catalog::access::LimitedCounts;
 use catalog::ids::ShardId;
 use catalog::{
     Answer, CatalogError, Change, Command, decode_change, decode_command, encode_change, encode_command,
@@ -49,6 +52,7 @@ use catalog::{
 use replica::Message;
 
 use self::fields::get_flag;
+pub(crate) use self::limited::LIMITED_MAX;
 pub use self::looks::{FarAsk, FarLook, FarLooked, FarNumbers, FarRow, FarRows, FarSeen};
 pub(crate) use self::looks::{LOOK_ROWS_MAX, put_row};
 pub(crate) use self::rows::put_connection;
@@ -63,6 +67,7 @@ const HOW_FAR: u8 = 6;
 const THIS_FAR: u8 = 7;
 const LOOK: u8 = 8;
 const LOOKED: u8 = 9;
+const CLIENTS: u8 = 10;
 
 /// The most errors in each other. A batch has no batches in it.
 const NESTED_MAX: u32 = 1;
@@ -90,6 +95,8 @@ pub enum PeerMessage {
     Look(FarLook),
     /// A part of the answer of one of these shards.
     Looked(FarLooked),
+    /// How many connections and sessions of limited virtual hosts and users the sender has.
+    Clients(LimitedCounts),
 }
 
 /// See [`PeerMessage::Propose`].
@@ -182,6 +189,10 @@ impl PeerMessage {
                 out.put_u8(LOOKED);
                 looks::put_looked(looked, &mut out);
             }
+            Self::Clients(counts) => {
+                out.put_u8(CLIENTS);
+                limited::put_limited(counts, &mut out);
+            }
         }
         out.into()
     }
@@ -228,6 +239,7 @@ impl PeerMessage {
             }
             LOOK => Self::Look(looks::get_look(bytes)?),
             LOOKED => Self::Looked(looks::get_looked(bytes)?),
+            CLIENTS => Self::Clients(limited::get_limited(bytes)?),
             _ => return None,
         })
     }

@@ -77,6 +77,39 @@ fn three_nodes_keep_one_catalog() {
 }
 
 #[test]
+fn a_node_without_a_majority_refuses_logins_if_it_is_set_to() {
+    let mut nodes = nodes("cluster-refusing", 3);
+    nodes.iter_mut().for_each(|node| node.sets.push("cluster.minority_logins=refuse".to_owned()));
+    start(&mut nodes, &[0, 1, 2]);
+    wait_until_all_vote(&nodes);
+    assert_eq!(nodes[2].declare("used").0, 201);
+    let mut recv = Command::new(PROGRAM);
+    recv.args(["recv", "used", "--count", "1", "--url", &nodes[2].broker().amqp_url()]);
+    let recv = recv.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("it consumes", || nodes[2].broker().get("/api/queues/%2F/used").1["consumers"] == 1);
+    nodes[0].kill();
+    nodes[1].kill();
+    wait_until("logins over HTTP are refused", || nodes[2].broker().get("/api/overview").0 == 503);
+    let (_, answer) = nodes[2].broker().get("/api/overview");
+    assert!(answer["reason"].as_str().unwrap().contains("sees no majority"), "{answer}");
+    let send = |node: &Node| {
+        let words = ["send", "used", "x", "--url", &node.broker().amqp_url()];
+        Command::new(PROGRAM).args(words).output().unwrap()
+    };
+    let refused = send(&nodes[2]);
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && told.contains("sees no majority"), "{told}");
+    start(&mut nodes, &[0, 1]);
+    wait_until("logins are accepted again", || nodes[2].broker().get("/api/overview").0 == 200);
+    // The consumer was there all the time.
+    assert!(send(&nodes[2]).status.success());
+    assert_eq!(String::from_utf8(recv.wait_with_output().unwrap().stdout).unwrap().trim(), "x");
+    for node in nodes {
+        assert!(node.broker.unwrap().terminate().success());
+    }
+}
+
+#[test]
 fn nodes_with_different_secrets_form_no_cluster() {
     let mut nodes = nodes("cluster-secret", 2);
     nodes[1].sets[2] = "cluster.secret=another secret of more than 20 bytes".to_owned();

@@ -1,12 +1,16 @@
 //! How many connections and sessions are open: on the node, in each virtual host, and of each user. Only a connection that
 //! opens or closes, and a session that begins or ends, asks here.
+//!
+//! The limits of virtual hosts and users count what other nodes of the cluster have said last about theirs, too ([`LimitedCounts`]).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
 use super::Authority;
+use crate::ids::NodeNumber;
 
 /// The most of something that may exist. `None` means any number; 0 allows nothing.
 pub type Maximum = Option<u32>;
@@ -60,15 +64,46 @@ struct Counts {
     sessions: u32,
     vhosts: HashMap<Arc<str>, u32>,
     users: HashMap<User, OfUser>,
+    /// Counts each connection and session that begins or ends.
+    changes: u64,
+    /// What other nodes have said last.
+    others: BTreeMap<NodeNumber, OfOther>,
+}
+
+#[derive(Debug, Default)]
+struct OfOther {
+    vhosts: HashMap<Arc<str>, u32>,
+    /// Users of the catalog.
+    users: HashMap<Arc<str>, OfUser>,
 }
 
 /// A user, and the backend whose user it is: the catalog, or else the one that says what the user may do.
 type User = (Authority, Arc<str>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct OfUser {
     connections: u32,
     sessions: u32,
+}
+
+/// The connections and sessions of a node that count for limits of the whole cluster, in the order of names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitedCounts {
+    /// Virtual hosts, with their connections.
+    pub vhosts: Vec<(Arc<str>, u32)>,
+    /// Users of the catalog, with their connections and sessions. Only they have limits.
+    pub users: Vec<(Arc<str>, u32, u32)>,
+}
+
+impl LimitedCounts {
+    /// Returns the number of virtual hosts and users.
+    pub fn len(&self) -> usize {
+        self.vhosts.len() + self.users.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// An open connection that is counted until this is dropped.
@@ -93,12 +128,13 @@ impl ConnectionCounts {
     ) -> Result<CountedConnection, Full> {
         let user = (authority, name.clone());
         let mut counts = self.counts();
-        let of_vhost = counts.vhosts.get(vhost).copied().unwrap_or_default();
-        let of_user = counts.users.get(&user).map_or(0, |user| user.connections);
+        let of_vhost = counts.of_vhost(vhost);
+        let of_user = counts.of_user(&user).connections;
         exceeded(counts.node, limits.node).map_or(Ok(()), |max| Err(Full::Node(max)))?;
         exceeded(of_vhost, limits.vhost).map_or(Ok(()), |max| Err(Full::Vhost(max)))?;
         exceeded(of_user, limits.user).map_or(Ok(()), |max| Err(Full::User(max)))?;
         counts.node += 1;
+        counts.changes += 1;
         *counts.vhosts.entry(vhost.clone()).or_default() += 1;
         counts.users.entry(user.clone()).or_default().connections += 1;
         drop(counts);
@@ -110,8 +146,74 @@ impl ConnectionCounts {
         self.counts().node
     }
 
+    /// Returns a number that is another one after each connection and session that begins or ends.
+    pub fn changes(&self) -> u64 {
+        self.counts().changes
+    }
+
+    /// Returns the counts of this node of the virtual hosts and users that have a limit, at most `max`. The others are left out.
+    pub fn limited(
+        &self,
+        max: usize,
+        has_limit: impl Fn(&str) -> bool,
+        user_has_limit: impl Fn(&str) -> bool,
+    ) -> LimitedCounts {
+        let counts = self.counts();
+        let vhosts = counts.vhosts.iter().filter(|(name, _)| has_limit(name));
+        let vhosts = vhosts.map(|(name, connections)| (name.clone(), *connections));
+        let users = counts
+            .users
+            .iter()
+            .filter(|((authority, name), _)| *authority == Authority::Internal && user_has_limit(name));
+        let users = users.map(|((_, name), of)| (name.clone(), of.connections, of.sessions));
+        let mut limited = LimitedCounts { vhosts: vhosts.collect(), users: users.collect() };
+        drop(counts);
+        limited.vhosts.sort();
+        limited.users.sort();
+        limited.vhosts.truncate(max);
+        limited.users.truncate(max - limited.vhosts.len());
+        limited
+    }
+
+    /// Takes in what another node has said. `None` forgets what it had said before.
+    pub fn set_other(&self, node: NodeNumber, said: Option<LimitedCounts>) {
+        let mut counts = self.counts();
+        match said.filter(|said| !said.is_empty()) {
+            Some(LimitedCounts { vhosts, users }) => {
+                let users = users.into_iter();
+                let users =
+                    users.map(|(name, connections, sessions)| (name, OfUser { connections, sessions }));
+                let other = OfOther { vhosts: vhosts.into_iter().collect(), users: users.collect() };
+                counts.others.insert(node, other);
+            }
+            None => _ = counts.others.remove(&node),
+        }
+    }
+
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counts {
+    /// Returns the connections of a virtual host on all nodes.
+    fn of_vhost(&self, vhost: &str) -> u32 {
+        let own = self.vhosts.get(vhost).copied().unwrap_or_default();
+        let others = self.others.values().filter_map(|other| other.vhosts.get(vhost));
+        others.fold(own, |sum, more| sum.saturating_add(*more))
+    }
+
+    /// Returns the connections and sessions of a user on all nodes.
+    fn of_user(&self, user: &User) -> OfUser {
+        let own = self.users.get(user).copied().unwrap_or_default();
+        if user.0 != Authority::Internal {
+            return own;
+        }
+        let others = self.others.values().filter_map(|other| other.users.get(&user.1));
+        others.fold(own, |sum, more| OfUser {
+            connections: sum.connections.saturating_add(more.connections),
+            sessions: sum.sessions.saturating_add(more.sessions),
+        })
     }
 }
 
@@ -124,10 +226,11 @@ impl CountedConnection {
         self.sessions += 1;
         let mut counts = self.of.counts();
         counts.sessions += 1;
+        counts.changes += 1;
         let of_node = counts.sessions - 1;
+        let of_user = counts.of_user(&self.user).sessions;
         let Some(user) = counts.users.get_mut(&self.user) else { return Ok(()) };
         user.sessions += 1;
-        let of_user = user.sessions - 1;
         exceeded(of_user, limits.user).map_or(Ok(()), |max| Err(SessionsFull::User(max)))?;
         exceeded(of_node, limits.node).map_or(Ok(()), |max| Err(SessionsFull::Node(max)))
     }
@@ -138,6 +241,7 @@ impl CountedConnection {
             self.sessions = left;
             let mut counts = self.of.counts();
             counts.sessions -= 1;
+            counts.changes += 1;
             if let Some(user) = counts.users.get_mut(&self.user) {
                 user.sessions -= 1;
             }
@@ -149,6 +253,7 @@ impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut counts = self.of.counts();
         counts.node -= 1;
+        counts.changes += 1;
         counts.sessions -= self.sessions;
         if let Some(vhost) = counts.vhosts.get_mut(&self.vhost) {
             *vhost -= 1;
@@ -210,6 +315,67 @@ mod tests {
             counts.open(&"c".into(), (Authority::Internal, &"ann".into()), none).unwrap_err(),
             Full::User(0)
         );
+    }
+
+    #[test]
+    fn what_other_nodes_have_said_counts_for_limits_of_the_cluster() {
+        let counts = ConnectionCounts::default();
+        let limits = ConnectionLimits { node: Some(3), vhost: Some(4), user: Some(3) };
+        let take =
+            |vhost: &str, user: &str| counts.open(&vhost.into(), (Authority::Internal, &user.into()), limits);
+        let mut ann = take("a", "ann").unwrap();
+        let of_a = |connections, of_ann, sessions| LimitedCounts {
+            vhosts: vec![("a".into(), connections)],
+            users: vec![("ann".into(), of_ann, sessions)],
+        };
+        counts.set_other(2, Some(of_a(1, 1, 1)));
+        counts.set_other(3, Some(of_a(1, 1, 0)));
+        assert_eq!(take("b", "ann").unwrap_err(), Full::User(3));
+        let bob = take("a", "bob").unwrap();
+        assert_eq!(take("a", "bob").unwrap_err(), Full::Vhost(4));
+        // A user of the same name whose backend is another one.
+        let namesake = counts.open(&"b".into(), (Authority::OAuth2, &"ann".into()), limits);
+        assert!(namesake.is_ok());
+        assert_eq!(take("b", "carl").unwrap_err(), Full::Node(3), "this limit is that of the node alone");
+        drop(namesake);
+        let sessions = SessionLimits { node: Some(9), user: Some(2) };
+        assert_eq!(ann.begin_session(sessions), Ok(()));
+        assert_eq!(ann.begin_session(sessions), Err(SessionsFull::User(2)));
+
+        // What was said before does not count besides what is said now.
+        counts.set_other(2, Some(of_a(1, 0, 0)));
+        assert_eq!(take("a", "carl").unwrap_err(), Full::Vhost(4));
+        counts.set_other(3, None);
+        drop(take("a", "carl").unwrap());
+        counts.set_other(2, Some(LimitedCounts::default()));
+        assert!(counts.counts().others.is_empty());
+        drop((ann, bob));
+    }
+
+    #[test]
+    fn a_node_says_what_has_a_limit() {
+        let counts = ConnectionCounts::default();
+        let take = |vhost: &str, authority, user: &str| {
+            counts.open(&vhost.into(), (authority, &user.into()), ConnectionLimits::default()).unwrap()
+        };
+        let before = counts.changes();
+        let mut open = [("a", "ann"), ("b", "ann"), ("c", "bob")]
+            .map(|(vhost, user)| take(vhost, Authority::Internal, user));
+        let namesake = take("c", Authority::Http, "ann");
+        open[0].begin_session(SessionLimits::default()).unwrap();
+        assert_ne!(counts.changes(), before);
+        let limited = |max| counts.limited(max, |vhost| vhost != "b", |user| user == "ann");
+        let all = LimitedCounts {
+            vhosts: vec![("a".into(), 1), ("c".into(), 2)],
+            users: vec![("ann".into(), 2, 1)],
+        };
+        assert_eq!((limited(3), limited(9)), (all.clone(), all.clone()));
+        assert_eq!(limited(2), LimitedCounts { users: Vec::new(), ..all });
+        assert_eq!(limited(1).len(), 1);
+        let before = counts.changes();
+        drop((open, namesake));
+        assert_ne!(counts.changes(), before);
+        assert!(limited(9).is_empty());
     }
 
     #[test]

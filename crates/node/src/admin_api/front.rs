@@ -28,6 +28,7 @@ use super::ask::NO_TICKET;
 use super::messages::browsed;
 use super::reports::Asks;
 use super::{AdminApi, by_name};
+use crate::incoming::Checked;
 use crate::logins::NewHash;
 use crate::randomness::random;
 use crate::shard::looks;
@@ -62,16 +63,24 @@ impl AdminApi {
     /// # Errors
     /// The login is refused, or was not checked in time.
     pub async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, AdminError> {
-        let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
+        if let Some(why) = self.inner.access.refuses_all() {
+            return Err(AdminError::Impossible(format!("login refused: {why}")));
+        }
         // Users of other backends are usually not in the catalog.
         if self.inner.checker.asks_catalog_only() && self.inner.access.users().get(user).is_none() {
             self.catch_up().await;
         }
-        let login = Login { credentials, from: peer, at_ms: self.inner.clock.now_ms() };
-        let answer =
-            tokio::time::timeout(self.inner.deadlines.login, self.inner.checker.ask_for_admin_api(login))
-                .await;
-        let checked = answer.ok().and_then(Result::ok).ok_or(AdminError::TimedOut);
+        let was_known = self.inner.access.users().get(user).is_some();
+        let mut checked = self.check_login(user, password, peer).await;
+        // Another backend may know users who are in no catalog. So the node catches up only if all have refused the user.
+        if !self.inner.checker.asks_catalog_only()
+            && !was_known
+            && matches!(checked, Ok(Err(_)))
+            && self.catch_up().await
+            && self.inner.access.users().get(user).is_some()
+        {
+            checked = self.check_login(user, password, peer).await;
+        }
         let checked = checked.and_then(|login| {
             let identity = login.map_err(|refused| self.refuse(user, peer, &(&refused).into()))?;
             let origin = self.inner.access.check_origin(&identity, peer);
@@ -83,6 +92,14 @@ impl AdminApi {
         self.inner.access.sources().count(Protocol::Http, peer, user, checked.is_ok());
         self.emit_login(user, peer, checked.as_ref().err());
         checked
+    }
+
+    async fn check_login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Checked, AdminError> {
+        let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
+        let login = Login { credentials, from: peer, at_ms: self.inner.clock.now_ms() };
+        let checked = self.inner.checker.ask_for_admin_api(login);
+        let answer = tokio::time::timeout(self.inner.deadlines.login, checked).await;
+        answer.ok().and_then(Result::ok).ok_or(AdminError::TimedOut)
     }
 
     /// See [`DeclareRules::is_left_over`](catalog::DeclareRules::is_left_over).

@@ -167,7 +167,14 @@ fn message() -> impl Strategy<Value = PeerMessage> {
         Some(index) => PeerMessage::ThisFar { boot, number, index },
         None => PeerMessage::HowFar { boot, number },
     });
-    prop_oneof![raft(), propose(), answered, applied, far, seat, look(), looked()]
+    prop_oneof![raft(), propose(), answered, applied, far, seat, look(), looked(), clients()]
+}
+
+fn clients() -> impl Strategy<Value = PeerMessage> {
+    let name = || ".{0,8}".prop_map(Arc::from);
+    let vhosts = prop::collection::vec((name(), any::<u32>()), 0..4);
+    let users = prop::collection::vec((name(), any::<u32>(), any::<u32>()), 0..4);
+    (vhosts, users).prop_map(|(vhosts, users)| PeerMessage::Clients(LimitedCounts { vhosts, users }))
 }
 
 fn look() -> impl Strategy<Value = PeerMessage> {
@@ -314,6 +321,7 @@ fn has_open_end(message: &PeerMessage) -> bool {
         | PeerMessage::HowFar { .. }
         | PeerMessage::Look(_)
         | PeerMessage::Looked(_)
+        | PeerMessage::Clients(_)
         | PeerMessage::ThisFar { .. } => false,
     }
 }
@@ -424,6 +432,11 @@ fn looked_at_one(numbers: Option<QueueNumbers>) -> PeerMessage {
     PeerMessage::Looked(FarLooked { boot: 1, number: 2, shard: 3, shards: 4, is_last: true, rows })
 }
 
+fn one_client() -> PeerMessage {
+    let (vhosts, users) = (vec![("v".into(), 3)], vec![("u".into(), 2, 5)]);
+    PeerMessage::Clients(LimitedCounts { vhosts, users })
+}
+
 fn looked_with(rows: FarRows) -> PeerMessage {
     PeerMessage::Looked(FarLooked { boot: 1, number: 2, shard: 3, shards: 4, is_last: true, rows })
 }
@@ -473,6 +486,10 @@ fn impossible_looks_and_answers_are_refused() {
     refused(looked(4, 4, 0));
     refused(looked(0, 0, 0));
     refused(looked(0, 1, (1 << 56) + 1));
+    refused(PeerMessage::Clients(LimitedCounts {
+        vhosts: vec![("v".into(), 1); 500],
+        users: vec![("u".into(), 1, 1)],
+    }));
     let group = GroupRow { log_bytes: u64::MAX, ..GroupRow::default() };
     refused(looked_at_one(Some(QueueNumbers { group: Some(group), ..QueueNumbers::default() })));
 }
@@ -482,7 +499,7 @@ fn impossible_looks_and_answers_are_refused() {
 fn messages_have_these_bytes() {
     let command = Command::ForgetQueue { queue: QueueId(7) };
     let propose = Propose { term: 4, boot: 1, number: 2, low: 1, shard: 3, by: Some("ann".into()), command };
-    let golden: [(PeerMessage, &[u8]); 13] = [
+    let golden: [(PeerMessage, &[u8]); 14] = [
         (
             PeerMessage::Propose(propose),
             b"\x02\x04\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x03\x03ann\xc0\x05\x02\x50\x02\x53\x07",
@@ -517,6 +534,7 @@ fn messages_have_these_bytes() {
             look_for(close()),
             b"\x08\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\x01\0\0\0n\x05\0\0\0\0\0\0\0\x03\0\0\0why",
         ),
+        (one_client(), b"\x0a\x01\0\0\0\x01\0\0\0v\x03\0\0\0\x01\0\0\0\x01\0\0\0u\x02\0\0\0\x05\0\0\0"),
         (look_for(FarAsk::Totals), b"\x08\x01\0\0\0\x02\0\0\0\0\0\0\0\x04"),
         (
             look_for(FarAsk::Vhosts { from: 500 }),
@@ -582,6 +600,7 @@ fn write_corpus() {
         ("look", look_for(FarAsk::Reports(vec![QueueId(7), QueueId(8)]))),
         ("look_connections", look_for(FarAsk::Connections { names: vec!["n".into()], from: 500 })),
         ("look_close", look_for(close())),
+        ("clients", one_client()),
         ("look_totals", look_for(FarAsk::Totals)),
         ("look_vhosts", look_for(FarAsk::Vhosts { from: 500 })),
         ("looked_totals", looked_with(FarRows::Totals(Box::default()))),

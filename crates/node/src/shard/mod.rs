@@ -22,6 +22,7 @@
 //! | [`peers`] | the other nodes of the cluster: which can be reached, which are supported, and what waits to be sent |
 //! | [`remote`] | queues of other nodes that clients of this shard use, and clients of other nodes that use queues of this one |
 //! | [`far_looks`] | what the admin API asks of other nodes, until it is answered |
+//! | [`limited`] | what the nodes tell each other for limits of users and virtual hosts |
 //! | [`storage`] | journal, deferred writes, backlog in packs, and disk space |
 //! | [`metadata`] | catalog, placements, access and settings; on one shard also the decider |
 //! | [`mail`] | what is posted, boxes to and from other shards, and receipts |
@@ -39,6 +40,7 @@ mod direct;
 pub mod far_looks;
 mod groups;
 mod late;
+pub mod limited;
 pub mod looks;
 mod mail;
 mod metadata;
@@ -82,6 +84,7 @@ pub use self::connections::{Migration, Occupancy};
 use self::far_looks::FarLooks;
 use self::groups::Groups;
 pub use self::late::{LATE_SHARD, LATE_TURN, Late};
+use self::limited::Limited;
 use self::mail::Mailroom;
 pub(crate) use self::metadata::DECIDER;
 use self::metadata::Metadata;
@@ -163,6 +166,7 @@ pub struct Shard {
     peers: Peers,
     remote: Remote,
     far_looks: FarLooks,
+    limited: Limited,
     storage: Storage,
     mail: Mailroom,
     /// The questions of the admin API that are not answered yet.
@@ -212,6 +216,7 @@ impl Shard {
             peers: Peers::default(),
             remote: Remote::default(),
             far_looks: FarLooks::default(),
+            limited: Limited::default(),
             streams: Streams::default(),
             storage: Storage::new(shards, limits, live),
             mail: Mailroom::new(id, shards),
@@ -275,6 +280,7 @@ impl Shard {
         if self.chores_done_ms + CHORES_MS <= self.here.now_ms {
             self.chores_done_ms = self.here.now_ms;
             self.groups.end_period();
+            self.refuse_in_minority();
             self.metadata.remove_traces_over(self.here.now_ms);
             self.publish_live_bytes();
             self.forget_again();
@@ -299,6 +305,7 @@ impl Shard {
             self.far_looks.next_deadline(),
             self.metadata.next_deadline(),
             self.next_loss(),
+            self.next_limited(),
             self.storage.next_deadline(),
             self.connections.next_check(),
         ];

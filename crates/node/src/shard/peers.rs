@@ -37,6 +37,8 @@ pub(super) mod lanes {
     pub(in crate::shard) const LOOKS: u64 = u64::MAX - 1;
     /// Of sessions about queues.
     pub(in crate::shard) const SESSIONS: u64 = u64::MAX - 2;
+    /// Of what counts for limits.
+    pub(in crate::shard) const LIMITED: u64 = u64::MAX - 3;
 }
 
 /// Something for a shard of another node.
@@ -127,9 +129,11 @@ impl Shard {
         if self.peers.support.set(node, supported) {
             self.handle_support_of_catalog(node, supported);
             self.handle_support_of_remote(node, supported);
+            self.refuse_in_minority();
             self.answer_in_sight();
             if !supported {
                 self.end_looks_at(node);
+                self.forget_limited(node);
             }
         }
     }
@@ -149,6 +153,7 @@ impl Shard {
             Some(PeerMessage::ThisFar { boot, number, index }) => self.handle_this_far(boot, number, index),
             Some(PeerMessage::Look(_)) => self.handle_far_look(from, &bytes),
             Some(PeerMessage::Looked(looked)) => self.handle_looked(from, looked),
+            Some(PeerMessage::Clients(said)) => self.handle_limited(from, said),
             None => tracing::error!(target: RA, from, "a message of another node is malformed"),
         }
     }
@@ -157,6 +162,7 @@ impl Shard {
     pub fn poll_peer_mail(&mut self) -> Vec<PeerMail> {
         self.poll_remote();
         self.tell_applied();
+        self.tell_limited();
         std::mem::take(&mut self.peers.outbox)
     }
 

@@ -43,7 +43,7 @@ pub(super) struct Pair {
     pub bases: u32,
     /// The messages that are lost.
     pub loses: fn(&PeerMessage) -> bool,
-    /// What the nodes have sent about lists.
+    /// What the nodes have sent about lists and limits.
     pub sent: Vec<PeerMessage>,
 }
 
@@ -91,7 +91,7 @@ impl Pair {
                     let is_question = matches!(message, PeerMessage::HowFar { .. });
                     self.questions += u32::from(is_question);
                     self.bases += u32::from(is_base(&message));
-                    if matches!(message, PeerMessage::Look(_) | PeerMessage::Looked(_)) {
+                    if is_noted(&message) {
                         self.sent.push(message.clone());
                     }
                     if (self.loses)(&message) {
@@ -144,6 +144,10 @@ impl Pair {
     }
 }
 
+fn is_noted(message: &PeerMessage) -> bool {
+    matches!(message, PeerMessage::Look(_) | PeerMessage::Looked(_) | PeerMessage::Clients(_))
+}
+
 fn is_base(message: &PeerMessage) -> bool {
     matches!(message, PeerMessage::Raft { message, .. } if matches!(message.body, Body::InstallBase(_)))
 }
@@ -181,7 +185,7 @@ pub(super) struct Client091 {
 const CHANNEL: u16 = 1;
 
 impl Client091 {
-    fn new(pair: &mut Pair, login: &'static [u8], vhost: &'static str) -> Self {
+    pub(super) fn new(pair: &mut Pair, login: &'static [u8], vhost: &'static str) -> Self {
         let config = Config {
             channel_max: 10,
             frame_max: 4096,

@@ -4,6 +4,7 @@
 mod checks;
 mod clients;
 mod far_looks;
+mod limited;
 mod links;
 mod lost;
 mod misses;

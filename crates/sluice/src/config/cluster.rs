@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use amqp10::sasl::Secret;
+use broker::settings::MinorityLogins;
 use node::{ClusterSettings, ListedNode};
 
 use super::key::{Key, key, put};
@@ -105,6 +106,12 @@ pub(super) const KEYS: &[Key] = &[
         "30",
         "The seconds after a start for which clients cannot connect yet if not all listed nodes are there.",
         |c, _, v| put(&mut c.cluster.wait_s, number(v, WAIT_S)),
+    ),
+    key(
+        "cluster.minority_logins",
+        "allow",
+        "What a node does with logins, of AMQP and of HTTP, while it sees no majority of its cluster. allow: it checks them with the users that it has. refuse: it refuses them, and open connections go on.",
+        |c, _, v| put(&mut c.settings.minority_logins, minority_logins(v)),
     ),
 ];
 
@@ -287,6 +294,15 @@ fn backend(value: &str) -> Result<(), String> {
     match value {
         "classic_config" => Ok(()),
         _ => Err(format!("classic_config is needed: {LISTED_NODES}.N lists the nodes")),
+    }
+}
+
+/// Parses what becomes of logins in a minority.
+fn minority_logins(value: &str) -> Result<MinorityLogins, String> {
+    match value {
+        "allow" => Ok(MinorityLogins::Allow),
+        "refuse" => Ok(MinorityLogins::Refuse),
+        _ => Err("allow or refuse is needed".to_owned()),
     }
 }
 

@@ -240,7 +240,7 @@ impl Gate {
         let token = Secret::new(Bytes::copy_from_slice(update.new_secret.expose()));
         let login = self.peer.login_again(token, cx);
         match self.wait(Waiting::Renewal, cx) {
-            Ok(ticket) => cx.post.logins.push((ticket, login)),
+            Ok(ticket) => cx.check_renewal(ticket, login),
             Err(refused) => {
                 let failed = (ConnectionUpdateSecret::CLASS_ID, ConnectionUpdateSecret::METHOD_ID);
                 self.refuse_method(0, failed, refused, cx);

@@ -333,7 +333,7 @@ impl Gate {
             Verb::RenewToken(token) => {
                 let login = self.peer.login_again(token.clone(), cx);
                 if let Some(ticket) = self.ticket(Waiting::Management { pair, request: pending }, cx) {
-                    cx.post.logins.push((ticket, login));
+                    cx.check_renewal(ticket, login);
                 }
             }
             Verb::Other => {}

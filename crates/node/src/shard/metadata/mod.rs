@@ -17,6 +17,7 @@ mod founding;
 mod history;
 mod installing;
 mod lost;
+mod minority;
 mod misses;
 mod owner;
 mod placing;
@@ -173,6 +174,11 @@ impl Metadata {
     /// Returns true if the catalog may lack what another node has told its clients.
     pub(super) fn may_lag(&self) -> bool {
         self.catalog.nodes().len() > 1
+    }
+
+    /// Returns true on the node shard.
+    pub(super) fn is_of_node_shard(&self) -> bool {
+        self.answers.is_some()
     }
 
     /// Returns when answers or misses have waited long enough for other nodes.

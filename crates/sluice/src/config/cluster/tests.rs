@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use broker::settings::MinorityLogins;
+
 use super::super::Config;
 
 const SECRET: &str = "Zq0-marker-0123456789";
@@ -58,6 +60,10 @@ fn a_cluster_is_a_list_of_nodes() {
     let more = "cluster_formation.wait = 0\ncluster_formation.peer_discovery_backend = classic_config\n\
                 cluster_formation.classic_config.nodes.3 =\ncluster_formation.classic_config.nodes.64 = e@h5:5\n";
     let cluster = parse(&format!("{}\n{more}", LINES.join("\n"))).unwrap().cluster.unwrap();
+    let refusing = parse("cluster.minority_logins = refuse").unwrap();
+    assert_eq!(refusing.settings.minority_logins, MinorityLogins::Refuse);
+    let why = parse("cluster.minority_logins = deny").expect_err("neither of the two");
+    assert!(why.contains("allow or refuse is needed"), "{why}");
     assert_eq!((cluster.wait.as_secs(), cluster.nodes.len(), cluster.nodes[2].port), (0, 3, 5));
     let wait = |s: &str| parse(&format!("cluster_formation.wait = {s}"));
     assert!(wait("86400").is_ok() && wait("86401").is_err() && wait("-1").is_err());
