@@ -5,9 +5,8 @@
 //!   a request for an object ──> Watched::ask: its rate so far; it is sampled for the next five minutes
 //! ```
 //!
-//! The node is always sampled: that costs one question to each shard. So are the totals of the other nodes of a cluster, each in rings of its own:
-//! a node that starts again begins at 0, and the sums over all nodes would fall. Virtual hosts, queues, exchanges, connections, channels and
-//! sessions are sampled every 5 seconds only while somebody asks for them. The queues and exchanges that messages pass through also have a history of a day
+//! The node is always sampled: that costs one question to each shard. The totals of the other nodes of a cluster, virtual hosts, queues, exchanges,
+//! connections, channels and sessions are sampled every 5 seconds only while somebody asks for them. The queues and exchanges that messages pass through also have a history of a day
 //! ([`Kept`]), with a sample a minute. So the first answer about one of them has a rate, too: the rate since that sample.
 
 mod details;
@@ -16,7 +15,7 @@ mod kept;
 mod series;
 mod watched;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::admin_api::{
@@ -78,8 +77,9 @@ impl Default for Samples {
 #[derive(Debug)]
 struct State {
     node: Series<NODE>,
-    /// The other nodes of the cluster, by name.
-    others: HashMap<Arc<str>, Series<NODE>>,
+    /// The other nodes of the cluster, by name. Each has samples of its own: a node that starts again begins at 0, and the sums over all nodes
+    /// would fall.
+    others: Watched<Arc<str>, NODE>,
     /// For each shard, for how long its thread was awake, and out of how much time.
     shards: Vec<Series<2>>,
     queues: Watched<QueueId, QUEUE>,
@@ -103,7 +103,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             node: Series::new(&NODE_RINGS),
-            others: HashMap::new(),
+            others: Watched::new(HISTORY),
             shards: Vec::new(),
             queues: Watched::new(HISTORY),
             exchanges: Watched::new(HISTORY),
@@ -135,13 +135,14 @@ impl Samples {
     /// The admin API's error. What was sampled until then is kept.
     pub(crate) async fn take(&self, api: &AdminApi, now_ms: u64) -> Result<(), AdminError> {
         let who = Identity::metrics_reader();
-        let (queues, exchanges, vhosts, names) = {
+        let (queues, exchanges, vhosts, names, others) = {
             let mut state = self.state();
             let mut names: HashSet<Arc<str>> = state.connections.begin_round(now_ms).into_iter().collect();
             names.extend(state.channels.begin_round(now_ms).into_iter().map(|(name, _)| name));
             let vhosts = state.vhosts.begin_round(now_ms);
             state.vhost_traffic.begin_round(now_ms);
-            (state.queues.begin_round(now_ms), state.exchanges.begin_round(now_ms), vhosts, names)
+            let others = state.others.begin_round(now_ms);
+            (state.queues.begin_round(now_ms), state.exchanges.begin_round(now_ms), vhosts, names, others)
         };
         let node = NodeRow::new(api.overview(&who).await?, Process::read());
         {
@@ -153,17 +154,12 @@ impl Samples {
                 series.push(Sample { at_ms: now_ms, values: times(row) });
             }
         }
-        let others = api.totals_of_others(&who).await?;
-        {
+        if !others.is_empty() {
+            let totals = api.totals_of_others(&who).await?;
             let mut state = self.state();
-            let is_known = |name: &Arc<str>| {
-                others.missing.contains(name) || others.answered.iter().any(|(known, _)| known == name)
-            };
-            state.others.retain(|name, _| is_known(name));
-            for (name, totals) in &others.answered {
+            for (name, totals) in &totals.answered {
                 let values = values(&NODE_FIGURES, &NodeRow::of_other(*totals));
-                let series = state.others.entry(name.clone()).or_insert_with(|| Series::new(&NODE_RINGS));
-                series.push(Sample { at_ms: now_ms, values });
+                state.others.push(name, Sample { at_ms: now_ms, values });
             }
         }
         for ids in queues.chunks(QUEUES_PER_REQUEST) {
@@ -269,7 +265,7 @@ impl Samples {
         fields(&NODE_FIGURES, part, row, self.history(Some(&self.state().node)), ranges)
     }
 
-    /// As [`Self::node`], about another node.
+    /// As [`Self::node`], about another node. It is sampled from now on.
     pub(crate) fn other_node(
         &self,
         name: &Arc<str>,
@@ -277,7 +273,8 @@ impl Samples {
         row: &NodeRow,
         ranges: &Ranges,
     ) -> Map<String, Value> {
-        fields(&NODE_FIGURES, part, row, self.history(self.state().others.get(name)), ranges)
+        let mut state = self.state();
+        fields(&NODE_FIGURES, part, row, self.history(state.others.ask(name, ranges.is_any())), ranges)
     }
 
     /// Returns in which part of the time the thread of a shard was awake, from 0 to 1, with at most four digits. It is the part between
