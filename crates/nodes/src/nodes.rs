@@ -107,7 +107,10 @@ impl fmt::Display for Refusal {
                 write!(f, "the address of {listed} leads to {found}")
             }
             Self::SameIdentity { name, other } => {
-                write!(f, "{name} has the identity of {other}: one data directory is a copy of the other")
+                write!(
+                    f,
+                    "{name} has the identity of {other}: one data directory is a copy of the other, or {name} is not who it says"
+                )
             }
             Self::SameName { name, node } => {
                 write!(f, "another node has the name {name}, with the identity {node}")
@@ -446,7 +449,7 @@ impl Nodes {
     /// Returns true if the member certainly supports this node: it acknowledged a beat that this node sent less than `ms` ago, or somewhat less
     /// if its own support is nearer to its end. True for the number of this node itself. False for all others while the health of this
     /// node ends its support. A leader asks with 1,500 of [`SILENCE_MS`]: the difference is for clocks of different speed. The answer can
-    /// be wrong if the network refused connections between the two nodes, or if the other node waits for an answer to an append.
+    /// be wrong if the network refused connections between the two nodes.
     pub fn acknowledged_within(&self, number: u32, ms: u64) -> bool {
         if matches!(self.directory, Directory::Member { number: mine, .. } if mine == number) {
             return true;
@@ -478,6 +481,9 @@ impl Nodes {
         let mut others = others.map(|(_, slot)| &slot.peer).filter(|peer| peer.is_connected());
         if let Some(other) = others.find(|peer| peer.life.is_some_and(|other| other.node == life.node)) {
             return Err(Refusal::SameIdentity { name: hello.name.clone(), other: other.name.clone() });
+        }
+        if let Some(other) = self.listed_as_another(hello.node, &hello.name) {
+            return Err(Refusal::SameIdentity { name: hello.name.clone(), other: other.to_owned() });
         }
         let known = self.slots[at].peer.life.filter(|known| *known != life);
         let is_earlier = |known: &Life| life.node == known.node && life.boot < known.boot;
@@ -571,6 +577,14 @@ impl Nodes {
         }
     }
 
+    /// Returns the name of the member with this identity, if that is the name of another node in the list. A certificate may prove the name only, so
+    /// a node must not pose as a member with another one. A member whose old name is not in the list any more has a new one.
+    fn listed_as_another(&self, node: NodeIdentity, name: &str) -> Option<&str> {
+        let member = self.members.iter().find(|member| member.node == node && member.name != name)?;
+        let is_listed = |slot: &Slot| slot.peer.name == member.name;
+        self.slots.iter().any(is_listed).then_some(&*member.name)
+    }
+
     /// Returns the number of the node if it is a member of this node's cluster and its number is its own, as far as this node knows.
     fn member_of(&self, slot: &Slot) -> Result<u32, Why> {
         let (mine, number) = match (self.directory, slot.peer.state()) {
@@ -581,8 +595,9 @@ impl Nodes {
             }
             _ => return Err(Why::NotMember),
         };
-        let is_others = self.members.iter().any(|member| {
-            member.number == number && slot.peer.life.is_some_and(|life| life.node != member.node)
+        let is_others = slot.peer.life.is_some_and(|life| {
+            self.members.iter().any(|member| member.number == number && life.node != member.node)
+                || self.listed_as_another(life.node, &slot.peer.name).is_some()
         });
         if mine == number || is_others { Err(Why::OtherNumber) } else { Ok(number) }
     }

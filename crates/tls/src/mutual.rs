@@ -47,6 +47,9 @@ pub(crate) fn configurations(
     for authority in certificates(path)? {
         roots.add(authority).map_err(|error| wrong(path, error))?;
     }
+    if ServerName::try_from(host).is_err() {
+        return Err(wrong(file, format!("no certificate can be valid for {host:?}, the host of this node")));
+    }
     if !pair.end_entity_cert().is_ok_and(|der| is_valid_for(der, host)) {
         let names: Vec<String> = certificate.alternative_names.iter().map(ToString::to_string).collect();
         let names = if names.is_empty() { "no host".to_owned() } else { names.join(", ") };

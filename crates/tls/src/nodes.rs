@@ -184,6 +184,7 @@ fn of_certificate(f: &mut fmt::Formatter<'_>, why: &CertificateError) -> fmt::Re
         Some(Refusal::ItsOwnAuthority) => {
             "it is that of an authority, and a node needs one that an authority has signed".into()
         }
+        Some(Refusal::OtherNames(names)) if names.is_empty() => "it is for no host".into(),
         Some(Refusal::OtherNames(names)) => format!("it is for {}, and not for the host of the node", names.join(", ")),
         Some(Refusal::Expired(_)) => "it has expired".into(),
         Some(Refusal::NotYetValid(_)) => "it is not valid yet; compare the clocks".into(),

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::receiving::{self, Sender};
+use super::said::Said;
 use super::sending::{self, Line, Target};
 use super::sockets::{Introduction, Opened};
 use super::stream::Detached;
@@ -25,8 +26,8 @@ use crate::incoming::Shards;
 use crate::links::Waiting;
 use crate::shard::PeerMail;
 
-/// The connections that other nodes have opened before the shards of this node run. A node with 255 shards opens 255; of more, the oldest is closed,
-/// and its node dials again.
+/// The connections that other nodes have opened before the shards of this node run, or before this node knows the member. A node with 255 shards
+/// opens 255; of more, the oldest is closed, and its node dials again.
 const EARLY_MAX: usize = 1024;
 
 /// The nodes whose highest boot is remembered. Each node of the list has one, and each wiped directory makes one more.
@@ -102,6 +103,8 @@ pub(super) struct Messages {
     boots: HashMap<NodeIdentity, u64>,
     /// By node and shard there.
     receiving: HashMap<(NodeIdentity, u8), Receiving>,
+    /// Why connections were refused, by the name that the node has said.
+    said: Said<String>,
 }
 
 impl Messages {
@@ -120,6 +123,7 @@ impl Messages {
             early: VecDeque::new(),
             boots: HashMap::new(),
             receiving: HashMap::new(),
+            said: Said::default(),
         }
     }
 
@@ -177,9 +181,7 @@ impl Messages {
             }
         }
         self.running = Some((shards, introduction));
-        for (stream, hello, rest) in std::mem::take(&mut self.early) {
-            self.accept(stream, hello, rest);
-        }
+        self.accept_early();
     }
 
     fn set_target(&mut self, place: usize, target: Target) {
@@ -188,6 +190,14 @@ impl Messages {
         let place = &self.places[place];
         place.target.send_if_modified(|known| known.replace(target) != Some(target));
         place.kicks.iter().for_each(|kick| kick.notify_one());
+        self.accept_early();
+    }
+
+    /// Accepts the connections that have waited, as far as they need not wait any more.
+    fn accept_early(&mut self) {
+        for (stream, hello, rest) in std::mem::take(&mut self.early) {
+            self.accept(stream, hello, rest);
+        }
     }
 
     fn note_boot(&mut self, node: NodeIdentity, boot: u64) {
@@ -206,8 +216,11 @@ impl Messages {
         });
     }
 
+    /// Takes a connection of a member. Its certificate may prove the name only, so the name, the number and the identity must be those of one member:
+    /// otherwise a node could send messages as another one, or shut it out by a higher boot.
     fn accept(&mut self, stream: Detached, hello: Hello, rest: BytesMut) {
-        let Some((shards, introduction)) = &self.running else {
+        let place = self.by_number.get(&hello.number).map(|place| &self.places[*place]);
+        let (Some((shards, introduction)), Some(place)) = (&self.running, place) else {
             if self.early.len() >= EARLY_MAX {
                 self.early.pop_front();
             }
@@ -215,13 +228,14 @@ impl Messages {
         };
         let Role::Shard(shard) = hello.role else { return };
         let own = &introduction.hello;
-        let known = self.by_number.get(&hello.number).and_then(|place| *self.places[*place].target.borrow());
-        let is_another = known.is_some_and(|known| known.node != hello.node);
-        if hello.cluster != own.cluster || hello.number == 0 || hello.number == own.number || is_another {
+        let is_member = place.node.name == hello.name
+            && place.target.borrow().is_some_and(|known| known.node == hello.node);
+        if hello.cluster != own.cluster || hello.number == own.number || !is_member {
             let (name, number) = (&hello.name, hello.number);
-            tracing::warn!(
-                name: PEER, "a connection of node {name:?} is refused: it is not the member of this cluster with number {number}"
-            );
+            let why = format!("it is not the member of this cluster with number {number}");
+            if self.said.is_news(hello.name.clone(), &why) {
+                tracing::warn!(name: PEER, "a connection of node {name:?} is refused: {why}");
+            }
             return;
         }
         if self.boots.get(&hello.node).is_some_and(|known| hello.boot < *known) {

@@ -14,7 +14,7 @@ use super::sending::Target;
 use super::sockets::{self, Introduction, NotOpened, Opened};
 use crate::cluster_settings::ListedNode;
 use crate::incoming::Incoming;
-use crate::links::{MailWay, Waiting};
+use crate::links::{MailWay, PeerBytes, Waiting};
 use crate::shard::PeerMail;
 
 mod certificates;
@@ -33,6 +33,8 @@ struct Node {
     shards: Vec<mpsc::UnboundedReceiver<Incoming>>,
     /// The ways to these shards, until the node runs.
     to_shards: Vec<mpsc::UnboundedSender<Incoming>>,
+    /// Both nodes, and a third one that does not run.
+    listed: Vec<ListedNode>,
 }
 
 fn introduction(number: u32, secret: &str) -> Introduction {
@@ -52,14 +54,12 @@ fn introduction(number: u32, secret: &str) -> Introduction {
 async fn two_nodes(shards: usize, files: Option<&Files>) -> [Node; 2] {
     let (one, two) =
         (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
-    let listed: Vec<ListedNode> = [&one, &two]
-        .iter()
+    let ports = [&one, &two].map(|listener| listener.local_addr().unwrap().port());
+    let listed: Vec<ListedNode> = ports
+        .into_iter()
+        .chain([1])
         .enumerate()
-        .map(|(at, listener)| ListedNode {
-            name: format!("node-{}", at + 1),
-            host: HOST.to_owned(),
-            port: listener.local_addr().unwrap().port(),
-        })
+        .map(|(at, port)| ListedNode { name: format!("node-{}", at + 1), host: HOST.to_owned(), port })
         .collect();
     [(1, one), (2, two)].map(|(number, listener)| {
         let mut introduction = introduction(number, "the secret");
@@ -87,6 +87,7 @@ async fn two_nodes(shards: usize, files: Option<&Files>) -> [Node; 2] {
             waiting,
             shards,
             to_shards,
+            listed: listed.clone(),
         }
     })
 }
@@ -105,6 +106,21 @@ impl Node {
     async fn next(&mut self, shard: usize) -> Incoming {
         let next = tokio::time::timeout(Duration::from_secs(60), self.shards[shard].recv());
         next.await.expect("something arrives").expect("the thread runs")
+    }
+
+    /// Returns the next message of another node, whatever else arrives before.
+    async fn next_message(&mut self, shard: usize) -> PeerBytes {
+        loop {
+            if let Incoming::Peer(message) = self.next(shard).await {
+                return message;
+            }
+        }
+    }
+
+    /// Returns whether another message has arrived.
+    fn has_message(&mut self, shard: usize) -> bool {
+        std::iter::from_fn(|| self.shards[shard].try_recv().ok())
+            .any(|next| matches!(next, Incoming::Peer(_)))
     }
 
     async fn wait_for_link(&mut self, shard: usize, expected: bool) {
@@ -127,6 +143,7 @@ fn messages_arrive(files: Option<&Files>) {
     run(async {
         let [mut one, mut two] = two_nodes(2, files).await;
         one.meet(&two);
+        two.meet(&one);
         one.run();
         // The other node is a member, and its shards do not run yet.
         one.wait_for_link(0, true).await;
@@ -139,7 +156,7 @@ fn messages_arrive(files: Option<&Files>) {
         let mut arrived = Vec::new();
         let mut is_large_there = false;
         while arrived.len() < small.len() || !is_large_there {
-            let Incoming::Peer(message) = two.next(1).await else { panic!("something else has arrived") };
+            let message = two.next_message(1).await;
             assert_eq!(message.from, 1);
             if message.bytes.len() == large.len() {
                 assert!(!arrived.is_empty(), "small messages pass the large one");
@@ -148,7 +165,7 @@ fn messages_arrive(files: Option<&Files>) {
                 arrived.push(message.bytes.clone());
             }
         }
-        assert!(arrived == small && two.shards[0].try_recv().is_err());
+        assert!(arrived == small && !two.has_message(0));
     });
 }
 
@@ -164,6 +181,7 @@ fn messages_are_bounded(files: Option<&Files>) {
         one.run();
         two.run();
         one.meet(&two);
+        two.meet(&one);
         one.wait_for_link(0, true).await;
         let bytes = Bytes::from(vec![0; WINDOW / 64]);
         one.send(0, 2, 1, &vec![bytes.clone(); 128]);
@@ -171,7 +189,8 @@ fn messages_are_bounded(files: Option<&Files>) {
         while !pause {
             match tokio::time::timeout(Duration::from_millis(300), two.shards[1].recv()).await {
                 Ok(Some(Incoming::Peer(message))) => untaken.push(message),
-                Ok(_) => panic!("something else has arrived"),
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the thread has ended"),
                 Err(_) => pause = true,
             }
         }
@@ -184,7 +203,7 @@ fn messages_are_bounded(files: Option<&Files>) {
         let mut all = untaken.len();
         drop(untaken);
         while all < 128 {
-            let Incoming::Peer(_) = two.next(1).await else { panic!("something else has arrived") };
+            let _ = two.next_message(1).await;
             all += 1;
         }
         assert_eq!((one.waiting.of(0), one.waiting.of(1)), (Some(0), Some(0)), "all have arrived");
@@ -204,13 +223,41 @@ fn an_earlier_boot_is_refused() {
         one.run();
         two.run();
         one.meet(&two);
+        two.meet(&one);
         one.wait_for_link(0, true).await;
         two.orders.give(Order::Boot { node: one.identity, boot: 6 });
         one.wait_for_link(0, false).await;
         // It dials again, and is refused again.
         one.wait_for_link(0, true).await;
         one.wait_for_link(0, false).await;
-        assert!(two.shards[0].try_recv().is_err());
+        assert!(!two.has_message(0));
+    });
+}
+
+/// A certificate may prove the name of a node only. Its holder must not send messages as another node, and must not shut it out.
+#[test]
+fn a_node_does_not_pose_as_another_one() {
+    run(async {
+        let [mut one, mut two] = two_nodes(1, None).await;
+        one.run();
+        two.run();
+        two.meet(&one);
+        let mut impostor = introduction(1, "the secret");
+        impostor.hello.name = "node-3".to_owned();
+        impostor.hello.boot = u64::MAX;
+        let Opened { mut stream, .. } =
+            sockets::dial(&one.listed[1], Role::Shard(0), &impostor).await.unwrap();
+        let (mut outgoing, mut output) = (link::Outgoing::default(), Vec::new());
+        outgoing.push(1, 0, Bytes::from_static(b"vote for me")).unwrap();
+        outgoing.poll(&mut output, WINDOW);
+        // It may be refused before or afterwards.
+        drop(stream.write_all(&output).await);
+        assert!(!stream.read(&mut bytes::BytesMut::new()).await.unwrap_or(false), "the connection ends");
+        one.meet(&two);
+        one.wait_for_link(0, true).await;
+        one.send(0, 2, 1, &[Bytes::from_static(b"it is me")]);
+        let message = two.next_message(0).await;
+        assert_eq!((message.from, &*message.bytes), (1, &b"it is me"[..]));
     });
 }
 

@@ -423,6 +423,29 @@ fn a_member_with_the_number_of_another_is_not_supported() {
 }
 
 #[test]
+fn a_node_does_not_pose_as_a_member_with_another_name() {
+    let directory = Directory::Member { cluster: CLUSTER, number: 1 };
+    let known_as = |name: &str| vec![Member { number: 2, node: PEER.node, name: name.to_owned() }];
+    let with = |known: &str| {
+        let mut nodes = Nodes::new(setup(&["a", "b", "c"], directory)).expect("a proper list");
+        nodes.handle_members(known_as(known));
+        nodes
+    };
+    let mut nodes = with("b");
+    let same = Refusal::SameIdentity { name: "c".to_owned(), other: "b".to_owned() };
+    assert_eq!(nodes.handle_accepted(&hello(PEER, "c")), Err(same.clone()));
+    assert_eq!(nodes.handle_dialed(2, &hello(PEER, "c")), Err(same));
+    assert_eq!(nodes.handle_accepted(&hello(PEER, "b")), Ok(1), "it is not kept out");
+    // The list has another name of this member now.
+    assert_eq!(with("old").handle_accepted(&hello(PEER, "c")), Ok(2));
+
+    // This node learns of the member when the other one is connected already.
+    let mut scene = Scene::of_members();
+    scene.nodes.handle_members(known_as("a"));
+    assert_eq!(scene.support(), [Some(Why::OtherNumber)]);
+}
+
+#[test]
 fn alarms_travel_and_end_with_support() {
     let mut scene = Scene::of_members();
     let disk = Alarms { memory: false, disk: true };

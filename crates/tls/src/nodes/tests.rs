@@ -207,6 +207,8 @@ fn the_certificate_of_this_node_must_be_for_its_host() {
     assert!(why.ends_with(end), "{why}");
     let why = load(&files, &files.pair("bare", &[]), "three.example").unwrap_err().to_string();
     assert!(why.contains("the certificate is for no host, and not for three.example"), "{why}");
+    let why = load(&files, &pair, "a-.b").unwrap_err().to_string();
+    assert!(why.ends_with(r#"no certificate can be valid for "a-.b", the host of this node"#), "{why}");
     let without = Options { pair, host: Some("one.example".to_owned()), ..Options::default() };
     let why = Tls::load(Options { setting: "cluster.ssl_options", ..without }).unwrap_err();
     assert_eq!(why.to_string(), "it needs cluster.ssl_options.cacertfile: the authorities of the nodes");
