@@ -71,6 +71,7 @@ mod peer;
 mod tests;
 mod word;
 
+pub use mutation::Mutation;
 pub use nodes::{
     Directory, Event, Member, NODES_MAX, NodeView, Nodes, Refusal, Setup, SetupError, View, Waits,
 };

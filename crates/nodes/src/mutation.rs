@@ -1,8 +1,8 @@
 //! Deliberate mistakes that the simulation must find.
 
-/// A mistake that a test activates. Outside of tests, no machine has one.
+/// A mistake that a test activates. The program that is shipped has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mutation {
+pub enum Mutation {
     /// The first node in sight founds when it has waited for some seconds.
     FoundByTimeout,
     /// A majority of the listed nodes is enough to found.

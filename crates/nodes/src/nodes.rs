@@ -206,7 +206,7 @@ pub struct Nodes {
     ill_beat: u64,
     asking: forming::Asking,
     events: VecDeque<Event>,
-    #[cfg(test)]
+    #[cfg(debug_assertions)]
     pub(crate) mutation: Option<Mutation>,
 }
 
@@ -261,11 +261,17 @@ impl Nodes {
             ill_beat: 0,
             asking: forming::Asking::default(),
             events: VecDeque::new(),
-            #[cfg(test)]
+            #[cfg(debug_assertions)]
             mutation: None,
         };
         nodes.form();
         Ok(nodes)
+    }
+
+    /// Makes the machine make a mistake from now on. For tests.
+    #[cfg(debug_assertions)]
+    pub fn mutate(&mut self, mutation: Mutation) {
+        self.mutation = Some(mutation);
     }
 
     /// Returns the next thing to do. Call it until it returns `None`, after each input.
@@ -649,9 +655,9 @@ impl Nodes {
     }
 
     fn has(&self, mutation: Mutation) -> bool {
-        #[cfg(test)]
+        #[cfg(debug_assertions)]
         return self.mutation == Some(mutation);
-        #[cfg(not(test))]
+        #[cfg(not(debug_assertions))]
         {
             let _ = mutation;
             false

@@ -1,9 +1,10 @@
-//! Deliberate mistakes, which the tests must find.
+//! Deliberate mistakes, which the tests must find: those here, and the simulation of a cluster in the crate `node`.
 
 use std::cell::Cell;
 
+/// A mistake that a test activates. The program that is shipped has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mutation {
+pub enum Mutation {
     /// A batch that has arrived before is handled again.
     TakeRepeated,
     /// A batch is handled although one before it is missing.
@@ -28,7 +29,7 @@ pub(crate) fn has(mutation: Mutation) -> bool {
     MUTATION.get() == Some(mutation)
 }
 
-/// Makes this mistake, or none, on this thread.
-pub(crate) fn set(mutation: Option<Mutation>) {
+/// Makes this mistake, or none, on this thread from now on.
+pub fn mutate(mutation: Option<Mutation>) {
     MUTATION.set(mutation);
 }

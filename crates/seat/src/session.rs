@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-#[cfg(test)]
+#[cfg(debug_assertions)]
 use crate::mutation::{Mutation, has};
 
 /// The most bytes that one side sends without an acknowledgement: a quarter of the window of a connection between nodes, which carries other things, too.
@@ -89,7 +89,7 @@ impl Session {
     /// acknowledged again. One that comes too early is dropped: the other side sends all again.
     pub(crate) fn receive(&mut self, number: u64, length: usize, now_ms: u64) -> bool {
         let is_next = number == self.received + 1;
-        #[cfg(test)]
+        #[cfg(debug_assertions)]
         let is_next = match number {
             early if early > self.received + 1 && has(Mutation::TakeEarly) => {
                 self.received = early - 1;
@@ -139,7 +139,7 @@ impl Session {
     /// Called when the link is lost.
     pub(crate) fn close(&mut self) {
         self.is_open = false;
-        #[cfg(test)]
+        #[cfg(debug_assertions)]
         if has(Mutation::ForgetSent) {
             let kept = self.next_number() - 1;
             self.acknowledge(kept, self.progress_ms);

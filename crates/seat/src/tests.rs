@@ -574,9 +574,9 @@ fn each_mistake_is_found() {
         (Mutation::KeepSession, endure),
         (Mutation::ForgetTickets, endure),
     ] {
-        mutation::set(Some(mistake));
+        mutation::mutate(Some(mistake));
         let is_found = (0..2000).any(|seed| catch_unwind(|| check(seed)).is_err());
-        mutation::set(None);
+        mutation::mutate(None);
         assert!(is_found, "{mistake:?} is not found");
     }
 }

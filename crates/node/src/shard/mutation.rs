@@ -31,11 +31,13 @@ pub enum Mutation {
     MissAtOnce,
     /// A node is lost after 2 s out of sight.
     LoseSoon,
+    /// A number of a proposal is used again when no proposal is open.
+    ReuseNumbers,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ActWhereDecided,
         Self::AnswerBeforeAll,
         Self::ApplyBeforeSync,
@@ -49,6 +51,7 @@ impl Mutation {
         Self::AnswerBeforeOthers,
         Self::MissAtOnce,
         Self::LoseSoon,
+        Self::ReuseNumbers,
     ];
 }
 

@@ -133,13 +133,14 @@ fn each_mistake_is_found() {
             Mutation::DeleteWithoutEnded => an_end_is_not_committed,
             // It takes a group of three, which a unit test plays: `a_commit_by_one_disk_of_three_is_found`.
             Mutation::CommitWhenSynced => continue,
-            // They take other nodes: `cluster::each_mistake_is_found`.
+            // They take other nodes: `cluster::mistakes`.
             Mutation::ForgetProposals
             | Mutation::DecideAtOnce
             | Mutation::RefuseSent
             | Mutation::AnswerBeforeOthers
             | Mutation::MissAtOnce
-            | Mutation::LoseSoon => continue,
+            | Mutation::LoseSoon
+            | Mutation::ReuseNumbers => continue,
         };
         assert!(scene(None), "the scene of {mutation:?} without it");
         assert!(!scene(Some(mutation)), "{mutation:?} is not found");

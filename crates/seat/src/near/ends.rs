@@ -7,7 +7,7 @@ use queue::{ConsumerId, Effect, GoneReason, Request, Requester, Ticket, Verdict}
 
 use super::{Consumer, Near, Unsent};
 use crate::item::Ask;
-#[cfg(test)]
+#[cfg(debug_assertions)]
 use crate::mutation::{Mutation, has};
 use crate::publishes::Row;
 use crate::session::Session;
@@ -55,7 +55,7 @@ impl Near {
             }
         }
         self.unsent = left;
-        #[cfg(test)]
+        #[cfg(debug_assertions)]
         if has(Mutation::RefuseSent) {
             std::mem::take(&mut self.publishes).into_rows().for_each(|row| self.refuse_publish(&row.kept));
         }
@@ -65,7 +65,7 @@ impl Near {
 
     /// Answers all tickets.
     pub(super) fn end_tickets(&mut self) {
-        #[cfg(test)]
+        #[cfg(debug_assertions)]
         if has(Mutation::ForgetTickets) {
             return;
         }
@@ -115,7 +115,7 @@ impl Near {
     /// Ends the session: the other node knows nothing of it. What was not sent goes over the next one. Publishes that were sent may be stored. If the
     /// other node has started again they are sent again, because nobody else can answer them; otherwise their publishers are told that nobody knows.
     pub(super) fn end(&mut self, has_started_again: bool) {
-        #[cfg(test)]
+        #[cfg(debug_assertions)]
         if has(Mutation::KeepSession) && has_started_again {
             self.id.session += 1;
             self.peer_boot = None;
@@ -138,7 +138,7 @@ impl Near {
             });
         }
         for row in publishes.into_rows() {
-            #[cfg(test)]
+            #[cfg(debug_assertions)]
             if has(Mutation::ForgetInDoubt) && has_started_again {
                 continue;
             }

@@ -111,6 +111,7 @@ impl Shard {
     /// Proposes a command of this node to whoever decides.
     pub(super) fn open_proposal(&mut self, proposal: Proposal) {
         let Proposal { ticket, by, from, command } = proposal;
+        let reuses = self.has(Mutation::ReuseNumbers);
         let proposals = &mut self.metadata.proposals;
         if let Command::ForgetQueue { queue } = command
             && !proposals.ends.insert(queue)
@@ -120,6 +121,9 @@ impl Shard {
         if proposals.open.len() >= OPEN_MAX && !is_consequence(&command) {
             let reason = format!("too many changes wait for the cluster: the limit is {OPEN_MAX}");
             return self.take_answer(0, ticket, Err(CatalogError::Busy { reason }), false);
+        }
+        if reuses && proposals.open.is_empty() {
+            proposals.next = proposals.next.saturating_sub(1).max(1);
         }
         let number = proposals.next;
         proposals.next += 1;
