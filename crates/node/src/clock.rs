@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// A clock in milliseconds since the epoch that never goes back while the process lives.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     started: Instant,
     /// The time since the epoch at `started`.
     since: Duration,
@@ -14,6 +14,11 @@ impl Clock {
     pub(crate) fn start() -> Self {
         let started = Instant::now();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self::started(started, since)
+    }
+
+    /// Returns the clock of a process that starts at an instant at which the system's clock shows this time since the epoch.
+    pub fn started(started: Instant, since: Duration) -> Self {
         Self { started, since }
     }
 
@@ -22,7 +27,7 @@ impl Clock {
     }
 
     /// Returns what this clock shows at an instant.
-    pub(crate) fn ms_at(&self, at: Instant) -> u64 {
+    pub fn ms_at(&self, at: Instant) -> u64 {
         self.after(at.duration_since(self.started))
     }
 

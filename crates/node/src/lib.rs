@@ -38,6 +38,7 @@ pub mod users_copy;
 
 pub use admin_api::AdminApi;
 pub use alarms::{AlarmLimits, Limit};
+pub use clock::Clock;
 pub use cluster_settings::{ClusterSettings, ListedNode};
 pub use cluster_view::{ClusterNode, ClusterView, NodeState, SeenNodes};
 pub use data_dir::StartError;

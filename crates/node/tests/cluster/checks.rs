@@ -22,6 +22,8 @@ pub(super) enum Outcome {
 #[derive(Clone, Debug)]
 pub(super) struct Declared {
     pub name: String,
+    /// The node that was asked, which has the queue.
+    pub node: usize,
     pub outcome: Outcome,
 }
 
@@ -31,6 +33,8 @@ pub(super) struct History {
     /// The state of the catalog after the entry of each index, as the first node has it that was looked at.
     states: BTreeMap<u64, u64>,
     pub declared: Vec<Declared>,
+    /// The names of the durable queues among them that were carried out.
+    durable: Vec<String>,
 }
 
 /// Returns a digest of a catalog that does not depend on the order in which its tables are read.
@@ -71,14 +75,12 @@ impl History {
     }
 
     /// Returns the durable queues that were declared.
-    pub(super) fn durable(&self) -> Vec<String> {
-        let is_durable = |name: &str| !name[1..].parse::<u64>().expect("a number").is_multiple_of(2);
-        let done = self.declared.iter().filter(|one| one.outcome == Outcome::Done && is_durable(&one.name));
-        done.map(|one| one.name.clone()).collect()
+    pub(super) fn durable(&self) -> &[String] {
+        &self.durable
     }
 
     /// Notes the answer to the declaration of a queue of a name that was never used before.
-    pub(super) fn note_answer(&mut self, name: &str, answer: &Result<Answer, CatalogError>) {
+    pub(super) fn note_answer(&mut self, node: usize, name: &str, answer: &Result<Answer, CatalogError>) {
         let outcome = match answer {
             Ok(Answer::Queue { created, .. }) => {
                 assert!(created, "queue {name} was declared once, and the answer says that it was there");
@@ -88,17 +90,20 @@ impl History {
             Err(CatalogError::Unavailable { .. }) => Outcome::Refused,
             other => panic!("queue {name}: {other:?}"),
         };
-        self.declared.push(Declared { name: name.to_owned(), outcome });
+        self.declared.push(Declared { name: name.to_owned(), node, outcome });
+        if outcome == Outcome::Done {
+            self.durable.push(name.to_owned());
+        }
     }
 
-    /// Called at the end, with the catalog that all nodes have.
-    pub(super) fn check_end(&self, catalog: &Catalog) {
-        for Declared { name, outcome } in &self.declared {
+    /// Called at the end, with the catalog that all nodes have. Without faults, `all_known` says that each outcome must be known.
+    pub(super) fn check_end(&self, catalog: &Catalog, all_known: bool) {
+        for Declared { name, outcome, .. } in &self.declared {
             let exists = catalog.listed_queue("/", name).is_some();
             match outcome {
                 Outcome::Done => assert!(exists, "queue {name} was declared, and is gone"),
                 Outcome::Refused => assert!(!exists, "queue {name} was refused, and is there"),
-                Outcome::Unknown => {}
+                Outcome::Unknown => assert!(!all_known, "queue {name}: nobody knows what has become of it"),
             }
         }
     }

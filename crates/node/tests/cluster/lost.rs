@@ -91,6 +91,21 @@ fn a_node_that_was_out_of_sight_for_a_minute_is_lost() {
     assert_eq!(start(&mut pair), before);
 }
 
+/// The time of a loss is measured by a clock that nobody sets.
+#[test]
+fn a_clock_that_is_set_loses_no_node_and_keeps_none() {
+    for forward in [true, false] {
+        let (mut pair, mut client) = pair_with_client(None);
+        pair.set_cut(true);
+        pair.talk(&mut client, 3000);
+        pair.nodes[0].clock.jump_an_hour(forward);
+        pair.talk(&mut client, 56_000);
+        assert_eq!(queues(&mut pair)[0], ALL, "forward: {forward}");
+        pair.talk(&mut client, 2000);
+        assert_eq!(queues(&mut pair)[0], ["durable"], "forward: {forward}");
+    }
+}
+
 /// The entries are gone from the log of the leader when the node is back, so it gets the whole catalog.
 #[test]
 fn a_node_that_gets_a_base_ends_what_it_has_lost() {

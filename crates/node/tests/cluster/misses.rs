@@ -86,7 +86,8 @@ impl Pair {
                 }
             }
             for from in 0..2 {
-                for mail in broker(&mut self.nodes[from]).step(self.now, &mut self.random) {
+                let shown_ms = self.nodes[from].shown_ms(self.now);
+                for mail in broker(&mut self.nodes[from]).step(shown_ms, &mut self.random) {
                     let message = PeerMessage::decode(mail.bytes.clone()).expect("a message");
                     let is_question = matches!(message, PeerMessage::HowFar { .. });
                     self.questions += u32::from(is_question);

@@ -4,22 +4,30 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use broker::mail::Mail;
 use broker::settings::Settings;
 use catalog::access::{Access, Hashing, Permissions, User};
-use catalog::ids::{NodeId, NodeNumber, Origin, ShardId};
+use catalog::ids::{NodeId, NodeNumber, Origin, QueueId, ShardId};
 use catalog::{Answer, CatalogError, Command, KnownNode};
 use link::{ClusterId, Hello, NodeIdentity, Role};
+
+use node::Clock;
 use node::make_shards;
-use node::recovery::{Disks, Purpose, Recovered, Start, recover};
-use node::shard::{Mutation, PeerMail, Shard, StorageLimits};
+use node::recovery::{Disks, Purpose, RecoverError, Recovered, Start, recover};
+use node::shard::{PeerMail, Shard, StorageLimits};
 use nodes::{Directory, Life, Nodes, Reason};
 use wal::{Handover, Log, Options, PackOptions};
 use wal_testing::{Crash, Random, SimDisk};
 
+use super::clock::SimClock;
+use super::mistakes::Mistake;
 use crate::asks::Asks;
 use crate::recovered::SimDisks;
+
+/// The boots of a node that was wiped count from here, so that a client can tell them from those of the node before.
+const FIRST_BOOT_WIPED: u32 = 1000;
 
 /// What survives a process.
 pub(super) struct SimNode {
@@ -29,10 +37,25 @@ pub(super) struct SimNode {
     pub membership: Option<(ClusterId, NodeNumber)>,
     pub boot: u32,
     pub disks: SimDisks,
-    /// Its clock is ahead by this much.
-    pub ahead_ms: u64,
+    pub clock: SimClock,
     pub shards: ShardId,
+    /// What has happened to its disk.
+    pub disk: DiskState,
+    /// The queues that its starts have closed, because their records may be lost.
+    pub closed: BTreeSet<QueueId>,
     pub process: Option<Process>,
+}
+
+/// What has happened to the disk of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DiskState {
+    Sound,
+    /// Something in its log was changed or lost. Its starts close queues, or nothing follows from it.
+    Damaged,
+    /// Its starts are refused for this reason: definitions may be lost.
+    Refused(String),
+    /// Everything was lost, and it had this identity before.
+    Wiped(NodeIdentity),
 }
 
 /// A process. It knows the other nodes from its start on, and has shards when it is a member of a cluster.
@@ -40,11 +63,15 @@ pub(super) struct Process {
     /// The node itself.
     me: KnownNode,
     pub nodes: Nodes,
+    /// When it has started, by the monotonic clock.
+    started: Instant,
     pub broker: Option<Broker>,
     /// What is written to disk, and when that is done.
     pub persists: Option<(u64, ClusterId, NodeNumber)>,
     /// Nothing happens before this time: the process is stopped, or its machine is.
     pub paused_until_ms: u64,
+    /// The connections of other nodes that have ended during a pause.
+    pub ended: Vec<usize>,
     /// The nodes whose admission was proposed.
     pub admitting: Vec<(NodeIdentity, Rc<RefCell<Option<Answered>>>)>,
     /// The number of nodes that the machine was told of.
@@ -59,6 +86,7 @@ pub(super) type Answered = Result<Answer, CatalogError>;
 /// The shards of a process.
 pub(super) struct Broker {
     pub log: Log<SimDisk>,
+    clock: Clock,
     pub shards: Vec<Shard>,
     access: Arc<Access>,
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
@@ -91,8 +119,10 @@ impl SimNode {
             membership: None,
             boot: 0,
             disks: SimDisks::new(seed * 16 + u64::from(at)),
-            ahead_ms: random.below(5000),
+            clock: SimClock::right(),
             shards: 1 + random.below(2) as ShardId,
+            disk: DiskState::Sound,
+            closed: BTreeSet::new(),
             process: None,
         }
     }
@@ -125,7 +155,7 @@ impl SimNode {
         listed: &[String],
         now_ms: u64,
         random: &mut Random,
-        mutation: Option<Mutation>,
+        mistake: Option<Mistake>,
     ) {
         self.boot += 1;
         let directory = match self.membership {
@@ -138,26 +168,31 @@ impl SimNode {
             listed: listed.to_vec(),
             directory,
             cluster: ClusterId(u128::from(1 + random.next()).to_be_bytes()),
-            now_ms,
+            now_ms: 0,
             seed: random.next(),
         });
         self.process = Some(Process {
             me: KnownNode { identity: self.identity, name: self.name.as_str().into() },
             nodes: nodes.expect("the list is sound"),
+            started: self.clock.instant(now_ms),
             broker: None,
             persists: None,
             paused_until_ms: 0,
+            ended: Vec::new(),
             admitting: Vec::new(),
             known: 0,
             supported: BTreeSet::new(),
         });
+        if let (Some(Mistake::Nodes(mutation)), Some(process)) = (mistake, &mut self.process) {
+            process.nodes.mutate(mutation);
+        }
         if self.membership.is_some() {
-            self.start_broker(now_ms, mutation);
+            self.start_broker(now_ms, mistake);
         }
     }
 
     /// Starts the shards. The node is a member of a cluster.
-    pub(super) fn start_broker(&mut self, now_ms: u64, mutation: Option<Mutation>) {
+    pub(super) fn start_broker(&mut self, now_ms: u64, mistake: Option<Mistake>) {
         let origin = Origin { node: self.id(), boot: self.boot };
         let (access, settings) = (Arc::new(access()), Arc::new(Settings::default()));
         let start = Start {
@@ -178,16 +213,35 @@ impl SimNode {
             in_cluster: self.number(),
             mutation: None,
         };
-        let recovered = recover(disks, Purpose::Start(start));
-        let Recovered { restored, log, .. } =
-            recovered.unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let Recovered { restored, log, recovery, .. } = match recover(disks, Purpose::Start(start)) {
+            Ok(recovered) => recovered,
+            Err(error @ RecoverError::Definitions(_)) if self.disk != DiskState::Sound => {
+                self.process = None;
+                self.disk = DiskState::Refused(error.to_string());
+                return;
+            }
+            Err(error) => panic!("{}: {error}", self.name),
+        };
+        let was_refused = matches!(self.disk, DiskState::Refused(_));
+        assert!(!was_refused, "{} starts, and a start before was refused", self.name);
+        let known = restored.queues.iter().filter(|(_, queue)| queue.is_damaged()).map(|(id, _)| *id);
+        let unclaimed = restored.unclaimed.iter().filter(|(_, unclaimed)| unclaimed.queue.is_damaged());
+        let closed: BTreeSet<QueueId> = known.chain(unclaimed.map(|(id, _)| *id)).collect();
+        let is_new = closed.iter().any(|queue| !self.closed.contains(queue));
+        assert!(!is_new || self.disk == DiskState::Damaged, "{} closes {closed:?}", self.name);
+        assert!(!is_new || !recovery.damage.is_empty(), "{} does not say what is damaged", self.name);
+        self.closed = closed;
         let limits = StorageLimits { garbage_allowed: 1 << 16, ..StorageLimits::default() };
-        let mut shards =
-            make_shards(restored, self.shards, &settings, &access, limits, now_ms + self.ahead_ms);
+        let clock = Clock::started(self.clock.instant(now_ms), self.clock.system(now_ms));
+        let shown_ms = clock.ms_at(self.clock.instant(now_ms));
+        let mut shards = make_shards(restored, self.shards, &settings, &access, limits, shown_ms);
         shards[0].note_log_size(log.size());
-        mutation.into_iter().for_each(|mutation| shards.iter_mut().for_each(|shard| shard.mutate(mutation)));
+        if let Some(Mistake::Shard(mutation)) = mistake {
+            shards.iter_mut().for_each(|shard| shard.mutate(mutation));
+        }
         let broker = Broker {
             log,
+            clock,
             shards,
             access,
             mail: BTreeMap::new(),
@@ -203,6 +257,45 @@ impl SimNode {
                 process.admit_itself();
             }
         }
+    }
+
+    /// Gives its process the time, as the product does before it handles anything. Returns what the clock of its shards shows, if it has shards.
+    pub(super) fn set_time(&mut self, now_ms: u64) -> Option<u64> {
+        let (instant, system) = (self.clock.instant(now_ms), self.clock.system(now_ms));
+        let process = self.process.as_mut()?;
+        let passed = instant.duration_since(process.started);
+        process.nodes.handle_time(passed.as_millis() as u64, system.as_millis() as u64);
+        process.ended.drain(..).for_each(|peer| process.nodes.handle_accept_closed(peer));
+        let broker = process.broker.as_mut()?;
+        let shown_ms = broker.clock.ms_at(instant);
+        broker.shards.iter_mut().for_each(|shard| shard.set_now(shown_ms));
+        Some(shown_ms)
+    }
+
+    /// Returns what the clock of its shards shows.
+    pub(super) fn shown_ms(&self, now_ms: u64) -> u64 {
+        let broker = self.process.as_ref().and_then(|process| process.broker.as_ref());
+        broker.expect("it has shards").clock.ms_at(self.clock.instant(now_ms))
+    }
+
+    /// Returns true if its process runs, and is not paused.
+    pub(super) fn acts(&self, now_ms: u64) -> bool {
+        self.process.as_ref().is_some_and(|process| process.paused_until_ms <= now_ms)
+    }
+
+    /// Loses everything that is on its disk. It does not run.
+    pub(super) fn wipe(&mut self, random: &mut Random) {
+        self.disk = DiskState::Wiped(NodeIdentity(self.identity));
+        self.identity[8..].copy_from_slice(&(1 + random.below(u64::MAX - 1)).to_be_bytes());
+        let id = self.id().0 + 1000;
+        self.identity[..4].copy_from_slice(&id.to_be_bytes());
+        (self.membership, self.boot, self.disks) =
+            (None, FIRST_BOOT_WIPED, SimDisks::new(random.below(1 << 32)));
+    }
+
+    /// Returns true if it is a member of the cluster, and can start.
+    pub(super) fn is_member(&self) -> bool {
+        matches!(self.disk, DiskState::Sound | DiskState::Damaged)
     }
 
     /// Ends the process.

@@ -8,6 +8,7 @@ use node::peer::{PeerMessage, Propose};
 use node::shard::Mutation;
 use wal_testing::Random;
 
+use super::mistakes::Mistake;
 use super::node::{Answered, SimNode};
 use crate::asks::Asks;
 
@@ -15,7 +16,7 @@ fn one_with(mutation: Option<Mutation>) -> (SimNode, Random, u64) {
     let mut random = Random(7);
     let mut one = SimNode::new(1, 7, &mut random);
     one.membership = Some((ClusterId([1; 16]), 1));
-    one.start(&[one.name.clone(), "sluice@2".into()], 1_000_000, &mut random, mutation);
+    one.start(&[one.name.clone(), "sluice@2".into()], 1_000_000, &mut random, mutation.map(Mistake::Shard));
     (one, random, 1_000_000)
 }
 
@@ -122,7 +123,8 @@ pub(super) fn pair_run(
     for _ in 0..ms {
         *now += 1;
         for from in 0..2 {
-            let sent = broker(&mut nodes[from]).step(*now, random);
+            let shown_ms = nodes[from].shown_ms(*now);
+            let sent = broker(&mut nodes[from]).step(shown_ms, random);
             for mail in sent {
                 let message = PeerMessage::decode(mail.bytes.clone()).unwrap();
                 if !loses(from as u32 + 1, &message) {
@@ -150,8 +152,7 @@ pub(super) fn pair_with(shards: Option<u8>, mutation: Option<Mutation>) -> ([Sim
     let mut two = SimNode::new(2, 8, &mut random);
     two.membership = Some((ClusterId([1; 16]), 2));
     two.shards = shards.unwrap_or(two.shards);
-    two.start(&[one.name.clone(), "sluice@2".into()], now, &mut random, mutation);
-    (one.ahead_ms, two.ahead_ms) = (0, 0);
+    two.start(&[one.name.clone(), "sluice@2".into()], now, &mut random, mutation.map(Mistake::Shard));
     let mut nodes = [one, two];
     link(&mut nodes, 0);
     link(&mut nodes, 1);

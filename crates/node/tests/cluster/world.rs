@@ -1,33 +1,41 @@
 //! The world: nodes, links, faults, clients.
 
+mod answers;
+mod faults;
+
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use catalog::{Arguments, Command, DeclareQueue};
-use node::shard::Mutation;
+use catalog::ids::NodeNumber;
 use node::shard::looks::CatalogSight;
-use nodes::{Event, Side, Why};
-use wal_testing::{Crash, Random};
+use nodes::{BEAT_MS, Event, Reason, Side, Waits, Why};
+use wal_testing::Random;
 
 use super::checks::{self, History};
 use super::clients::Clients;
+use super::clock::SimClock;
 use super::links::{Kind, Network, Pipe, Sent};
-use super::node::{Answered, Process, SimNode};
-use crate::asks::Asks;
+use super::mistakes::Mistake;
+use super::node::{Answered, DiskState, SimNode};
 
 /// Which faults there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     Quiet,
-    /// Links are cut in one or both directions, and delayed.
+    /// Links are cut in one or both directions, and delayed, processes are paused, and clocks are set.
     Cuts,
-    /// As before, and processes are killed and paused, and machines lose power.
+    /// As before, and processes are killed, and machines lose power.
     Kills,
+    /// As before, and the disk of one node is damaged or wiped while it does not run.
+    Damage,
 }
 
 /// The steps with faults.
 const FAULTY_STEPS: u32 = 6000;
+
+/// The first of them, in which nothing fails if a disk is damaged later: the cluster must have three members before.
+const FORMING_STEPS: u32 = 2000;
 
 /// The simulated time after which everything moves again, when the last fault has healed: links are dialed at most 5 s apart, a support takes
 /// 2 s to end, and elections are tried again every half second.
@@ -36,8 +44,18 @@ const HEALED_MS: u64 = 20_000;
 /// The time in which consumers empty all queues. What a node held that was lost returns after a minute.
 const EMPTIED_MS: u64 = 70_000;
 
-/// After this time without clients, nothing is on its way any more.
-const QUIET_MS: u64 = 6000;
+/// After this time without requests of clients, nothing is on its way any more.
+const CALM_MS: u64 = 6000;
+
+/// For so long a quiet cluster must send nothing but heartbeats: longer than everything that is repeated, except the loss of a node.
+const QUIET_MS: u64 = 10_000;
+
+/// The most time from one step to the next, and when little happens.
+const STEP_MS: u64 = 8;
+const SLOW_STEP_MS: u64 = 20;
+
+/// So many clients do something in one step then.
+const SLOW_CLIENT_STEPS: u32 = 3;
 
 /// The longest time in which a client is answered, while its node runs: the patience of a node, and what its turns take.
 const ANSWER_MS: u64 = 7000;
@@ -45,6 +63,11 @@ const ANSWER_MS: u64 = 7000;
 /// The simulated time after which two nodes that have links in both directions, support each other and run know how far the other has come. A
 /// link over which nothing arrives closes after 2 s, and the messages of others are on their way for 0.3 s at most.
 const SEEN_MS: u64 = 3500;
+
+/// Two nodes whose clocks differ by more than the first are told so, and by less than the second are not. Between the two it depends on the
+/// round trip of heartbeats, and on how the clocks differed before.
+const CLOCKS_APART_MS: u64 = 2000;
+const CLOCKS_AGREE_MS: u64 = 450;
 
 /// The most declarations of a run.
 const DECLARATIONS_MAX: usize = 60;
@@ -66,6 +89,8 @@ pub(super) struct World {
     listed: Vec<String>,
     pipes: BTreeMap<(usize, usize, Kind), Pipe>,
     networks: BTreeMap<(usize, usize), Network>,
+    /// The number of the second node when the first one last opened a connection to its shards.
+    numbers: BTreeMap<(usize, usize), NodeNumber>,
     history: History,
     asked: Vec<Asked>,
     names: u64,
@@ -76,15 +101,47 @@ pub(super) struct World {
     in_sight: BTreeMap<(usize, usize), u64>,
     /// When the first node said last that the second is behind.
     behind: BTreeMap<(usize, usize), u64>,
+    /// Time passes faster from step to step, because little happens.
+    is_slow: bool,
     /// The number of messages between shards.
     mail: u64,
-    mutation: Option<Mutation>,
+    /// The number of words of heartbeats.
+    words: u64,
+    /// The node whose disk was damaged, and the owners whose records may be concerned. `None` if anybody's may be.
+    hurt: Option<(usize, Option<BTreeSet<u64>>)>,
+    mistake: Option<Mistake>,
+}
+
+/// What has happened in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// Declarations that were carried out.
+    pub declared: u64,
+    /// Messages that were accepted.
+    pub accepted: u64,
+    /// Nodes whose disk was wiped.
+    pub wiped: u64,
+    /// Nodes whose starts were refused, because definitions may be lost.
+    pub refused: u64,
+    /// Nodes that have closed queues.
+    pub closed: u64,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, other: Self) {
+        self.declared += other.declared;
+        self.accepted += other.accepted;
+        self.wiped += other.wiped;
+        self.refused += other.refused;
+        self.closed += other.closed;
+    }
 }
 
 impl World {
     pub(super) fn new(seed: u64, plan: Plan) -> Self {
         let mut random = Random(seed);
-        let nodes: Vec<SimNode> = (0..3).map(|at| SimNode::new(at, seed, &mut random)).collect();
+        let mut nodes: Vec<SimNode> = (0..3).map(|at| SimNode::new(at, seed, &mut random)).collect();
+        nodes.iter_mut().for_each(|node| node.clock = SimClock::drifting(&mut random));
         let pairs: Vec<_> =
             (0..3).flat_map(|a| (0..3).filter(move |b| *b != a).map(move |b| (a, b))).collect();
         let of_pair = |(a, b)| [(a, b, Kind::Heartbeats), (a, b, Kind::Data)];
@@ -96,6 +153,7 @@ impl World {
             nodes,
             pipes: pairs.iter().copied().flat_map(of_pair).map(|pipe| (pipe, Pipe::default())).collect(),
             networks: pairs.into_iter().map(|pair| (pair, Network::default())).collect(),
+            numbers: BTreeMap::new(),
             history: History::default(),
             asked: Vec::new(),
             names: 0,
@@ -104,26 +162,32 @@ impl World {
             clients: Clients::default(),
             in_sight: BTreeMap::new(),
             behind: BTreeMap::new(),
+            is_slow: false,
             mail: 0,
-            mutation: None,
+            words: 0,
+            hurt: None,
+            mistake: None,
         }
     }
 
-    pub(super) fn with_mutation(mut self, mutation: Mutation) -> Self {
-        self.mutation = Some(mutation);
+    pub(super) fn with_mistake(mut self, mistake: Mistake) -> Self {
+        self.mistake = Some(mistake);
         self
     }
 
-    /// Returns the number of declarations that were carried out, and the number of messages that were accepted.
-    pub(super) fn run(mut self) -> [u64; 2] {
+    /// Runs to the end. Panics if something is wrong.
+    pub(super) fn run(mut self) -> Counts {
         (0..self.nodes.len()).for_each(|at| {
             if self.plan != Plan::Kills || self.random.one_in(2) {
                 self.start(at)
             }
         });
-        for _ in 0..FAULTY_STEPS {
+        let formed_at = if self.plan == Plan::Damage { FORMING_STEPS } else { 0 };
+        for at in 0..FAULTY_STEPS {
             self.step();
-            self.trouble();
+            if at >= formed_at {
+                self.trouble();
+            }
         }
         self.heal();
         let healed_ms = self.now_ms;
@@ -131,76 +195,77 @@ impl World {
             self.step();
         }
         // Without clients, nothing but heartbeats is sent soon.
-        self.has_clients = false;
-        let queues = self.history.durable();
+        (self.has_clients, self.is_slow) = (false, true);
+        let lost = self.lost_queues();
+        let queues: Vec<String> =
+            self.history.durable().iter().filter(|queue| !lost.contains(*queue)).cloned().collect();
         let emptied_ms = self.now_ms + EMPTIED_MS;
         while self.now_ms < emptied_ms {
-            self.clients.finish(&mut self.nodes, &queues, self.now_ms, &mut self.random);
+            if self.random.one_in(20) {
+                self.clients.finish(&mut self.nodes, &queues, self.now_ms, &mut self.random);
+            }
             self.step();
         }
-        let healed_ms = healed_ms + EMPTIED_MS;
-        while self.now_ms < healed_ms + HEALED_MS + QUIET_MS {
+        let quiet_ms = self.now_ms + CALM_MS;
+        while self.now_ms < quiet_ms {
             self.step();
         }
-        self.mail = 0;
-        while self.now_ms < healed_ms + HEALED_MS + 2 * QUIET_MS {
-            self.step();
-        }
-        assert_eq!(self.mail, 0, "messages between shards of a quiet cluster");
-        self.check_end()
+        self.check_quiet();
+        self.check_end(&lost)
+    }
+
+    fn has_kills(&self) -> bool {
+        matches!(self.plan, Plan::Kills | Plan::Damage)
     }
 
     // ---- what happens
 
     fn step(&mut self) {
-        self.now_ms += self.random.below(8);
+        self.now_ms += self.random.below(if self.is_slow { SLOW_STEP_MS } else { STEP_MS });
         match self.random.below(14) {
             0 => self.ask(),
             1..4 => self.carry(),
             4 => self.links(),
             12.. => {
-                let queues = self.history.durable();
-                self.clients.step(&mut self.nodes, &queues, self.now_ms, &mut self.random);
+                for _ in 0..if self.is_slow { SLOW_CLIENT_STEPS } else { 1 } {
+                    let (queues, now_ms) = (self.history.durable(), self.now_ms);
+                    self.clients.step(&mut self.nodes, queues, now_ms, &mut self.random);
+                }
             }
             _ => self.step_node(),
         }
         self.take_answers();
-        for (name, at, boot) in &self.transient {
-            let node = &self.nodes[*at];
-            if node.boot == *boot
-                && let Some(broker) = node.process.as_ref().and_then(|process| process.broker.as_ref())
-            {
-                assert!(
-                    broker.shards[0].catalog().listed_queue("/", name).is_some(),
-                    "H1: transient queue {name} was declared on {} in boot {boot}, which runs, and is gone",
-                    node.name
-                );
-            }
-        }
     }
 
     fn step_node(&mut self) {
         let (at, now_ms) = (self.random.index(self.nodes.len()), self.now_ms);
         let node = &mut self.nodes[at];
-        let (name, local_ms) = (node.name.clone(), now_ms + node.ahead_ms);
-        let Some(process) = node.process.as_mut().filter(|process| process.paused_until_ms <= now_ms) else {
+        if !node.acts(now_ms) {
             return;
-        };
-        process.nodes.handle_time(now_ms, local_ms);
+        }
+        let (shown_ms, name) = (node.set_time(now_ms), node.name.clone());
+        let Some(process) = node.process.as_mut() else { return };
         let mut mail = Vec::new();
-        if let Some(broker) = &mut process.broker {
-            mail = broker.step(local_ms, &mut self.random);
+        if let (Some(broker), Some(shown_ms)) = (&mut process.broker, shown_ms) {
+            mail = broker.step(shown_ms, &mut self.random);
             let shard = &broker.shards[0];
             // To look at a catalog takes longer than most steps.
             if broker.looked_at.replace(shard.catalog_index()) != Some(shard.catalog_index()) {
                 self.history.note_state(&name, shard.catalog_index(), shard.catalog());
+                let of_node = self.transient.iter().filter(|(_, on, since)| (*on, *since) == (at, node.boot));
+                for (queue, ..) in of_node {
+                    assert!(
+                        shard.catalog().listed_queue("/", queue).is_some(),
+                        "H1: transient queue {queue} was declared on {name} in this boot, which runs, and is gone"
+                    );
+                }
             }
         }
         process.take_admitted();
         if let Some((_, cluster, number)) = process.persists.take_if(|(at_ms, ..)| *at_ms <= now_ms) {
             process.nodes.handle_persisted();
             node.membership = Some((cluster, number));
-            node.start_broker(now_ms, self.mutation);
+            node.start_broker(now_ms, self.mistake);
         }
         self.events(at);
         if let Some(process) = &mut self.nodes[at].process {
@@ -217,10 +282,13 @@ impl World {
     /// Carries out what the machine of a node wants.
     fn events(&mut self, at: usize) {
         while let Some(event) = self.nodes[at].process.as_mut().and_then(|process| process.nodes.poll()) {
-            let now_ms = self.now_ms;
+            let (now_ms, is_member) = (self.now_ms, self.nodes[at].is_member());
             let Some(process) = self.nodes[at].process.as_mut() else { return };
             match event {
-                Event::Send { peer, word } => self.send(at, peer, Kind::Heartbeats, Sent::Word(word)),
+                Event::Send { peer, word } => {
+                    self.words += 1;
+                    self.send(at, peer, Kind::Heartbeats, Sent::Word(word));
+                }
                 Event::Close { peer, side } => {
                     let (from, to) = if side == Side::Dialed { (at, peer) } else { (peer, at) };
                     let pipe = self.pipes.entry((from, to, Kind::Heartbeats)).or_default();
@@ -230,6 +298,9 @@ impl World {
                     } else {
                         pipe.reset();
                     }
+                }
+                Event::Found { .. } | Event::Join { .. } if !is_member => {
+                    panic!("a node that has lost its disk is a member");
                 }
                 Event::Found { cluster } => {
                     process.persists = Some((now_ms + self.random.below(50), cluster, 1));
@@ -250,18 +321,31 @@ impl World {
                         }
                     }
                 }
-                // No node has alarms. The clocks differ by up to 5 s.
+                // No node has alarms. The end of a run looks at the clocks.
                 Event::Alarms { .. } | Event::Clocks { .. } => {}
                 Event::OtherCluster { .. } => panic!("there are two clusters"),
             }
         }
     }
 
-    /// Tells a node that the connection that another one had dialed has ended.
+    /// Tells a node that the connection that another one had dialed has ended. A paused one hears of it after its pause.
     fn close_accepted(&mut self, from: usize, to: usize) {
+        let acts = self.set_time(to);
         if let Some(process) = &mut self.nodes[to].process {
-            process.nodes.handle_accept_closed(from);
+            match acts {
+                true => process.nodes.handle_accept_closed(from),
+                false => process.ended.push(from),
+            }
         }
+    }
+
+    /// Gives a node the time. Returns false if it does not act now.
+    fn set_time(&mut self, at: usize) -> bool {
+        let acts = self.nodes[at].acts(self.now_ms);
+        if acts {
+            self.nodes[at].set_time(self.now_ms);
+        }
+        acts
     }
 
     fn send(&mut self, from: usize, to: usize, kind: Kind, sent: Sent) {
@@ -281,12 +365,13 @@ impl World {
 
     fn carry_over(&mut self, from: usize, to: usize, kind: Kind) {
         let (now_ms, sender) = (self.now_ms, self.nodes[from].number());
-        let (Some(pipe), false) = (self.pipes.get_mut(&(from, to, kind)), self.networks[&(from, to)].is_cut)
-        else {
+        if self.networks[&(from, to)].is_cut || !self.set_time(to) {
             return;
-        };
-        let Some(receiver) =
-            self.nodes[to].process.as_mut().filter(|process| process.paused_until_ms <= now_ms)
+        }
+        // A connection that is closed now must not bring anything.
+        self.events(to);
+        let (Some(pipe), Some(receiver)) =
+            (self.pipes.get_mut(&(from, to, kind)), self.nodes[to].process.as_mut())
         else {
             return;
         };
@@ -315,18 +400,21 @@ impl World {
                 Kind::Heartbeats => node.process.is_some(),
                 Kind::Data => node.process.as_ref().is_some_and(|process| process.broker.is_some()),
             };
-            let acts =
-                self.nodes[from].process.as_ref().is_some_and(|process| process.paused_until_ms <= now_ms);
-            if !acts || !is_running(&self.nodes[from]) {
+            if !self.nodes[from].acts(now_ms) || !is_running(&self.nodes[from]) {
                 continue;
             }
             let (is_up, is_cut) = (is_running(&self.nodes[to]), self.networks[&(from, to)].is_cut);
+            let answers = self.nodes[to].acts(now_ms);
             let Some(pipe) = self.pipes.get_mut(&(from, to, kind)) else { continue };
             if pipe.is_open && (!is_up || pipe.is_reset || pipe.is_silent(now_ms)) {
                 pipe.close(now_ms, &mut self.random);
                 self.tell(from, to, kind, false);
             } else if !pipe.is_open && pipe.dial_ms <= now_ms {
                 if is_up && !is_cut {
+                    if !answers {
+                        // The handshake waits.
+                        continue;
+                    }
                     pipe.is_open = true;
                     self.tell(from, to, kind, true);
                 } else {
@@ -346,11 +434,18 @@ impl World {
 
     /// Tells both ends that a connection is open, or has closed.
     fn tell(&mut self, from: usize, to: usize, kind: Kind, is_open: bool) {
+        for at in [from, to] {
+            self.set_time(at);
+            self.events(at);
+        }
         let (here, there) = (self.nodes[from].hello(), self.nodes[to].hello());
-        let (Some(number), Some(process)) = (Some(there.number), self.nodes[from].process.as_mut()) else {
-            return;
-        };
+        // A node that was wiped has no number any more, and its last connection had.
+        let Some(process) = self.nodes[from].process.as_mut() else { return };
         if kind == Kind::Data {
+            if is_open {
+                self.numbers.insert((from, to), there.number);
+            }
+            let Some(number) = self.numbers.get(&(from, to)).copied() else { return };
             let shards = process.broker.iter_mut().flat_map(|broker| &mut broker.shards);
             return shards.for_each(|shard| shard.handle_link(number, is_open));
         }
@@ -367,210 +462,51 @@ impl World {
         }
     }
 
-    // ---- clients
-
-    fn ask(&mut self) {
-        if !self.has_clients || self.names as usize >= DECLARATIONS_MAX || !self.random.one_in(6) {
-            return;
-        }
-        let at = self.random.index(self.nodes.len());
-        let (now_ms, boot) = (self.now_ms, self.nodes[at].boot);
-        let Some(process) =
-            self.nodes[at].process.as_mut().filter(|process| process.paused_until_ms <= now_ms)
-        else {
-            return;
-        };
-        let Some(broker) =
-            process.broker.as_mut().filter(|broker| !broker.shards[0].catalog().nodes().is_empty())
-        else {
-            return;
-        };
-        self.names += 1;
-        let name = format!("q{}", self.names);
-        let durable = !self.names.is_multiple_of(2);
-        // What is confirmed survives a power cut.
-        let arguments: Arguments = match durable {
-            true if self.names.is_multiple_of(3) => [("x-queue-type".to_owned(), "quorum".into())].into(),
-            true => [("x-fsync".to_owned(), true.into())].into(),
-            false => Arguments::default(),
-        };
-        let mut declare = DeclareQueue::new("/", name.as_str(), arguments);
-        declare.durable = durable;
-        let command = Command::DeclareQueue(declare);
-        let answer = Rc::new(RefCell::new(None));
-        let to = answer.clone();
-        let shard = self.random.index(broker.shards.len());
-        broker.shards[shard].propose(command, Box::new(move |answered| *to.borrow_mut() = Some(answered)));
-        self.asked.push(Asked { name, node: at, boot, since_ms: now_ms, answer });
-    }
-
-    /// Notes which nodes see each other.
-    fn look_around(&mut self) {
-        for (a, b) in self.networks.keys().copied() {
-            let one_way = |from: usize, to: usize| {
-                let pipe = &self.pipes[&(from, to, Kind::Data)];
-                let process = self.nodes[from].process.as_ref();
-                let process = process.filter(|process| process.paused_until_ms <= self.now_ms);
-                let number = self.nodes[to].number();
-                let supports = |process: &Process| number.is_some_and(|to| process.supported.contains(&to));
-                // A node that has just joined has no catalog, and no clients.
-                let has_catalog = |process: &Process| {
-                    let broker = process.broker.as_ref();
-                    broker.is_some_and(|broker| broker.shards.iter().all(|shard| shard.catalog_index() > 0))
-                };
-                let sees = process.is_some_and(|process| supports(process) && has_catalog(process));
-                pipe.is_open && !pipe.is_reset && sees
-            };
-            match one_way(a, b) && one_way(b, a) {
-                true => _ = self.in_sight.entry((a, b)).or_insert(self.now_ms),
-                false => _ = self.in_sight.remove(&(a, b)),
-            }
-            let broker = self.nodes[a].process.as_ref().and_then(|process| process.broker.as_ref());
-            if let (Some(broker), Some(number)) = (broker, self.nodes[b].number())
-                && broker.shards[0].is_behind(number)
-            {
-                self.behind.insert((a, b), self.now_ms);
-            }
-        }
-    }
-
-    fn take_answers(&mut self) {
-        self.look_around();
-        let (nodes, history, now_ms) = (&self.nodes, &mut self.history, self.now_ms);
-        let (in_sight, behind, plan) = (&self.in_sight, &self.behind, self.plan);
-        self.asked.retain(|asked| {
-            let node = &nodes[asked.node];
-            if let Some(answer) = asked.answer.borrow_mut().take() {
-                let number: u64 = asked.name[1..].parse().unwrap();
-                if number.is_multiple_of(2) {
-                    if answer.is_ok() && node.boot == asked.boot && node.process.is_some() {
-                        self.transient.push((asked.name.clone(), asked.node, asked.boot));
-                    }
-                } else {
-                    history.note_answer(&asked.name, &answer);
-                }
-                if answer.is_ok() {
-                    // All shards of the node have it.
-                    for shard in node
-                        .process
-                        .iter()
-                        .filter_map(|process| process.broker.as_ref())
-                        .flat_map(|broker| &broker.shards)
-                    {
-                        assert!(shard.catalog().listed_queue("/", &asked.name).is_some(), "{}", asked.name);
-                    }
-                    // So have all nodes in sight.
-                    let broker = |at: usize| nodes[at].process.as_ref()?.broker.as_ref();
-                    let seen = in_sight.iter().filter(|((a, _), since_ms)| {
-                        *a == asked.node && node.boot == asked.boot && **since_ms + SEEN_MS <= now_ms
-                    });
-                    for ((a, b), _) in seen {
-                        let Some(there) = broker(*b) else {
-                            continue;
-                        };
-                        let is_behind = behind.get(&(*a, *b)).is_some_and(|at_ms| *at_ms >= asked.since_ms);
-                        assert!(!is_behind || plan != Plan::Quiet, "{} is behind", nodes[*b].name);
-                        for shard in &there.shards {
-                            assert!(
-                                is_behind || shard.catalog().listed_queue("/", &asked.name).is_some(),
-                                "{} was declared on {}, which has {} in sight, and is not known there",
-                                asked.name,
-                                node.name,
-                                nodes[*b].name
-                            );
-                        }
-                    }
-                }
-                return false;
-            }
-            // A client of a process that has ended gets no answer.
-            let Some(process) = node.process.as_ref().filter(|_| node.boot == asked.boot) else {
-                return false;
-            };
-            let is_late = asked.since_ms.max(process.paused_until_ms) + ANSWER_MS < now_ms;
-            assert!(!is_late, "{} was asked on {} and is not answered", asked.name, node.name);
-            true
-        });
-    }
-
-    // ---- faults
-
-    fn trouble(&mut self) {
-        if self.plan == Plan::Quiet || !self.random.one_in(150) {
-            return;
-        }
-        let pairs: Vec<(usize, usize)> = self.networks.keys().copied().collect();
-        let pair = pairs[self.random.index(pairs.len())];
-        match self.random.below(if self.plan == Plan::Kills { 8 } else { 5 }) {
-            0 => self.networks.values_mut().for_each(|network| *network = Network::default()),
-            1 => self.networks.entry(pair).or_default().is_cut = true,
-            2 => {
-                for pair in [pair, (pair.1, pair.0)] {
-                    self.networks.entry(pair).or_default().is_cut = true;
-                }
-            }
-            3 => {
-                // A node is cut off.
-                let of_node = self.networks.iter_mut().filter(|((a, b), _)| *a == pair.0 || *b == pair.0);
-                of_node.for_each(|(_, network)| network.is_cut = true);
-            }
-            4 => self.networks.entry(pair).or_default().delay_ms = self.random.below(300),
-            5 => {
-                let paused = self.now_ms + self.random.below(5000);
-                if let Some(process) = &mut self.nodes[pair.0].process {
-                    process.paused_until_ms = process.paused_until_ms.max(paused);
-                }
-            }
-            6 => self.kill(pair.0),
-            _ => self.start(pair.0),
-        }
-    }
-
-    fn kill(&mut self, at: usize) {
-        if self.nodes[at].process.is_none() {
-            return;
-        }
-        let how = if self.random.one_in(2) { Crash::Power } else { Crash::Process };
-        self.nodes[at].kill(how);
-        let now_ms = self.now_ms;
-        let pipes: Vec<_> =
-            self.pipes.keys().copied().filter(|(from, to, _)| *from == at || *to == at).collect();
-        for (from, to, kind) in pipes {
-            let Some(pipe) = self.pipes.get_mut(&(from, to, kind)) else { continue };
-            if to == at {
-                pipe.reset();
-            } else if std::mem::take(pipe).is_open && kind == Kind::Heartbeats {
-                pipe.dial_ms = now_ms;
-                self.close_accepted(from, to);
-            }
-        }
-    }
-
-    fn start(&mut self, at: usize) {
-        if self.nodes[at].process.is_none() {
-            self.nodes[at].start(&self.listed, self.now_ms, &mut self.random, self.mutation);
-        }
-    }
-
-    /// Heals the network, and starts what has ended. Nothing else is done from outside.
-    fn heal(&mut self) {
-        self.networks.values_mut().for_each(|network| *network = Network::default());
-        (0..self.nodes.len()).for_each(|at| self.start(at));
-        for process in self.nodes.iter_mut().filter_map(|node| node.process.as_mut()) {
-            process.paused_until_ms = process.paused_until_ms.min(self.now_ms);
-        }
-    }
-
     // ---- the end
 
-    fn check_end(&mut self) -> [u64; 2] {
-        let processes = self.nodes.iter_mut().filter_map(|node| node.process.as_mut());
+    /// Returns the names of the durable queues that a node has lost or closed, because its disk was damaged.
+    fn lost_queues(&self) -> BTreeSet<String> {
+        let Some((hurt, suspects)) = &self.hurt else { return BTreeSet::new() };
+        let node = &self.nodes[*hurt];
+        if !node.is_member() {
+            let declared = self.history.declared.iter();
+            return declared.filter(|one| one.node == *hurt).map(|one| one.name.clone()).collect();
+        }
+        if let Some(suspects) = suspects {
+            assert!(node.closed.iter().all(|queue| suspects.contains(&queue.0)), "{:?}", node.closed);
+        }
+        let brokers = self.nodes.iter().filter_map(|node| node.process.as_ref()?.broker.as_ref());
+        let catalogs: Vec<_> = brokers.map(|broker| broker.shards[0].catalog()).collect();
+        let name = |queue| catalogs.iter().find_map(|catalog| catalog.queue_by_id(queue));
+        node.closed.iter().filter_map(|queue| name(*queue)).map(|record| record.name.to_string()).collect()
+    }
+
+    /// Checks that a quiet cluster sends heartbeats only. While a node is away, its loss is decided again each minute.
+    fn check_quiet(&mut self) {
+        (self.mail, self.words) = (0, 0);
+        let until_ms = self.now_ms + QUIET_MS;
+        while self.now_ms < until_ms {
+            self.step();
+        }
+        if self.nodes.iter().all(SimNode::is_member) {
+            assert_eq!(self.mail, 0, "messages between shards of a quiet cluster");
+            let most = self.networks.len() as u64 * (QUIET_MS / BEAT_MS + 1);
+            assert!(self.words <= most, "{} words of heartbeats", self.words);
+        }
+    }
+
+    /// `lost` are the queues whose messages may be lost.
+    fn check_end(&mut self, lost: &BTreeSet<String>) -> Counts {
+        let here: Vec<usize> = (0..self.nodes.len()).filter(|at| self.nodes[*at].is_member()).collect();
+        self.check_hurt();
+        let processes =
+            self.nodes.iter_mut().filter(|node| node.is_member()).filter_map(|node| node.process.as_mut());
         let brokers = processes.filter_map(|process| process.broker.as_mut());
         let sights: Vec<_> = brokers.map(|broker| broker.shards[0].catalog_sight()).collect();
         let is_whole =
             |sight: &CatalogSight| sight.has_majority && sight.voters.len() == 3 && sight.leader.is_some();
         assert!(sights.iter().all(is_whole), "{sights:?}");
-        let processes = || self.nodes.iter().map(|node| node.process.as_ref().expect("it runs"));
+        let processes = || here.iter().map(|at| self.nodes[*at].process.as_ref().expect("it runs"));
         let waits: Vec<_> = processes().map(|process| process.nodes.view()).collect();
         assert!(processes().all(|process| process.broker.is_some()), "not all have joined: {waits:#?}");
         let brokers: Vec<_> = processes().filter_map(|process| process.broker.as_ref()).collect();
@@ -585,9 +521,59 @@ impl World {
         assert!(self.asked.len() <= 3, "{} clients wait", self.asked.len());
         let catalog = brokers[0].shards[0].catalog();
         assert_eq!(catalog.nodes().len(), 3, "all have joined");
-        self.history.check_end(catalog);
-        self.clients.check_end(&self.nodes, self.plan == Plan::Kills);
+        self.history.check_end(catalog, self.plan == Plan::Quiet);
+        self.check_clocks();
+        self.clients.check_end(&self.nodes, self.has_kills(), lost);
         let done = self.history.declared.iter().filter(|one| one.outcome == checks::Outcome::Done).count();
-        [done as u64, self.clients.accepted() as u64]
+        let count = |is_it: fn(&SimNode) -> bool| self.nodes.iter().filter(|node| is_it(node)).count() as u64;
+        Counts {
+            declared: done as u64,
+            accepted: self.clients.accepted() as u64,
+            wiped: count(|node| matches!(node.disk, DiskState::Wiped(_))),
+            refused: count(|node| matches!(node.disk, DiskState::Refused(_))),
+            closed: count(|node| !node.closed.is_empty()),
+        }
+    }
+
+    /// Checks that the node whose disk was damaged says so.
+    fn check_hurt(&self) {
+        let Some((hurt, _)) = self.hurt else { return };
+        let node = &self.nodes[hurt];
+        match &node.disk {
+            DiskState::Sound => panic!("the disk of {} was damaged", node.name),
+            DiskState::Damaged => {}
+            DiskState::Refused(why) => assert!(why.contains("definitions"), "{why}"),
+            DiskState::Wiped(was) => {
+                let waits = node.process.as_ref().expect("it runs").nodes.waits();
+                let reason = Reason::WouldReplace(*was);
+                assert!(
+                    matches!(&waits, Waits::NotAdmitted { reason: why, .. } if *why == reason),
+                    "{waits}"
+                );
+            }
+        }
+    }
+
+    /// Checks what nodes say about the clocks of others.
+    fn check_clocks(&self) {
+        for (at, node) in self.nodes.iter().enumerate() {
+            let Some(process) = &node.process else { continue };
+            for (other, view) in process.nodes.view().nodes.iter().enumerate() {
+                if other == at || view.trouble.is_some() {
+                    continue;
+                }
+                let ahead_ms = self.nodes[other].clock.ahead_of(&node.clock, self.now_ms).unsigned_abs();
+                assert!(
+                    view.clocks_apart || ahead_ms < CLOCKS_APART_MS,
+                    "{}: {ahead_ms} ms, and {view:?}",
+                    node.name
+                );
+                assert!(
+                    !view.clocks_apart || ahead_ms > CLOCKS_AGREE_MS,
+                    "{}: {ahead_ms} ms, and {view:?}",
+                    node.name
+                );
+            }
+        }
     }
 }

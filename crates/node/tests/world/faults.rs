@@ -63,7 +63,7 @@ impl Place {
 
 /// Whose data a fault may concern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Suspects {
+pub(crate) enum Suspects {
     All,
     /// Every queue that is no stream.
     Queues,
@@ -71,7 +71,7 @@ pub(super) enum Suspects {
 }
 
 /// A fault that was made.
-pub(super) struct Fault {
+pub(crate) struct Fault {
     pub place: Place,
     pub suspects: Suspects,
     /// What was done, for people.
@@ -87,14 +87,14 @@ impl fmt::Display for Fault {
 }
 
 /// The valid records of a log, by their batches, and the damage that the log has found.
-pub(super) struct Contents {
+pub(crate) struct Contents {
     pub batches: BTreeMap<u64, Vec<Record>>,
     damage: Vec<Damage>,
 }
 
 impl Contents {
     /// Reads a copy of the log.
-    pub(super) fn of(log: &SimDisk) -> Self {
+    pub(crate) fn of(log: &SimDisk) -> Self {
         let mut batches: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
         let options = Options { seed: Some(1), ..Options::default() };
         let mut add = |record: Record| batches.entry(record.batch).or_default().push(record);
@@ -161,7 +161,7 @@ fn files(disk: &SimDisk, suffix: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Makes a fault at such a place, if there is one. `log` is what is in the log.
-pub(super) fn make(place: Place, disks: &SimDisks, log: &Contents, random: &mut Random) -> Fault {
+pub(crate) fn make(place: Place, disks: &SimDisks, log: &Contents, random: &mut Random) -> Fault {
     let made =
         match place {
             Place::Message | Place::Definition => in_record(place, disks, log, random),

@@ -39,7 +39,7 @@ use client::Client;
 pub(crate) use client::take;
 pub(crate) use damaged::Counts;
 use damaged::Damaged;
-pub(crate) use faults::{PLACES, Place};
+pub(crate) use faults::{Contents, Fault, PLACES, Place, Suspects, make as make_fault};
 use story::Story;
 use streams::StreamWorld;
 
