@@ -47,6 +47,37 @@ fn messages_are_published_shown_and_taken_over_http() {
 }
 
 #[test]
+fn a_queue_of_another_node_keeps_the_order_of_priorities() {
+    let cluster = Cluster::start("across-priorities", &[]);
+    let [publisher, consumer] = [PUBLISHER, CONSUMER].map(|at| cluster.broker(at));
+    cluster.declare(QUEUE, "p", &["--argument", "x-max-priority=5"]);
+    let sent = [
+        ("low-1", 1),
+        ("high-1", 5),
+        ("none", 0),
+        ("low-2", 1),
+        ("higher than the highest", 9),
+        ("high-2", 5),
+    ];
+    for (payload, priority) in sent {
+        let body = json!({
+            "routing_key": "p", "payload": payload, "payload_encoding": "string",
+            "properties": { "priority": priority },
+        });
+        let (status, answer) =
+            publisher.ask("POST", "/api/exchanges/%2F/amq.default/publish", &body.to_string());
+        assert_eq!((status, answer), (200, json!({ "routed": true })), "{payload}");
+    }
+    wait_until("all are ready", || cluster.messages("p") == (6, 0));
+    let ordered = ["high-1", "higher than the highest", "high-2", "low-1", "low-2", "none"];
+    assert_eq!(take(consumer, "p", "ack_requeue_true"), ordered);
+    // What returns keeps its place.
+    wait_until("all are ready", || cluster.messages("p") == (6, 0));
+    assert_eq!(take(consumer, "p", "ack_requeue_false"), ordered);
+    cluster.stop();
+}
+
+#[test]
 fn a_stream_of_another_node_is_browsed() {
     let cluster = Cluster::start("across-browse", &[]);
     cluster.declare(QUEUE, "s", &["--type", "stream"]);
