@@ -1,7 +1,5 @@
 //! `/api/overview` and `/api/whoami`.
 
-use std::sync::Arc;
-
 use broker::admin_api::{OfOthers, Overview, ProtocolRow};
 use catalog::ExchangeKind;
 use catalog::access::Authority;
@@ -54,7 +52,7 @@ async fn limited(call: &Call<'_>, overview: &Overview, ranges: &Ranges) -> Resul
     for vhost in sums.numbers.keys() {
         add(&mut sum, call.ports.samples().vhost(vhost, &sums, ranges).into());
     }
-    name_missing(call, &mut body, &sums.missing);
+    parts::name_missing(call, &mut body, &sums.missing);
     if stats {
         body["message_stats"] = sum["message_stats"].take();
     }
@@ -148,7 +146,7 @@ async fn whole(call: &Call<'_>, row: &NodeRow, ranges: &Ranges) -> Result<Value,
     });
     body["listeners"] = listeners.into();
     body["contexts"] = parts::contexts(o).into();
-    name_missing(call, &mut body, &missing);
+    parts::name_missing(call, &mut body, &missing);
     let samples = call.ports.samples();
     let fields = |part| {
         let mut sum = Value::Object(samples.node(part, row, ranges));
@@ -172,13 +170,6 @@ async fn whole(call: &Call<'_>, row: &NodeRow, ranges: &Ranges) -> Result<Value,
         body["queue_totals"] = sum;
     }
     Ok(body)
-}
-
-/// Names the nodes of a cluster whose parts are missing in sums.
-pub(crate) fn name_missing(call: &Call<'_>, body: &mut Value, missing: &[Arc<str>]) {
-    if call.api.is_in_cluster() {
-        body["missing_nodes"] = missing.iter().map(|name| Value::from(&**name)).collect();
-    }
 }
 
 /// Returns what every user may know of the broker.

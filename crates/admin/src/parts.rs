@@ -1,5 +1,7 @@
 //! What stands for the parts of RabbitMQ that tools ask for: feature flags, deprecated features, plugins, applications, and the runtime.
 
+use std::sync::Arc;
+
 use broker::admin_api::Overview;
 use broker::counters::Deprecated;
 use serde_json::{Map, Value, json};
@@ -195,6 +197,13 @@ pub(crate) fn contexts(overview: &Overview) -> Vec<Value> {
         }))
     });
     http.collect()
+}
+
+/// Names the nodes of a cluster whose parts are missing in sums.
+pub(crate) fn name_missing(call: &Call<'_>, body: &mut Value, missing: &[Arc<str>]) {
+    if call.api.is_in_cluster() {
+        body["missing_nodes"] = missing.iter().map(|name| Value::from(&**name)).collect();
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::account_changes::set;
 use crate::call::Call;
 use crate::limits::{limits_map, maximum};
-use crate::overview::name_missing;
+use crate::parts::name_missing;
 use crate::reply::{Failure, Reply};
 use crate::samples::Ranges;
 use crate::tags::tags_of;
