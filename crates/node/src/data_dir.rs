@@ -31,6 +31,8 @@ pub enum StartError {
     Streams { streams_dir: PathBuf, error: StreamError },
     /// The log may have lost definitions.
     Definitions { data_dir: PathBuf, lost: DefinitionsLost },
+    /// The log of a member of a cluster may have lost definitions.
+    OfMember { data_dir: PathBuf, lost: DefinitionsLost },
     /// The directory is one of a cluster.
     NotAlone { data_dir: PathBuf, error: NotAlone },
     /// The node is a member of a cluster, and the settings of the cluster are missing.
@@ -68,6 +70,12 @@ impl fmt::Display for StartError {
                         ", or with accept_lost_definitions = true, which closes every remaining queue and keeps its data",
                     DefinitionsLost::Unreadable => "",
                 }
+            ),
+            Self::OfMember { data_dir, lost } => write!(
+                f,
+                "cannot start on {}: {lost}; this node is a member of a cluster, whose other nodes have the definitions and go on without it; \
+                 accept_lost_definitions is for a node alone",
+                data_dir.display()
             ),
             Self::Packs { packs_dir, error } => {
                 write!(f, "cannot open the packs in {}: {error}", packs_dir.display())
@@ -108,6 +116,7 @@ impl StartError {
             RecoverError::Folder { folder, error } => of_directory(&data_dir.join(folder))(error),
             RecoverError::Log(error) => Self::Log { data_dir, error },
             RecoverError::Definitions(lost) => Self::Definitions { data_dir, lost },
+            RecoverError::OfMember(lost) => Self::OfMember { data_dir, lost },
             RecoverError::NotAlone(error) => Self::NotAlone { data_dir, error },
             RecoverError::Packs(error) => Self::Packs { packs_dir: data_dir.join(PACKS_DIR), error },
             RecoverError::Streams(error) => Self::Streams { streams_dir: data_dir.join(STREAMS_DIR), error },

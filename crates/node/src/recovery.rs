@@ -149,6 +149,8 @@ pub enum RecoverError {
     Log(OpenError),
     /// The log may have lost definitions, and that is not accepted.
     Definitions(DefinitionsLost),
+    /// The log of a member of a cluster may have lost definitions. That cannot be accepted: see [`recover_log`].
+    OfMember(DefinitionsLost),
     /// The damaged files cannot be kept.
     Keep(io::Error),
     /// The log cannot be written.
@@ -169,7 +171,7 @@ impl fmt::Display for RecoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Log(error) => write!(f, "cannot open the log: {error}"),
-            Self::Definitions(lost) => write!(f, "{lost}"),
+            Self::Definitions(lost) | Self::OfMember(lost) => write!(f, "{lost}"),
             Self::Keep(error) => write!(f, "cannot keep copies of the damaged log files: {error}"),
             Self::Write(error) => write!(f, "cannot write to the log: {error}"),
             Self::Folder { folder, error } => write!(f, "cannot open the directory {folder}: {error}"),
@@ -242,7 +244,8 @@ fn made<D>(folder: &'static str, open: &mut OpenFolder<'_, D>) -> Result<D, Reco
     opened.map_err(|error| RecoverError::Folder { folder, error })
 }
 
-/// Recovers the log. These are the first steps of [`recover`]. Opens no packs, and makes no folder but that of the copies.
+/// Recovers the log. These are the first steps of [`recover`]. Opens no packs, and makes no folder but that of the copies. The start of a member of a
+/// cluster never accepts that definitions are lost: the other nodes have them.
 ///
 /// # Errors
 /// See [`RecoverError`].
@@ -275,7 +278,9 @@ pub fn recover_log<D: Disk>(
     }
 
     let (accept, users) = match &purpose {
-        Purpose::Start(start) => (start.accept_lost_definitions, start.users),
+        // A member of a cluster would forget its votes and what it has acknowledged. The founder could even begin definitions of its own, because it
+        // does not know any more that others vote.
+        Purpose::Start(start) => (start.accept_lost_definitions && in_cluster.is_none(), start.users),
         Purpose::Look | Purpose::Offline => (false, None),
     };
     let (mut lost, mut took_users) = (None, false);
@@ -289,6 +294,7 @@ pub fn recover_log<D: Disk>(
     match (found, purpose) {
         (Ok(_), Purpose::Look) => {}
         (Err(found), Purpose::Look) => lost = Some(found),
+        (Err(found), _) if in_cluster.is_some() => return Err(RecoverError::OfMember(found)),
         (Err(found), _) => return Err(RecoverError::Definitions(found)),
         (Ok(Quarantined { mut records, mut noted, definitions_lost }), _) => {
             if has(mutation, Mutation::ForgetClosed) {

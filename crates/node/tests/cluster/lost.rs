@@ -3,9 +3,10 @@
 use ::node::shard::Mutation;
 use amqp091::{BasicConsume, Method, QueueDeclare};
 use catalog::{Arguments, Command, DeclareQueue, ParameterKey};
+use wal_testing::{Crash, Random};
 
 use super::misses::{Client091, Pair};
-use super::node::SimNode;
+use super::node::{DiskState, SimNode};
 use super::scenes::broker;
 
 fn declare(queue: &str, durable: bool, exclusive: bool) -> Method<'_> {
@@ -124,4 +125,20 @@ fn a_node_that_gets_a_base_ends_what_it_has_lost() {
     let [one, two] = queues(&mut pair);
     assert_eq!([one, two], [["durable"], ["durable"]]);
     assert_eq!(client.said, ["BasicCancel"]);
+}
+
+/// The founder could begin its group anew, and then there were two catalogs.
+#[test]
+fn a_member_without_its_definitions_does_not_start_even_if_their_loss_is_accepted() {
+    for at in [0, 1] {
+        let (mut pair, _) = pair_with_client(None);
+        let node = &mut pair.nodes[at];
+        node.kill(Crash::Process);
+        let files = node.disks.log.files();
+        files.keys().filter(|name| name.ends_with(".log")).for_each(|name| node.disks.log.lose(name));
+        node.disk = DiskState::Damaged;
+        node.accepts_loss = true;
+        node.start(&["sluice@1".into(), "sluice@2".into()], 2_000_000, &mut Random(5), None);
+        assert!(matches!(node.disk, DiskState::Refused(_)), "{:?}", node.disk);
+    }
 }

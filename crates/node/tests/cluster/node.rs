@@ -41,6 +41,8 @@ pub(super) struct SimNode {
     pub shards: ShardId,
     /// What has happened to its disk.
     pub disk: DiskState,
+    /// Its starts accept that definitions may be lost.
+    pub accepts_loss: bool,
     /// The queues that its starts have closed, because their records may be lost.
     pub closed: BTreeSet<QueueId>,
     pub process: Option<Process>,
@@ -122,6 +124,7 @@ impl SimNode {
             clock: SimClock::right(),
             shards: 1 + random.below(2) as ShardId,
             disk: DiskState::Sound,
+            accepts_loss: false,
             closed: BTreeSet::new(),
             process: None,
         }
@@ -196,7 +199,7 @@ impl SimNode {
         let origin = Origin { node: self.id(), boot: self.boot };
         let (access, settings) = (Arc::new(access()), Arc::new(Settings::default()));
         let start = Start {
-            accept_lost_definitions: false,
+            accept_lost_definitions: self.accepts_loss,
             users: None,
             rules: &settings.declare_rules,
             access: &access,
@@ -215,7 +218,7 @@ impl SimNode {
         };
         let Recovered { restored, log, recovery, .. } = match recover(disks, Purpose::Start(start)) {
             Ok(recovered) => recovered,
-            Err(error @ RecoverError::Definitions(_)) if self.disk != DiskState::Sound => {
+            Err(error @ RecoverError::OfMember(_)) if self.disk != DiskState::Sound => {
                 self.process = None;
                 self.disk = DiskState::Refused(error.to_string());
                 return;
