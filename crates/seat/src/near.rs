@@ -203,7 +203,7 @@ impl Near {
     pub fn publish(&mut self, kept: Kept) {
         match self.refuses {
             true => self.refuse_publish(&kept),
-            false => self.add_publish(Row { kept, is_in_doubt: false }),
+            false => self.add_publish(Row { kept, is_in_doubt: false, is_repeated: false }),
         }
     }
 
@@ -403,6 +403,7 @@ impl Near {
             match item {
                 Unsent::Publish(number) => {
                     if let Some(row) = self.publishes.get_mut(number) {
+                        row.is_repeated = row.is_in_doubt;
                         row.is_in_doubt = true;
                         row.kept.put(number, &mut batch);
                     }
@@ -494,9 +495,10 @@ impl Near {
                         return false;
                     }
                     for number in first..=last {
-                        if let Some(row) = self.publishes.take(number) {
-                            self.tell_receipt(&row.kept, verdict);
-                        }
+                        let Some(row) = self.publishes.take(number) else { continue };
+                        let is_refused = matches!(verdict, Verdict::Rejected(_));
+                        let known = if row.is_repeated && is_refused { Verdict::Unknown } else { verdict };
+                        self.tell_receipt(&row.kept, known);
                     }
                 }
                 Answer::Effect(effect) => self.handle_effect(effect),

@@ -54,6 +54,8 @@ pub(crate) struct Row {
     pub(crate) kept: Kept,
     /// It was sent, in this session or in one that was lost when the other node started again. So it may be stored there.
     pub(crate) is_in_doubt: bool,
+    /// It was sent again after the other node had started again. A refusal says nothing about the first copy.
+    pub(crate) is_repeated: bool,
 }
 
 /// The publishes of a session, by their numbers, which count from 1.

@@ -13,13 +13,16 @@ use catalog::reply_to::ReplyTo;
 use message::{Message, Parts, Route};
 use queue::{
     Attach, Carrier, Config, ConsumerId, ConsumerTimeout, Deliver, DeliveryRef, Effect, Fifo, GoneReason,
-    Mode, Output, Publish, PublisherId, Put, Request, Ticket, Verdict,
+    Mode, Output, Publish, PublisherId, Put, RejectReason, Request, Ticket, Verdict,
 };
 use random::Random;
 
 use self::clients::Clients;
 use crate::mutation::{self, Mutation};
-use crate::{Far, Frame, Host, Kept, LOST_MS, Meeting, Near, REFUSE_MS, SessionId, To, Told, meet};
+use crate::{
+    Answer, Far, Frame, Host, Kept, LOST_MS, Meeting, Near, REFUSE_MS, Said, SessionId, To, Told, meet,
+    put_answer,
+};
 
 const QUEUE: QueueId = QueueId(1);
 const PEER: u32 = 7;
@@ -641,4 +644,32 @@ fn without_the_other_node_requests_end_in_time() {
     world.near.publish(Kept { to: To::Queue(QUEUE), publish: reply });
     world.hear();
     assert_eq!(heard(&world, Somebody::Publisher(1))[4..], ["5 Rejected(OutOfReach)"]);
+}
+
+/// The first copy may have been stored, and taken by a consumer, before the queue refuses the second one.
+#[test]
+fn a_refusal_of_a_publish_that_was_sent_twice_says_nothing_of_the_first_copy() {
+    let mut near = Near::new(PEER, 1, 0);
+    let opened = |session, boot| Frame {
+        id: SessionId { boot: 1, session, shard: 0 },
+        said: Said::Opened { boot, received: 0 },
+    };
+    near.handle_link(true);
+    assert!(near.handle_frame(opened(1, 1)));
+    near.handle_request(QUEUE, publish(1, 1, 1, 0));
+    while near.poll_frame(0).is_some() {}
+    let ended = Frame { id: opened(1, 1).id, said: Said::Ended { boot: 2 } };
+    assert!(near.handle_frame(ended) && near.handle_frame(opened(2, 2)));
+    near.handle_request(QUEUE, publish(1, 2, 2, 0));
+    while near.poll_frame(0).is_some() {}
+    let mut items = Vec::new();
+    let verdict = Verdict::Rejected(RejectReason::Unavailable);
+    put_answer(&Answer::Receipt { first: 1, last: 2, verdict }, &mut items);
+    let said = Said::Answers { number: 1, items: items.into() };
+    assert!(near.handle_frame(Frame { id: opened(2, 2).id, said }));
+    let told = std::iter::from_fn(|| near.poll_told()).map(|told| match told {
+        Told::Receipt { first, last, verdict, .. } => (first, last, verdict),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [(1, 1, Verdict::Unknown), (2, 2, verdict)]);
 }
