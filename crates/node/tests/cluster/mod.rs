@@ -58,3 +58,11 @@ fn three_nodes_have_one_catalog_although_nodes_die_and_disks_lose_power() {
 fn three_nodes_have_one_catalog_although_a_disk_is_damaged() {
     each_seed(Plan::Damage);
 }
+
+/// In these a message that was in doubt was refused, because its queue was closed for damage, although the first copy was delivered.
+#[test]
+fn a_message_that_was_sent_twice_is_not_refused_if_it_was_delivered() {
+    for seed in [5404, 7900] {
+        World::new(seed, Plan::Damage).run();
+    }
+}
