@@ -454,11 +454,14 @@ impl Shard {
     }
 
     /// Opens the seat for a session that another node has begun. Returns false if this node does not know the other one yet, or can register no more:
-    /// then the other node asks again.
+    /// then the other node asks again. Returns false, too, if the frame is late and the other node has started again: nobody would ever end the seat.
     fn begin_far(&mut self, from: NodeNumber, frame: &Frame) -> bool {
         let Some(node) = self.metadata.catalog().nodes().get(&from).map(catalog::KnownNode::id) else {
             return false;
         };
+        if frame.id.boot < self.metadata.catalog().start_of(node) {
+            return false;
+        }
         let link = self.remote.seats + 1;
         let key = SeatKey { origin: Origin { node, boot: frame.id.boot }, link };
         self.open_seat(key);

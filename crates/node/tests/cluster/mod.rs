@@ -59,6 +59,14 @@ fn three_nodes_have_one_catalog_although_a_disk_is_damaged() {
     each_seed(Plan::Damage);
 }
 
+/// In these a node learned from a base that another one had started again, and kept the seats of its earlier start.
+#[test]
+fn a_base_ends_the_seats_of_earlier_starts() {
+    for seed in [9871, 12738] {
+        World::new(seed, Plan::Damage).run();
+    }
+}
+
 /// In these a message that was in doubt was refused, because its queue was closed for damage, although the first copy was delivered.
 #[test]
 fn a_message_that_was_sent_twice_is_not_refused_if_it_was_delivered() {

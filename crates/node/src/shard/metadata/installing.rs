@@ -27,6 +27,8 @@ impl Shard {
         self.metadata.access.publish(self.metadata.catalog.users().clone());
         self.answer_installed(index);
         self.send_answers();
+        // What this node proposes may have waited for its start, which the base may have.
+        self.tend_catalog_soon();
     }
 
     /// Called on every shard. The state is that after the entry `index`.
@@ -56,6 +58,10 @@ impl Shard {
             self.queue_forgotten(record.id, &record.name);
         }
         vhosts.iter().for_each(|vhost| self.past.forget(vhost));
+        let catalog = &self.metadata.catalog;
+        let starts = catalog.nodes().iter().map(|(number, node)| (*number, catalog.start_of(node.id())));
+        let starts: Vec<_> = starts.collect();
+        starts.into_iter().for_each(|(node, boot)| self.end_earlier_seats(node, boot));
         self.walks.policies.begin();
         self.walks.exchanges.begin();
         self.walks.rights.begin();
